@@ -1,0 +1,36 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check install benchmark clean
+
+demo: $(READY)
+	$(BIN)/spreadout compare digits-demo --out runs/demo --force
+	@echo
+	@echo "The report: $(CURDIR)/runs/demo/report.html"
+
+test: $(READY) check
+	$(BIN)/pytest -n 2 --dist loadfile
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+benchmark: $(READY)
+	$(BIN)/python benchmarks/simulator.py
+
+install: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "spreadout needs Python 3.11 or newer; this is `$(PYTHON) --version`. Try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (once; PyTorch takes a minute)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -qq -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check -qq --no-deps --no-build-isolation --editable .
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info

@@ -1,0 +1,5 @@
+"""`python -m spreadout`."""
+
+from spreadout.cli import main
+
+main()

@@ -1,0 +1,236 @@
+"""The command line. Exit codes: 0 done; 2 bad input, one line; 130 interrupted, state saved.
+
+Nothing heavy is imported before a command needs it: `--help` must not wait for torch.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from spreadout import __version__
+from spreadout.errors import UserError
+
+app = typer.Typer(
+    name="spreadout",
+    help="Federated learning when each client holds only a sliver of the label space.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+
+
+def main() -> None:
+    """Entry point: turns expected failures into one line and an exit code."""
+    try:
+        app(standalone_mode=False)
+    except UserError as error:
+        _fail(str(error))
+    except typer.Exit as leaving:
+        sys.exit(leaving.exit_code)
+    except typer.Abort:
+        sys.exit(130)
+    except KeyboardInterrupt:  # a second Ctrl-C, or one before training began
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:  # a full disk, a folder that may not be written
+        _fail(f"{error.filename or 'file'}: {error.strerror or error}")
+    except Exception as error:
+        if type(error).__module__.startswith("click") or hasattr(error, "format_message"):
+            _fail(f"{error.format_message()}; see --help")  # type: ignore[attr-defined]
+        raise
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a preset.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value …")] = None,
+    out: Out = None,
+    device: Device = "auto",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train and evaluate one experiment."""
+    from spreadout.experiment import Experiment
+    from spreadout.report.terminal import TerminalObserver, print_summary
+    from spreadout.training import run as train
+
+    experiment = Experiment.load(config, overrides or [])
+    folder = out or Path("runs") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with _Stop() as stop, TerminalObserver() as observer:
+        result = _resumable(
+            lambda: train(
+                experiment, out=folder, force=force, device=device, observer=observer, stop=stop.asked
+            ),
+            f"spreadout resume {folder}",
+        )
+    print_summary(result.summary, folder, as_json=as_json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="A run folder.")],
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Go on with an interrupted run, from its last checkpoint."""
+    from spreadout.report.terminal import TerminalObserver, print_summary
+    from spreadout.training import resume as go_on
+
+    with _Stop() as stop, TerminalObserver() as observer:
+        result = _resumable(
+            lambda: go_on(folder, device=device, observer=observer, stop=stop.asked),
+            f"spreadout resume {folder}",
+        )
+    print_summary(result.summary, folder, as_json=as_json)
+
+
+@app.command()
+def compare(
+    configs: Annotated[list[str], typer.Argument(help="One suite, or several configs or presets.")],
+    out: Out = None,
+    seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2; default: the suite's own.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value for all.")] = None,
+    device: Device = "auto",
+    force: Force = False,
+    go_on: Annotated[bool, typer.Option("--resume", help="Go on with a comparison cut short.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run several variants over several seeds and set them side by side."""
+    from spreadout.comparison import Suite, as_json as arm_json
+    from spreadout.comparison import compare as run_all
+    from spreadout.report.page import write_page
+    from spreadout.report.terminal import TerminalObserver, print_comparison
+
+    suite = Suite.load(configs, _seeds(seeds), set_ or [])
+    folder = out or Path("runs") / f"{suite.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with _Stop() as stop, TerminalObserver() as observer:
+        arms = _resumable(
+            lambda: run_all(
+                suite, folder, force=force, go_on=go_on, device=device,
+                observer=observer.named, stop=stop.asked,
+            ),
+            f"spreadout compare {' '.join(configs)} --out {folder} --resume",
+        )
+    page = write_page(arms, folder / "report.html", title=suite.name)
+    if as_json:
+        print(json.dumps([arm_json(arm) for arm in arms], indent=2))
+    else:
+        print_comparison(arms, folder, page)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders or comparison folders.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The HTML page to write.")] = Path("report.html"),
+) -> None:
+    """Write a self-contained HTML page about finished runs."""
+    from spreadout.comparison import arms_of
+    from spreadout.report.page import write_page
+
+    arms = [arm for folder in folders for arm in arms_of(folder)]
+    title = folders[0].resolve().name if len(folders) == 1 else "comparison"
+    print(write_page(arms, output, title=title))
+
+
+@app.command()
+def presets(as_json: AsJson = False) -> None:
+    """List the configs that ship with the package."""
+    from spreadout.experiment import presets as shipped
+
+    found = shipped()
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    width = max(map(len, found))
+    for name, about in found.items():
+        print(f"{name:<{width}}  {about}")
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Say what this machine has, and whether spreadout can work here."""
+    from spreadout.doctor import examine
+
+    findings = examine()
+    if as_json:
+        print(json.dumps({f.name: {"ok": f.ok, "found": f.found} for f in findings}, indent=2))
+    else:
+        width = max(len(f.name) for f in findings)
+        for f in findings:
+            print(f"{'ok ' if f.ok else 'BAD'}  {f.name:<{width}}  {f.found}")
+    if not all(f.ok for f in findings):
+        raise typer.Exit(1)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+class _Stop:
+    """The first Ctrl-C (or SIGTERM) asks a run to stop after its round; a second one stops it now."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def asked(self) -> bool:
+        return self._asked
+
+    def _ask(self, signum: int, frame: object) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        print("\nstopping after this round; once more to stop at once", file=sys.stderr)
+
+    def __enter__(self) -> _Stop:
+        self._before = [signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)]
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for s, handler in zip((signal.SIGINT, signal.SIGTERM), self._before, strict=True):
+            signal.signal(s, handler)
+
+
+def _resumable(work: Any, how: str) -> Any:
+    from spreadout.training import Interrupted
+
+    try:
+        return work()
+    except Interrupted as stopped:
+        print(f"interrupted after round {stopped.round}, state saved; go on with: {how}", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def _seeds(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        seeds = [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise UserError(f"--seeds {text}: write whole numbers with commas, such as 0,1,2") from None
+    if any(seed < 0 for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise UserError(f"--seeds {text}: seeds are distinct and at least 0")
+    return seeds
+
+
+def _fail(text: str) -> NoReturn:
+    print(f"error: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

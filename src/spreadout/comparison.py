@@ -1,0 +1,193 @@
+"""Several variants over several seeds: run them, gather what they left, set them side by side."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spreadout.errors import UserError
+from spreadout.experiment import Experiment, overlay, read_toml
+from spreadout.store.run_folder import Record, RunFolder, remove_run
+from spreadout.training import Observer, resume, run
+
+SUITE_KEYS = {"name", "base", "seeds", "variants"}
+SHOWN_GAUGES = ("max_cosine", "mean_cosine", "effective_rank", "error_bound")
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Variants by name, each an experiment; every one is run once per seed."""
+
+    name: str
+    seeds: tuple[int, ...]
+    variants: Mapping[str, Experiment]
+    labels: Mapping[str, str]
+
+    @classmethod
+    def load(
+        cls, sources: Sequence[str], seeds: Sequence[int] | None, overrides: Sequence[str] = ()
+    ) -> Suite:
+        """One suite file (it has `[variants]`), or any number of configs as variants."""
+        first = read_toml(sources[0])
+        if "variants" in first:
+            if len(sources) > 1:
+                raise UserError(f"{sources[0]}: is a suite; give one suite, or several configs")
+            return cls._from_suite(sources[0], first, seeds, overrides)
+        experiments = [Experiment.load(source, overrides) for source in sources]
+        variants = {experiment.name: experiment for experiment in experiments}
+        if len(variants) < len(sources):
+            raise UserError("two of the configs have the same name: rename one, names tell runs apart")
+        chosen = tuple(seeds or sorted({experiment.seed for experiment in experiments}))
+        return cls("comparison", chosen, variants, {name: name for name in variants})
+
+    @classmethod
+    def _from_suite(
+        cls, source: str, values: Mapping[str, Any], seeds: Sequence[int] | None, overrides: Sequence[str]
+    ) -> Suite:
+        unknown = sorted(set(values) - SUITE_KEYS)
+        if unknown:
+            raise UserError(f"{source}: {unknown[0]}: unknown key; known: {', '.join(sorted(SUITE_KEYS))}")
+        base = read_toml(_beside(source, str(values["base"]))) if "base" in values else {}
+        variants, labels = {}, {}
+        for name, changes in values["variants"].items():
+            own = dict(changes)
+            labels[name] = str(own.pop("label", name))
+            merged = {**overlay(base, own), "name": name}
+            variants[name] = Experiment.of(merged, f"{source}: variants.{name}", overrides)
+        chosen = tuple(seeds or values.get("seeds", [0]))
+        return cls(str(values.get("name", "comparison")), chosen, variants, labels)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One variant's finished runs, one per seed."""
+
+    name: str
+    label: str
+    summaries: list[dict[str, Any]]
+    histories: list[list[Record]]
+    picture: dict[str, Any] | None
+
+    def metric(self, name: str) -> list[float]:
+        return [float(summary["metrics"][name]) for summary in self.summaries]
+
+    def gauge(self, name: str) -> float:
+        return statistics.fmean(float(summary["gauges"][name]) for summary in self.summaries)
+
+    @property
+    def metric_names(self) -> list[str]:
+        return list(self.summaries[0]["metrics"])
+
+    def bytes_per_visit(self, direction: str) -> float:
+        """Bytes one client moves in one round it takes part in; 0 for data in one place."""
+        moved = sum(summary["bytes"][direction] for summary in self.summaries)
+        visits = sum(summary["bytes"]["participations"] for summary in self.summaries)
+        return moved / visits if visits else 0.0
+
+
+def compare(
+    suite: Suite,
+    out: Path,
+    *,
+    force: bool = False,
+    go_on: bool = False,
+    device: str = "auto",
+    observer: Callable[[str, int], Observer] = lambda variant, seed: Observer(),
+    stop: Callable[[], bool] = lambda: False,
+) -> list[Arm]:
+    """Run every variant under every seed below `out`; write `comparison.json` beside them.
+
+    With `go_on`, runs already finished there are kept and the one cut short is resumed.
+    """
+    if out.exists() and any(out.iterdir()) and not go_on:
+        if not force:
+            raise UserError(f"{out}: exists; --resume to go on with it, or --force to replace it")
+        remove_run(out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "suite.toml").write_text(f'name = "{suite.name}"\n', encoding="utf-8")
+    for variant, experiment in suite.variants.items():
+        for seed in suite.seeds:
+            seeded = experiment.model_copy(update={"seed": seed})
+            folder = out / variant / f"seed-{seed}"
+            watch = observer(suite.labels[variant], seed)
+            if go_on and _was_started(folder, seeded):
+                if not RunFolder(folder).finished:
+                    resume(folder, device=device, observer=watch, stop=stop)
+            else:
+                run(seeded, out=folder, device=device, observer=watch, stop=stop, force=go_on)
+    arms = [
+        gather(name, suite.labels[name], [out / name / f"seed-{seed}" for seed in suite.seeds])
+        for name in suite.variants
+    ]
+    table = {"name": suite.name, "seeds": list(suite.seeds), "variants": [as_json(arm) for arm in arms]}
+    (out / "comparison.json").write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+    return arms
+
+
+def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
+    """Read finished runs back from their folders."""
+    summaries, histories = [], []
+    for folder in folders:
+        try:
+            summaries.append(json.loads((folder / "summary.json").read_bytes()))
+        except FileNotFoundError:
+            raise UserError(f"{folder}: no finished run here (no summary.json)") from None
+        except json.JSONDecodeError as error:
+            raise UserError(f"{folder}/summary.json: unreadable ({error})") from None
+        histories.append(RunFolder(folder).history())
+    drawn = folders[0] / "picture.json"
+    picture = json.loads(drawn.read_bytes()) if drawn.is_file() else None
+    return Arm(name, label, summaries, histories, picture)
+
+
+def arms_of(folder: Path) -> list[Arm]:
+    """The runs a folder holds: a comparison's variants, or one run."""
+    if (folder / "comparison.json").is_file():
+        table = json.loads((folder / "comparison.json").read_bytes())
+        return [
+            gather(v["name"], v["label"], [folder / v["name"] / f"seed-{s}" for s in table["seeds"]])
+            for v in table["variants"]
+        ]
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    arm = gather(folder.name, folder.name, [folder])
+    name = str(arm.summaries[0]["name"])
+    return [Arm(name, name, arm.summaries, arm.histories, arm.picture)]
+
+
+def as_json(arm: Arm) -> dict[str, Any]:
+    metrics = {name: spread(arm.metric(name)) for name in arm.metric_names}
+    return {
+        "name": arm.name,
+        "label": arm.label,
+        "method": arm.summaries[0]["method"],
+        "metrics": metrics,
+        "bytes_per_client_round": {way: arm.bytes_per_visit(way) for way in ("down", "up")},
+        "gauges": {name: arm.gauge(name) for name in SHOWN_GAUGES},
+        "seconds": statistics.fmean(summary["seconds"] for summary in arm.summaries),
+    }
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Mean and sample standard deviation (0 for one value), with the values themselves."""
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "spread": deviation, "values": list(values)}
+
+
+def _was_started(folder: Path, experiment: Experiment) -> bool:
+    """Whether a run of exactly this experiment can be gone on with."""
+    if not (folder / "checkpoint" / "state.json").is_file():
+        return False
+    if Experiment.load(folder / "config.toml") != experiment:
+        raise UserError(f"{folder}: was run with another config; use --force to run all afresh")
+    return True
+
+
+def _beside(source: str, base: str) -> str:
+    """A suite's base: a preset, or a path seen from the suite file."""
+    near = Path(source).parent / base
+    return str(near) if near.is_file() else base

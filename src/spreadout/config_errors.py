@@ -1,0 +1,103 @@
+"""One line for a person out of a validation error: the file, the key, the value, what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+_BOUNDS = {
+    "greater_than": ("gt", "must be above"),
+    "greater_than_equal": ("ge", "must be at least"),
+    "less_than": ("lt", "must be below"),
+    "less_than_equal": ("le", "must be at most"),
+}
+_KINDS = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a string",
+    "list": "a list", "dict": "a section", "model": "a section", "path": "a path",
+}
+
+
+def explain(
+    error: ValidationError, origin: str, model: type[BaseModel], values: Mapping[str, Any]
+) -> str:
+    """The first problem as `origin: key = value: remedy`; how many more there are, if any."""
+    # A field that takes several types reports once per type: the last report of a key says most.
+    problems = {_key(found["loc"], values): found for found in error.errors()}
+    key, first = next(iter(problems.items()))
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{origin}: {_describe(key, first, model)}{more}"
+
+
+def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
+    kind, value, context = found["type"], found["input"], found.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"{key}: unknown key{_near(key.split('.')[-1], _siblings(model, found['loc']))}"
+    if kind == "missing":
+        return f"{key}: is required"
+    if kind == "union_tag_invalid":
+        known = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
+        return f"{key}.name = {context['tag']!r}: unknown{_near(str(context['tag']), known)}"
+    if kind == "union_tag_not_found":
+        return f"{key}.name: is required"
+    if kind == "literal_error":
+        known = [choice.strip(" '") for choice in str(context["expected"]).replace(" or ", ",").split(",")]
+        return f"{key} = {value!r}: unknown{_near(str(value), known)}"
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return f"{key} = {value!r}: {words} {context[name]:g}"
+    if kind == "value_error":
+        reason = str(context["error"])
+        return f"{key} = {value!r}: {reason}" if key and not isinstance(value, dict) else reason
+    if kind.split("_")[0] in _KINDS:
+        return f"{key} = {value!r}: must be {_KINDS[kind.split('_')[0]]}"
+    return f"{key} = {value!r}: {found['msg'].lower()}"
+
+
+def _key(location: Sequence[int | str], values: Mapping[str, Any]) -> str:
+    """The dotted key as the user wrote it: without the method's name and the tried types."""
+    parts: list[str] = []
+    here: Any = values
+    for step in location:
+        if isinstance(step, str) and isinstance(here, Mapping) and step not in here:
+            tagged = here.get("name") == step or step in _KINDS or step.startswith(("literal", "function"))
+            if tagged:
+                continue
+        if isinstance(step, str) and not isinstance(here, Mapping):
+            continue
+        parts.append(str(step))
+        here = here.get(step) if isinstance(here, Mapping) else None
+    return ".".join(parts)
+
+
+def _siblings(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    """The known keys of the section in which an unknown one was found."""
+    section: Any = model
+    for step in location[:-1]:
+        fields = getattr(section, "model_fields", {})
+        if step in fields:
+            section = fields[step].annotation
+        else:  # a method by its name, or a table's optimiser
+            tagged = [c for c in _classes(section) if _tag(c) == step]
+            section = tagged[0] if tagged else (_classes(section) or [section])[-1]
+    found = [c for c in _classes(section) if hasattr(c, "model_fields")]
+    return sorted({name for c in found for name in c.model_fields})
+
+
+def _classes(annotation: Any) -> list[Any]:
+    inner = get_args(annotation)
+    return [c for part in inner for c in _classes(part)] if inner else [annotation]
+
+
+def _tag(cls: Any) -> str | None:
+    fields = getattr(cls, "model_fields", {})
+    return fields["name"].default if "name" in fields else None
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}? Known: {', '.join(known)}"
+    return f"; known: {', '.join(known)}"

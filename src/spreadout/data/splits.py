@@ -1,0 +1,93 @@
+"""From a source to a federation's data: hold out, then deal the rest to clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from spreadout import randomness
+from spreadout.data import partition
+from spreadout.data.federated import Column, Examples, FederatedDataset, Splits
+from spreadout.data.sources import SOURCES
+from spreadout.data.sources.base import Labelled
+from spreadout.errors import UserError
+from spreadout.ragged import Ragged, offsets_from_lengths
+
+
+class DataConfig(BaseModel):
+    """`[data]`: what each client holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: Literal["digits", "bibtex", "npz"] = "digits"
+    path: Path | None = None
+    partition: Literal["by_label", "iid", "given"] = "by_label"
+    clients: int | None = Field(None, ge=1)  # iid only
+    test_fraction: float = Field(0.3, gt=0, lt=1)  # where the source has no test split of its own
+    validation_fraction: float = Field(0.0, ge=0, lt=1)  # cut off the training part
+    split_seed: int = 0  # the held-out examples stay the same over the seeds of a run
+
+
+def load(config: DataConfig, seed: int) -> Splits:
+    """Read the source, hold out test and validation, and deal the rest to clients."""
+    source = SOURCES[config.source](config.path)
+    train = torch.arange(len(source.labels))
+    if source.test is None:
+        train, test_at = _stratified(source.labels, train, config.test_fraction, config.split_seed)
+        test = _examples(source.x, source.labels, test_at)
+    else:
+        test = Examples({"x": source.test[0]}, source.test[1])
+    validation = None
+    if config.validation_fraction:
+        train, valid_at = _stratified(
+            source.labels, train, config.validation_fraction, config.split_seed + 1
+        )
+        validation = _examples(source.x, source.labels, valid_at)
+    return Splits(config.source, _deal(config, source, train, seed), test, validation)
+
+
+def _deal(config: DataConfig, source: Labelled, at: Tensor, seed: int) -> FederatedDataset:
+    x, labels = source.x[at], source.labels.select(at)
+    if config.partition == "by_label":
+        return partition.by_label(x, labels, source.classes)
+    if config.partition == "iid":
+        if config.clients is None:
+            raise UserError('data.partition = "iid": set data.clients to the number of clients')
+        return partition.iid(x, labels, source.classes, clients=config.clients, seed=seed)
+    if source.client is None:
+        raise UserError(
+            f'data.partition = "given": the source {config.source!r} does not say who holds what; '
+            "an npz file may, with an array `client`"
+        )
+    clients = int(source.client.max()) + 1
+    owner = source.client[at]
+    order = torch.argsort(owner, stable=True)
+    columns = {"x": Column(x[order]), "y": Column(labels.values[order])}
+    lengths = torch.bincount(owner, minlength=clients)
+    return FederatedDataset(columns, offsets_from_lengths(lengths), source.classes)
+
+
+def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Cut a share of every class off, at random: (kept, cut off), ascending.
+
+    A multi-label instance counts under its first label, one without labels under its own kind.
+    """
+    some = labels.select(at)
+    first = torch.full((len(at),), -1)
+    labelled = some.lengths > 0
+    first[labelled] = some.values[some.offsets[:-1][labelled]]
+    bits = randomness.bits(randomness.key(seed, "split"), at.numpy())
+    order = torch.from_numpy(np.lexsort((bits, first.numpy())))  # by class, then at random
+    _, counts = torch.unique_consecutive(first[order], return_counts=True)
+    rank = torch.arange(len(at)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
+    cut = rank < torch.repeat_interleave((counts * fraction).round().long(), counts)
+    return at[order[~cut].sort().values], at[order[cut].sort().values]
+
+
+def _examples(x: Tensor, labels: Ragged, at: Tensor) -> Examples:
+    return Examples({"x": x[at]}, labels.select(at))

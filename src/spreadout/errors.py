@@ -1,0 +1,5 @@
+"""The one exception that stands for bad input: its text is for a person, and the CLI exits with 2."""
+
+
+class UserError(Exception):
+    """Bad input. The message names the thing, the value found and the remedy, in one line."""

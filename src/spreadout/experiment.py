@@ -1,0 +1,227 @@
+"""The validated description of a run: TOML in, typed and frozen value out, and back again."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from spreadout import metrics
+from spreadout.config_errors import explain
+from spreadout.data.splits import DataConfig
+from spreadout.errors import UserError
+from spreadout.federated.optimizers import Optimizer
+from spreadout.federated.sampling import Selection
+from spreadout.federated.schedule import Schedule
+from spreadout.methods import METHODS, AnyMethod, FedAwS
+from spreadout.privacy.mechanism import GaussianMechanism
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelConfig(_Section):
+    """`[model]`: the encoder. Class rows have its output's width, `dim`."""
+
+    encoder: Literal["mlp"] = "mlp"
+    hidden: list[int] = [128]
+    dim: int = Field(64, ge=1)
+
+    @field_validator("hidden")
+    @classmethod
+    def _widths(cls, widths: list[int]) -> list[int]:
+        if any(width < 1 for width in widths):
+            raise ValueError("every width must be at least 1")
+        return widths
+
+
+class ClientsConfig(Optimizer):
+    """`[clients]`: who takes part, and how each client trains."""
+
+    lr: float = Field(0.1, gt=0)
+    row_lr: float | None = Field(None, gt=0)  # rate of the class rows; None: lr
+    per_round: int | Literal["all"] = "all"
+    selection: Selection = "uniform"
+    local_steps: int | None = Field(None, ge=1)  # give this or local_epochs; default: one epoch
+    local_epochs: int | None = Field(None, ge=1)
+    batch: int | Literal["full"] = 32
+    drop_remainder: bool = False
+    max_examples: int | None = Field(None, ge=1)
+    shuffle: bool = True
+    max_update_norm: float | None = Field(None, gt=0)  # refuse longer updates
+
+    @field_validator("per_round", "batch")
+    @classmethod
+    def _at_least_one(cls, count: int | str) -> int | str:
+        if isinstance(count, int) and count < 1:
+            raise ValueError("must be at least 1")
+        return count
+
+    @model_validator(mode="after")
+    def _one_length(self) -> ClientsConfig:
+        if self.local_steps is not None and self.local_epochs is not None:
+            raise ValueError("give local_steps or local_epochs, not both")
+        return self
+
+    @property
+    def schedule(self) -> Schedule:
+        epochs = None if self.local_steps is not None else self.local_epochs or 1
+        batch = None if self.batch == "full" else self.batch
+        return Schedule(
+            self.local_steps, epochs, batch, self.drop_remainder, self.max_examples, self.shuffle
+        )
+
+    def optimizer_for(self, lr: float | None = None) -> Optimizer:
+        fields = {name: getattr(self, name) for name in Optimizer.model_fields}
+        return Optimizer(**{**fields, "lr": lr or self.lr})
+
+
+class ServerConfig(Optimizer):
+    """`[server]`: the optimiser of the dense part; `[server.tables.NAME]` for a table's own."""
+
+    tables: dict[str, Optimizer] = {}
+
+    def optimizer_for(self, table: str | None = None) -> Optimizer:
+        if table in self.tables:
+            return self.tables[table]
+        return Optimizer(**{name: getattr(self, name) for name in Optimizer.model_fields})
+
+
+class EvalConfig(_Section):
+    """`[eval]`: what is measured, on which examples and how often."""
+
+    every: int = Field(10, ge=1)
+    metrics: list[str] = ["P@1"]
+    split: Literal["test", "validation"] = "test"
+
+    @field_validator("metrics")
+    @classmethod
+    def _known(cls, names: list[str]) -> list[str]:
+        for name in names:
+            metrics.parse(name)
+        return names
+
+
+class RunConfig(_Section):
+    """`[run]`: where and how rounds are computed; no effect on what they mean."""
+
+    executor: Literal["simulator", "sequential"] = "simulator"
+    memory_gb: float = Field(1.0, gt=0)  # budget of the simulator for one chunk of clients
+    precision: Literal["float32", "bf16"] = "float32"
+    checkpoint_every: int | None = Field(None, ge=1)  # rounds; None: at every evaluation
+
+
+class Experiment(_Section):
+    """A complete run. `Experiment.load` reads one; `to_toml` writes it back, complete."""
+
+    name: str = Field("run", pattern=r"^[A-Za-z0-9._-]+$")
+    seed: int = Field(0, ge=0)
+    rounds: int = Field(100, ge=1)
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    method: AnyMethod = FedAwS()
+    clients: ClientsConfig = ClientsConfig()
+    server: ServerConfig = ServerConfig()
+    eval: EvalConfig = EvalConfig()
+    privacy: GaussianMechanism | None = None
+    run: RunConfig = RunConfig()
+
+    @model_validator(mode="after")
+    def _splits(self) -> Experiment:
+        if self.eval.split == "validation" and not self.data.validation_fraction:
+            raise ValueError('eval.split = "validation" needs data.validation_fraction above 0')
+        return self
+
+    @classmethod
+    def load(cls, source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
+        """Read a TOML file, or a preset by name, with `section.key=value` overrides on top."""
+        return cls.of(read_toml(source), str(source), overrides)
+
+    @classmethod
+    def of(
+        cls, values: Mapping[str, Any], origin: str = "experiment", overrides: Iterable[str] = ()
+    ) -> Experiment:
+        """Validate plain values; `origin` names them in errors."""
+        changes: dict[str, Any] = {}
+        for override in overrides:
+            changes = overlay(changes, parse_override(override))
+        merged = overlay(values, changes)
+        try:
+            return cls.model_validate(merged)
+        except ValidationError as error:
+            raise UserError(explain(error, origin, cls, merged)) from None
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def read_toml(source: str | Path) -> dict[str, Any]:
+    """The values in a TOML file, or in the preset of this name."""
+    path = Path(source)
+    try:
+        if not path.exists() and str(source) in presets():
+            return tomllib.loads(_preset(f"{source}.toml").read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{source}: no such file, and no preset of this name; `spreadout presets` lists them"
+        ) from None
+    except IsADirectoryError:
+        raise UserError(f"{source}: is a folder, not a config file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{source}: not valid TOML ({error})") from None
+
+
+def presets() -> dict[str, str]:
+    """Shipped configs: name → its first comment line."""
+    found = {}
+    for file in sorted(_preset("").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            head = file.read_text(encoding="utf-8").splitlines()[:1]
+            found[file.name[:-5]] = head[0].lstrip("# ") if head else ""
+    return found
+
+
+def _preset(name: str) -> Any:
+    return resources.files("spreadout.presets").joinpath(name)
+
+
+def parse_override(text: str) -> dict[str, Any]:
+    """`clients.lr=0.5` → {"clients": {"lr": 0.5}}; what is no TOML value is taken as a string."""
+    key, equals, value = text.partition("=")
+    path = key.strip().split(".")
+    if not equals or not all(path):
+        raise UserError(f"override {text!r}: write it as section.key=value")
+    try:
+        change: Any = tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        change = value.strip()
+    for part in reversed(path):
+        change = {part: change}
+    return dict(change)
+
+
+def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with the changes on top, section by section.
+
+    A change of `method.name` drops keys of the old method that the new one does not have.
+    """
+    result = {k: overlay(v, {}) if isinstance(v, Mapping) else v for k, v in values.items()}
+    for key, change in changes.items():
+        if not isinstance(change, Mapping):
+            result[key] = change
+            continue
+        section = result.get(key, {})
+        if not isinstance(section, Mapping):
+            raise UserError(f"{key} = {section!r} is not a section: it has no keys to override")
+        if key == "method" and change.get("name") in METHODS:
+            known = METHODS[change["name"]].model_fields
+            section = {name: value for name, value in section.items() if name in known}
+        result[key] = overlay(section, change)
+    return result

@@ -1,0 +1,39 @@
+"""From a plan to tensors: the cohort's batches, with row ids turned into places in each client's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from spreadout.data.federated import FederatedDataset
+from spreadout.federated.schedule import Plan
+from spreadout.ragged import Ragged
+
+
+def cohort_batches(
+    data: FederatedDataset,
+    clients: Tensor,
+    plan: Plan,
+    requests: Mapping[str, Ragged],
+    device: torch.device,
+) -> dict[str, Tensor]:
+    """Every column of every step of every client: (k, S, B, …), and the mask (k, S, B)."""
+    at = data.offsets[clients][:, None, None] + plan.index
+    batches = {name: column.take(at).to(device) for name, column in data.columns.items()}
+    for name, table in data.refers.items():
+        batches[name] = places_in(requests[table], batches[name])
+    batches["mask"] = plan.mask.to(device)
+    return batches
+
+
+def places_in(rows: Ragged, ids: Tensor) -> Tensor:
+    """For each client, where each of its row ids stands among the rows it asked for.
+
+    rows: k ascending lists; ids: (k, …). A masked-out slot may name a row the client does not hold;
+    it gets some place, which the mask then ignores.
+    """
+    held = rows.padded(torch.iinfo(torch.int64).max).to(ids.device)  # (k, m), ascending
+    places = torch.searchsorted(held, ids.flatten(1).contiguous())
+    return places.clamp_max(max(held.shape[1] - 1, 0)).view(ids.shape)

@@ -1,0 +1,116 @@
+"""One client's work, written once: some optimiser steps on the sub-model it was sent.
+
+The loop below trains one client, or a stack of clients side by side. Clients share nothing, so the
+gradient of the sum of their losses is the stack of their own gradients; the only difference is
+whether `objective` is the one-client function itself or its `torch.vmap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spreadout.federated.optimizers import Optimizer
+from spreadout.federated.rows import Tensors, along_sphere, project_to_sphere
+
+Batch = Mapping[str, Tensor]  # columns of one step, each (B, …), and "mask" (B,)
+Held = Mapping[str, Tensor]  # per table (m,) bool: which row slots are real and not padding
+
+
+class Params(NamedTuple):
+    """What a client trains: the dense tensors, and the values of the rows it holds."""
+
+    dense: Tensors
+    rows: Tensors  # (m, d) per table
+
+
+Objective = Callable[[Params, Batch, Held], Tensor]  # one client's loss on one batch, a scalar
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How every client trains: its optimisers, and which tables live on the unit sphere."""
+
+    dense: Optimizer
+    rows: Mapping[str, Optimizer]
+    sphere: frozenset[str] = frozenset()
+    fixed: frozenset[str] = frozenset()  # tables a client may read but not train
+
+    @property
+    def averages_gradients(self) -> bool:
+        """Whether averaging clients after one step equals one step on their averaged gradient."""
+        used = [self.dense, *self.rows.values()]
+        return all(optimizer.is_linear_in_first_gradient for optimizer in used)
+
+
+def local_update(
+    objective: Objective,
+    training: LocalTraining,
+    start: Params,
+    batches: Batch,
+    held: Held,
+    *,
+    active: Sequence[int] | None = None,
+) -> tuple[Params, Tensor]:
+    """Train from `start` over the batches; return how far every tensor moved, and the mean loss.
+
+    One client: `batches` are (S, B, …) and the loss is a scalar. A stack of k clients, sorted by
+    falling number of steps: everything has a leading k, and `active[s]` clients are still at work
+    in step s. `start` is not changed.
+    """
+    stacked = active is not None
+    params = Params(*({name: value.clone() for name, value in part.items()} for part in start))
+    state = _Slots(training, params)
+    steps = batches["mask"].shape[1 if stacked else 0]
+    loss_sum = torch.zeros(batches["mask"].shape[:1] if stacked else (), device=_device(params))
+    for step in range(steps):
+        # The clients still at work: the first few of a stack, or all there is of one client.
+        now = slice(0, active[step]) if active is not None else slice(None)
+        live = Params(*({n: v[now].detach() for n, v in part.items()} for part in params))
+        trained = [*live.dense.values(), *(live.rows[name] for name in state.tables)]
+        for tensor in trained:
+            tensor.requires_grad_()
+        batch = {n: column[now, step] if stacked else column[step] for n, column in batches.items()}
+        loss = objective(live, batch, {name: real[now] for name, real in held.items()})
+        gradients = torch.autograd.grad(loss.sum(), trained)
+        with torch.no_grad():
+            loss_sum[now if stacked else ...] += loss.detach()
+            for (name, optimizer, value), gradient in zip(state.parts, gradients, strict=True):
+                present, slots = value[now], state.at(name, now)
+                if name in training.sphere:
+                    move = optimizer.move(along_sphere(gradient, present), slots)
+                    present.copy_(project_to_sphere(present + move))
+                else:
+                    present.add_(optimizer.move(gradient, slots))
+    with torch.no_grad():
+        dense = {name: value - start.dense[name] for name, value in params.dense.items()}
+        rows = {name: params.rows[name] - start.rows[name] for name in state.tables}
+        taken = (batches["mask"].sum(-1) > 0).sum(-1).clamp_min(1)  # steps each client took
+        return Params(dense, rows), loss_sum / taken
+
+
+class _Slots:
+    """The local optimisers' state, from rest, for everything that is trained."""
+
+    def __init__(self, training: LocalTraining, params: Params) -> None:
+        self.tables = [name for name in params.rows if name not in training.fixed]
+        self.parts: list[tuple[str, Optimizer, Tensor]] = [
+            *((name, training.dense, value) for name, value in params.dense.items()),
+            *((name, training.rows[name], params.rows[name]) for name in self.tables),
+        ]
+        self._slots = {name: optimizer.init(value) for name, optimizer, value in self.parts}
+
+    def at(self, name: str, now: slice) -> Tensors:
+        # A step count (1,) is shared: all clients still at work have taken equally many steps.
+        return {
+            slot: tensor if slot == "steps" else tensor[now]
+            for slot, tensor in self._slots[name].items()
+        }
+
+
+def _device(params: Params) -> torch.device:
+    return next(iter([*params.dense.values(), *params.rows.values()])).device

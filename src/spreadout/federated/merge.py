@@ -1,0 +1,148 @@
+"""Merging: what the cohort's updates add up to, and the four ways to turn row sums into row changes.
+
+An `Aggregate` is a sum that can be taken in any grouping: chunk by chunk in the simulator, process
+by process, or reply by reply from real clients. `merge` then divides by the right weight.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from spreadout.federated.rows import Rows, Tensors, Update, sum_by_id
+from spreadout.federated.traffic import Traffic
+
+RowMerge = Literal["replace", "mean", "weighted-mean", "sum"]
+"""How a row's changes from several holders become one:
+
+- `replace`: the owner's new value takes the row's place, no server optimiser between (several
+  owners: their plain mean). FedAwS, Algorithm 1 line 13.
+- `mean`: the mean over the clients that hold the row.
+- `weighted-mean`: the same, weighted by the holders' numbers of examples.
+- `sum`: the literal `Σ_k (n_k/n) Δ_k` of FedAvg with zeros where a client does not hold the row.
+"""
+
+Weighting = Literal["examples", "uniform"]
+"""Client weights of the dense average: `n_i/n` (Eq. 5), or equal as in Algorithm 1 line 12."""
+
+
+@dataclass(frozen=True)
+class RowSum:
+    """Row changes summed over clients: Σ v_i Δ_i, with how many clients and examples stand behind."""
+
+    ids: Tensor  # (m,) int64; distinct after `total`
+    total: Tensor  # (m, d)
+    holders: Tensor  # (m,) float32
+    examples: Tensor  # (m,) float32
+
+
+@dataclass
+class Aggregate:
+    """The accepted updates of a cohort, summed; and what was refused, by reason."""
+
+    dense: Tensors = field(default_factory=dict)  # Σ ω_i Δ_i
+    weight: float = 0.0  # Σ ω_i
+    rows: dict[str, RowSum] = field(default_factory=dict)
+    clients: int = 0
+    examples: int = 0
+    loss_sum: float = 0.0
+    refused: Counter[str] = field(default_factory=Counter)
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @property
+    def loss(self) -> float:
+        """Mean training loss over the accepted clients."""
+        return self.loss_sum / self.clients if self.clients else float("nan")
+
+
+@dataclass(frozen=True)
+class MergeRules:
+    """The weights of the dense average, and the way each table's rows are merged."""
+
+    weighting: Weighting
+    rows: Mapping[str, RowMerge]
+
+    def client_weight(self, examples: Tensor) -> Tensor:
+        """ω_i for the dense average, before normalisation: (k,) → (k,)."""
+        return examples.float() if self.weighting == "examples" else torch.ones_like(examples).float()
+
+    def row_weight(self, table: str, examples: Tensor) -> Tensor:
+        """v_i for the row sums: (k,) → (k,)."""
+        if self.rows[table] == "sum":
+            return self.client_weight(examples)
+        weighted = self.rows[table] == "weighted-mean"
+        return examples.float() if weighted else torch.ones_like(examples).float()
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What the cohort as a whole asks the server to change."""
+
+    dense: Tensors
+    rows: dict[str, Rows]
+
+
+def of_update(update: Update, rules: MergeRules) -> Aggregate:
+    """One accepted update as an aggregate of one."""
+    examples = torch.tensor([update.examples])
+    weight = float(rules.client_weight(examples))
+    rows = {}
+    for name, changed in update.tables.items():
+        each = torch.ones(len(changed), device=changed.values.device)
+        total = changed.values * float(rules.row_weight(name, examples))
+        rows[name] = RowSum(changed.ids, total, each, each * update.examples)
+    dense = {name: value * weight for name, value in update.dense.items()}
+    return Aggregate(dense, weight, rows, 1, update.examples, update.loss)
+
+
+def refused(reason: str, clients: int = 1) -> Aggregate:
+    return Aggregate(refused=Counter({reason: clients}))
+
+
+def merge(aggregate: Aggregate, rules: MergeRules) -> Merged:
+    """Divide the sums by their weights. An aggregate of no clients changes nothing."""
+    if aggregate.clients == 0:
+        return Merged({}, {})
+    dense = {name: total / aggregate.weight for name, total in aggregate.dense.items()}
+    rows = {}
+    for name, summed in aggregate.rows.items():
+        if rules.rows[name] == "sum":
+            rows[name] = Rows(summed.ids, summed.total / aggregate.weight)
+        else:
+            weighted = rules.rows[name] == "weighted-mean"
+            weight = summed.examples if weighted else summed.holders
+            rows[name] = Rows(summed.ids, summed.total / weight[:, None])
+    return Merged(dense, rows)
+
+
+def total(parts: Iterable[Aggregate]) -> Aggregate:
+    """The sum of the parts, with every row id once."""
+    result = Aggregate()
+    pieces: dict[str, list[RowSum]] = {}
+    for part in parts:
+        for name, value in part.dense.items():
+            if name in result.dense:
+                result.dense[name] += value
+            else:
+                result.dense[name] = value.clone()  # summed into below: the part keeps its own
+        for name, rows in part.rows.items():
+            pieces.setdefault(name, []).append(rows)
+        result.weight += part.weight
+        result.clients += part.clients
+        result.examples += part.examples
+        result.loss_sum += part.loss_sum
+        result.refused += part.refused
+        result.traffic += part.traffic
+    for name, several in pieces.items():
+        columns = (torch.cat(column) for column in zip(*map(_fields, several), strict=True))
+        result.rows[name] = RowSum(*sum_by_id(*columns))
+    return result
+
+
+def _fields(rows: RowSum) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return rows.ids, rows.total, rows.holders, rows.examples

@@ -1,0 +1,89 @@
+"""SGD with momentum, Adam, Adagrad and Yogi as functions of tensors, shared by clients and server.
+
+One rule serves a dense tensor, a stack of clients' tensors, and some rows of a table: the state of a
+row moves only when the row does (lazy), so momentum never drags rows nobody touched.
+Server use follows adaptive federated optimisation (Reddi et al. 2021): the merged update is the
+negative gradient. Adam and Yogi correct their bias, as torch and optax do.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from spreadout.federated.rows import Rows, Tensors, along_sphere, project_to_sphere
+
+
+class Optimizer(BaseModel):
+    """An update rule and its constants; a value, without state."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"
+    lr: float = Field(1.0, gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1)  # sgd only
+    beta1: float = Field(0.9, ge=0, lt=1)  # adam, yogi
+    beta2: float = Field(0.99, ge=0, lt=1)  # adam, yogi
+    eps: float = Field(1e-3, gt=0)  # adam, adagrad, yogi: the adaptivity constant τ
+
+    @property
+    def is_linear_in_first_gradient(self) -> bool:
+        """Whether one step from rest is −lr·gradient, so that averaging may come before it."""
+        return self.optimizer == "sgd"
+
+    def init(self, like: Tensor, rows: int | None = None) -> Tensors:
+        """Fresh state for a tensor; `rows` gives every row of a table its own step count."""
+        slots: Tensors = {}
+        if self.optimizer == "sgd" and self.momentum:
+            slots["velocity"] = torch.zeros_like(like)
+        if self.optimizer in ("adam", "yogi"):
+            slots["first"] = torch.zeros_like(like)
+            slots["second"] = torch.zeros_like(like)
+            shape = (1,) if rows is None else (rows, 1)
+            slots["steps"] = torch.zeros(shape, dtype=torch.float32, device=like.device)
+        if self.optimizer == "adagrad":
+            slots["second"] = torch.full_like(like, 0.1)  # TensorFlow's and optax's start
+        return slots
+
+    def move(self, gradient: Tensor, slots: Tensors) -> Tensor:
+        """The step to add for this gradient; `slots` are updated in place."""
+        if self.optimizer == "sgd":
+            if not self.momentum:
+                return gradient * -self.lr
+            velocity = slots["velocity"].mul_(self.momentum).add_(gradient)
+            return velocity * -self.lr
+        square = gradient.square()
+        second = slots["second"]
+        if self.optimizer == "adagrad":
+            second.add_(square)
+            return gradient * (-self.lr / (second.sqrt() + self.eps))
+        steps = slots["steps"].add_(1)
+        first = slots["first"].lerp_(gradient, 1 - self.beta1)
+        if self.optimizer == "adam":
+            second.lerp_(square, 1 - self.beta2)
+        else:  # yogi: the second moment moves by a bounded amount, so it cannot forget at once
+            second.sub_((1 - self.beta2) * torch.sign(second - square) * square)
+        unbiased_first = first / (1 - self.beta1**steps)
+        unbiased_second = second / (1 - self.beta2**steps)
+        return unbiased_first * (-self.lr / (unbiased_second.sqrt() + self.eps))
+
+
+def step_dense_(optimizer: Optimizer, value: Tensor, gradient: Tensor, slots: Tensors) -> None:
+    """One step of a whole tensor, in place."""
+    value.add_(optimizer.move(gradient, slots))
+
+
+def step_rows_(
+    optimizer: Optimizer, table: Tensor, gradient: Rows, slots: Tensors, *, sphere: bool
+) -> None:
+    """One lazy step of some rows of a table, in place: other rows and their state do not move."""
+    ids = gradient.ids
+    rows, slope = table[ids], gradient.values
+    touched = {name: slot[ids] for name, slot in slots.items()}
+    moved = rows + optimizer.move(along_sphere(slope, rows) if sphere else slope, touched)
+    table[ids] = project_to_sphere(moved) if sphere else moved
+    for name, slot in slots.items():
+        slot[ids] = touched[name]

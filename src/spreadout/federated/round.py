@@ -1,0 +1,116 @@
+"""One round of training, from the choice of clients to the server's own step.
+
+    select clients → each asks for rows → server sends SubModels → local training
+                   → updates are checked → merged → server step on the table
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from spreadout.data.federated import FederatedDataset
+from spreadout.federated.local import Batch, Held, LocalTraining, Params
+from spreadout.federated.merge import Aggregate, MergeRules, merge, total
+from spreadout.federated.sampling import Selection, sample_clients
+from spreadout.federated.schedule import Schedule
+from spreadout.federated.server import ServerOptimizers, ServerState, apply_
+from spreadout.federated.traffic import Traffic
+from spreadout.methods.base import Method, ServerContext
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.privacy.mechanism import GaussianMechanism
+from spreadout.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients of one round and the rows each of them asked for."""
+
+    clients: Tensor  # (k,) int64
+    requests: dict[str, Ragged]  # k lists of row ids per table
+
+
+class Executor(Protocol):
+    """Where clients train. Yields sums over parts of the cohort, in any grouping."""
+
+    def __call__(
+        self, federation: Federation, state: ServerState, cohort: Cohort
+    ) -> Iterable[Aggregate]: ...
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Everything about a run that does not change from round to round."""
+
+    data: FederatedDataset
+    model: EmbeddingModel
+    method: Method
+    schedule: Schedule
+    training: LocalTraining
+    optimizers: ServerOptimizers
+    executor: Executor
+    device: torch.device
+    seed: int = 0
+    selection: Selection = "uniform"
+    per_round: int = 1
+    max_norm: float | None = None
+    privacy: GaussianMechanism | None = None
+    bf16: bool = False
+
+    @property
+    def rules(self) -> MergeRules:
+        return self.method.rules()
+
+    def objective(self) -> Callable[[Params, Batch, Held], Tensor]:
+        """One client's loss on one batch, under the run's precision."""
+
+        def loss(params: Params, batch: Batch, held: Held) -> Tensor:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                return self.method.loss(self.model, params, batch, held)
+
+        return loss
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """What happened in one round."""
+
+    round: int
+    clients: int  # asked
+    accepted: int
+    loss: float
+    refused: Counter[str]
+    traffic: Traffic
+
+
+def run_round(federation: Federation, state: ServerState) -> RoundReport:
+    """Advance the server's state by one round. Every draw depends on (seed, round) alone."""
+    f = federation
+    clients = sample_clients(
+        f.selection, f.data.sizes, f.per_round, seed=f.seed, round=state.round
+    )
+    cohort = Cohort(clients, f.method.request(f.data, clients))
+    aggregate = total(f.executor(f, state, cohort))
+    if aggregate.clients:  # a round with no accepted update leaves the model unchanged
+        apply_(state, merge(aggregate, f.rules), f.rules, f.optimizers, f.model.sphere)
+        rates = {name: optimizer.lr for name, optimizer in f.training.rows.items()}
+        context = ServerContext(f.seed, state.round, rates, aggregate.rows, f.bf16)
+        f.method.server_step(state, f.model, context)
+    if not f.method.pools_data:  # data in one place crosses no network
+        state.traffic += aggregate.traffic
+    state.refused += aggregate.refused
+    if f.privacy is not None:
+        releases = state.memory.setdefault(
+            "releases", torch.zeros(f.data.clients, dtype=torch.int32)
+        )
+        releases[clients] += 1
+    state.round += 1
+    return RoundReport(
+        state.round, len(clients), aggregate.clients, aggregate.loss, aggregate.refused,
+        aggregate.traffic,
+    )

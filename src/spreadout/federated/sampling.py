@@ -1,0 +1,33 @@
+"""Which clients take part in a round."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout import randomness
+from spreadout.randomness import Ints
+
+Selection = Literal["uniform", "weighted", "fixed", "full"]
+"""`uniform`: without replacement, all equally likely; `weighted`: without replacement, in proportion
+to their examples; `fixed`: the same uniform draw every round; `full`: everyone, every round."""
+
+
+def sample_clients(
+    selection: Selection, sizes: Ints, per_round: int, *, seed: int, round: int
+) -> Tensor:
+    """The round's cohort: distinct client numbers, ascending: (per_round,)."""
+    clients = len(sizes)
+    if selection == "full":
+        return torch.arange(clients)
+    drawn_in = 0 if selection == "fixed" else round
+    generator = randomness.generator(seed, "cohort", drawn_in)
+    chance = None
+    if selection == "weighted":
+        chance = sizes / sizes.sum()
+        per_round = min(per_round, int((sizes > 0).sum()))  # an empty client has no chance at all
+    cohort = generator.choice(clients, size=per_round, replace=False, p=chance, shuffle=False)
+    return torch.from_numpy(np.sort(cohort).astype(np.int64))

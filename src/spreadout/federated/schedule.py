@@ -1,0 +1,96 @@
+"""Which examples a client trains on, step by step: a pure function of (seed, round, client)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout import randomness
+from spreadout.randomness import Ints
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a client walks through its examples: full epochs, or a number of steps over epochs."""
+
+    steps: int | None = None  # exactly one of steps and epochs is set
+    epochs: int | None = None
+    batch: int | None = 32  # None: every step sees all of the client's examples
+    drop_remainder: bool = False
+    max_examples: int | None = None  # a client uses at most its first so many
+    shuffle: bool = True
+
+    def usable(self, sizes: Ints) -> Ints:
+        """How many of its examples each client trains on; this is its `n_i`."""
+        capped = sizes if self.max_examples is None else np.minimum(sizes, self.max_examples)
+        if self.drop_remainder and self.batch is not None:
+            return np.asarray(capped // self.batch * self.batch, dtype=np.int64)
+        return np.asarray(capped, dtype=np.int64)
+
+    def steps_per_client(self, sizes: Ints) -> Ints:
+        usable = self.usable(sizes)
+        wanted = self.steps if self.steps is not None else self.epochs_of(usable)
+        return np.asarray(np.where(usable > 0, wanted, 0), dtype=np.int64)
+
+    def epochs_of(self, usable: Ints) -> Ints:
+        assert self.epochs is not None
+        return self.epochs * self._batches_per_epoch(usable)
+
+    def _batches_per_epoch(self, usable: Ints) -> Ints:
+        if self.batch is None:
+            return np.ones_like(usable)
+        return np.maximum(-(-usable // self.batch), 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Positions into each client's own examples, for every step of every client."""
+
+    index: Tensor  # (k, S, B) int64 in [0, n_i)
+    mask: Tensor  # (k, S, B) float32, 1 where a batch slot is filled
+    steps: Tensor  # (k,) int64, how many of the S steps each client takes; the rest are empty
+
+
+def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: int) -> Plan:
+    """The cohort's plan; each client's part of it does not depend on who else is in the cohort."""
+    usable = schedule.usable(sizes)
+    steps = schedule.steps_per_client(sizes)
+    per_epoch = schedule._batches_per_epoch(usable)
+    most = int(steps.max(initial=0))
+    width = int(usable.max(initial=0)) if schedule.batch is None else schedule.batch
+
+    step = np.arange(most, dtype=np.int64)[None, :, None]  # (1, S, 1)
+    slot = np.arange(width, dtype=np.int64)  # (B,)
+    batches = per_epoch[:, None, None]
+    position = step % batches * width + slot  # (k, S, B) within the epoch's order
+    filled = (position < usable[:, None, None]) & (step < steps[:, None, None])
+    index = np.where(filled, position, 0)
+    if schedule.shuffle and schedule.batch is not None and index.size:
+        order, start = _epoch_orders(usable, -(-steps // per_epoch), clients, seed, round)
+        epoch = np.where(filled, step // batches, 0)
+        at = start[:, None, None] + epoch * usable[:, None, None] + index
+        index = np.where(filled, order[np.where(filled, at, 0)], 0)
+    mask = torch.from_numpy(filled.astype(np.float32))
+    return Plan(torch.from_numpy(index), mask, torch.from_numpy(steps))
+
+
+def _epoch_orders(
+    usable: Ints, epochs: Ints, clients: Ints, seed: int, round: int
+) -> tuple[Ints, Ints]:
+    """A fresh order of its examples for every epoch of every client, one after another in one array.
+
+    Returns the orders and where each client's first epoch starts.
+    """
+    lengths = np.repeat(usable, epochs)  # one entry per (client, epoch)
+    owner = np.repeat(np.repeat(np.arange(len(clients)), epochs), lengths)
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(usable * epochs)])[:-1]
+    place = np.arange(owner.size, dtype=np.int64) - first[owner]  # within the client
+    size = np.maximum(usable[owner], 1)
+    epoch, example = place // size, place % size
+    stream = randomness.key(seed, "batches", round)
+    bits = randomness.bits(stream, clients[owner], epoch, example)
+    segment = np.repeat(np.arange(lengths.size), lengths)
+    return np.asarray(example[np.lexsort((bits, segment))], dtype=np.int64), first

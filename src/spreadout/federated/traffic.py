@@ -1,0 +1,32 @@
+"""Bytes that cross between server and clients, measured on the tensors that travel.
+
+Counted: every element of every tensor, row ids included. Not counted: the envelope of whatever
+protocol carries them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes by direction and kind, and how many times a client took part."""
+
+    dense_down: int = 0
+    rows_down: int = 0
+    requests_up: int = 0
+    dense_up: int = 0
+    rows_up: int = 0
+    participations: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def down(self) -> int:
+        return self.dense_down + self.rows_down
+
+    @property
+    def up(self) -> int:
+        return self.requests_up + self.dense_up + self.rows_up

@@ -1,0 +1,78 @@
+"""Gauges of collapse: how far apart the classes are, and what that promises (FedAwS, Prop. 1).
+
+Distances are Euclidean between unit vectors, `sqrt(2 − 2s)`: Prop. 1 needs a metric, which the cosine
+distance is not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from spreadout.mining import nearest
+
+WORK_LIMIT = 4e9  # multiply-adds; above it, nearest pairs are looked for from a sample of the classes
+
+
+@dataclass(frozen=True)
+class Gauges:
+    """State of the class table at one evaluation."""
+
+    max_cosine: float  # of the two nearest classes; 1 means they coincide
+    mean_cosine: float  # over all pairs, exact
+    min_distance: float  # ρ
+    mean_distance: float
+    effective_rank: float  # exp of the entropy of W's normalised squared singular values
+    epsilon: float  # mean distance of an example to its own class
+    error_bound: float  # 2ε/ρ, capped at 1: no more than this share can be misclassified
+    anchors: int  # classes the nearest-pair search started from; all of them unless there are many
+
+    @property
+    def collapsing(self) -> bool:
+        """The classes as a whole are drawn together; unrelated ones have a mean cosine near 0."""
+        return self.mean_cosine > 0.5
+
+
+def class_gauges(table: Tensor, epsilon: float) -> Gauges:
+    """Gauges of a table of unit rows (C, d), given ε measured on examples."""
+    count, dim = table.shape
+    total = table.sum(0)
+    mean_cosine = float((total @ total - count) / (count * (count - 1))) if count > 1 else 1.0
+    gram = (table.T @ table).double()
+    share = torch.linalg.eigvalsh(gram).clamp_min(0) / count  # sums to 1 for unit rows
+    entropy = -float(torch.special.xlogy(share, share).sum())
+
+    anchors = min(count, max(64, int(WORK_LIMIT / (count * dim))))
+    some = torch.linspace(0, count - 1, anchors, device=table.device).long()
+    if count > 1:
+        max_cosine = float(nearest(table[some], table, 1, exclude=some).scores.max().clamp(-1, 1))
+    else:
+        max_cosine = -1.0  # nothing to be confused with
+    least = _distance(max_cosine)
+    return Gauges(
+        max_cosine=max_cosine,
+        mean_cosine=mean_cosine,
+        min_distance=least,
+        mean_distance=_mean_distance(table, some),
+        effective_rank=math.exp(entropy),
+        epsilon=epsilon,
+        error_bound=min(1.0, 2 * epsilon / least) if least > 0 else 1.0,
+        anchors=anchors,
+    )
+
+
+def _mean_distance(table: Tensor, anchors: Tensor) -> float:
+    """Mean Euclidean distance from the anchors to every other class, a block at a time."""
+    total = 0.0
+    for part in anchors.split(max(1, (1 << 26) // len(table))):
+        s = table[part] @ table.T
+        s[torch.arange(len(part), device=part.device), part] = 1.0  # distance 0 to itself
+        total += float((2 - 2 * s).clamp_min(0).sqrt().sum(dtype=torch.float64))
+    return total / max(len(anchors) * (len(table) - 1), 1)
+
+
+def _distance(cosine: float) -> float:
+    return math.sqrt(max(0.0, 2 - 2 * cosine))

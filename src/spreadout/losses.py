@@ -1,0 +1,61 @@
+"""Client objectives as functions of scores. Equation numbers are those of FedAwS (Yu et al. 2020).
+
+`s` is the score g(x)·w of unit vectors, so the cosine distance is `1 − s` (Eq. 10) and the Euclidean
+one is `sqrt(2 − 2s)`. Every function returns one loss per example; `masked_mean` makes it a scalar.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the filled slots of a batch; 0 for an empty one."""
+    return (values * mask).sum() / mask.sum().clamp_min(1)
+
+
+def positive_hinge(s: Tensor, margin: float = 0.9) -> Tensor:
+    """`max(0, margin − s)²` (Eq. 23): the positive loss of the experiments. (B,) → (B,)"""
+    return F.relu(margin - s).square()
+
+
+def positive_square(s: Tensor) -> Tensor:
+    """`(1 − s)²`, the positive part of the cosine contrastive loss (Eq. 12). (B,) → (B,)"""
+    return (1 - s).square()
+
+
+def contrastive(
+    distance: Tensor, label: Tensor, *, alpha: float = 1.0, beta: float = 1.0, margin: float
+) -> Tensor:
+    """Contrastive loss with all other classes as negatives (Eq. 6).
+
+    distance: (B, C) from each example to each class; label: (B,); margin is ν. → (B,)
+    """
+    own = F.one_hot(label, distance.shape[-1]).bool()
+    attract = distance.square().masked_fill(~own, 0).sum(-1)
+    repel = F.relu(margin - distance).square().masked_fill(own, 0).sum(-1)
+    return alpha * attract + beta * repel
+
+
+def cosine_contrastive(scores: Tensor, label: Tensor, *, margin: float) -> Tensor:
+    """The cosine contrastive loss (Eqs. 11 and 12). scores: (B, C) → (B,)"""
+    return contrastive(1 - scores, label, margin=margin)
+
+
+def spreadout_surrogate(scores: Tensor, label: Tensor, class_rows: Tensor, *, margin: float) -> Tensor:
+    """ℓ_sp (Eq. 17): what FedAwS minimises, as a loss per example, class rows in place of negatives."""
+    own = F.one_hot(label, len(class_rows)).bool()
+    between = class_rows[label] @ class_rows.T  # (B, C) w_y·w_c
+    repel = F.relu(margin - 1 + between).square().masked_fill(own, 0).sum(-1)
+    return positive_square(scores.gather(-1, label[:, None])[:, 0]) + repel
+
+
+def softmax(scores: Tensor, label: Tensor, held: Tensor, *, scale: float) -> Tensor:
+    """Cross-entropy of scaled cosine logits over the rows a client holds.
+
+    scores: (B, m); label: (B,) places among the rows; held: (m,) bool, False for padding. → (B,)
+    """
+    logits = torch.where(held, scale * scores, torch.finfo(scores.dtype).min)
+    return logits.logsumexp(-1) - logits.gather(-1, label[:, None])[:, 0]

@@ -1,0 +1,25 @@
+"""All methods by the name a config gives them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from spreadout.methods.base import Method
+from spreadout.methods.fedavg import Centralized, FedAvg
+from spreadout.methods.fedaws import Baseline1, Baseline2, FedAwS
+
+AnyMethod = Annotated[
+    FedAwS | Baseline1 | Baseline2 | FedAvg | Centralized, Field(discriminator="name")
+]
+
+METHODS: dict[str, type[Method]] = {
+    "fedaws": FedAwS,
+    "baseline-1": Baseline1,
+    "baseline-2": Baseline2,
+    "fedavg": FedAvg,
+    "centralized": Centralized,
+}
+
+__all__ = ["METHODS", "AnyMethod", "Baseline1", "Baseline2", "Centralized", "FedAvg", "FedAwS"]

@@ -1,0 +1,45 @@
+"""FedAvg and FedSGD (McMahan et al. 2017) with a full softmax, and its centralised reference.
+
+FedSGD is FedAvg with one full-batch step a round: `clients.local_steps = 1`, `clients.batch = "full"`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from spreadout import losses
+from spreadout.data.federated import FederatedDataset
+from spreadout.federated.local import Batch, Held, Params
+from spreadout.federated.merge import RowMerge
+from spreadout.methods.base import Method, every_row
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.ragged import Ragged
+
+
+class FedAvg(Method):
+    """Every client gets the whole model and trains a softmax over all classes (Eqs. 3 to 5)."""
+
+    name: Literal["fedavg"] = "fedavg"
+    scale: float = Field(20.0, gt=0)  # logits are scale · cosine
+    merge: RowMerge = "weighted-mean"
+
+    def row_merge(self) -> dict[str, RowMerge]:
+        return {"classes": self.merge}
+
+    def request(self, data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:
+        return every_row(data, clients)
+
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+        scores = model.embed(params, batch) @ params.rows["classes"].T  # (B, C)
+        each = losses.softmax(scores, batch["y"], held["classes"], scale=self.scale)
+        return losses.masked_mean(each, batch["mask"])
+
+
+class Centralized(FedAvg):
+    """The oracle: the same softmax with all data in one place, negatives and all."""
+
+    pools_data: ClassVar[bool] = True
+    name: Literal["centralized"] = "centralized"  # type: ignore[assignment]

@@ -1,0 +1,134 @@
+"""FedAwS: Federated Averaging with Spreadout (Yu et al., ICML 2020), and its two baselines.
+
+    Algorithm 1                                           here
+    4   send θ, w_i to client i                           Method.request: its own rows
+    7   (θ, w_i) ← (θ, w_i) − η ∇R_pos                    PositiveOnly.loss (Eq. 23)
+    12  θ ← mean of θ_i                                   weighting
+    13  W̃ ← [w_1 … w_C]                                   row_merge: "replace"
+    14  W ← W̃ − λη ∇reg_sp(W̃)                             FedAwS.server_step (Eq. 7 or 8)
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from spreadout import losses, randomness, regularizers
+from spreadout.data.federated import FederatedDataset
+from spreadout.federated.local import Batch, Held, Params
+from spreadout.federated.merge import RowMerge, RowSum, Weighting
+from spreadout.federated.optimizers import Optimizer
+from spreadout.federated.server import ServerState, step_table_
+from spreadout.methods.base import Method, ServerContext
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.regularizers import FarPenalty, HingePenalty, TableLoss
+
+
+class PositiveOnly(Method):
+    """Clients pull examples and their own class together; nothing pushes classes apart."""
+
+    weighting: Weighting = "uniform"  # Algorithm 1 line 12
+    loss_form: Literal["hinge", "square"] = "hinge"  # Eq. 23, or (1 − s)² of Eq. 12
+    margin: float = Field(0.9, gt=-1, le=1)
+    merge: RowMerge = "replace"
+
+    def row_merge(self) -> dict[str, RowMerge]:
+        return {"classes": self.merge}
+
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+        own = params.rows["classes"][batch["y"]]  # (B, d) w_y
+        s = (model.embed(params, batch) * own).sum(-1)  # (B,)
+        hinge = self.loss_form == "hinge"
+        each = losses.positive_hinge(s, self.margin) if hinge else losses.positive_square(s)
+        return losses.masked_mean(each, batch["mask"])
+
+
+class Baseline1(PositiveOnly):
+    """Positive loss and nothing else: every embedding falls onto one point."""
+
+    name: Literal["baseline-1"] = "baseline-1"
+
+
+class Baseline2(PositiveOnly):
+    """Positive loss with the class rows fixed at their random start."""
+
+    name: Literal["baseline-2"] = "baseline-2"
+
+    def fixed_tables(self) -> frozenset[str]:
+        return frozenset({"classes"})
+
+
+class FedAwS(PositiveOnly):
+    """Positive loss on the clients, spreadout on the server after every round."""
+
+    name: Literal["fedaws"] = "fedaws"
+    spreadout: Literal["hinge", "topk"] = "hinge"  # Eq. 7 over all pairs, or Eq. 8 mined
+    distance: regularizers.Distance = "cosine"
+    spreadout_margin: float = Field(1.1, gt=0)  # ν of Eq. 7
+    k: int = Field(100, ge=1)  # neighbours of Eq. 8
+    candidates: int | None = Field(None, ge=1)  # |C′| of Eq. 8: a fresh random subset each step
+    strength: float = Field(10.0, gt=0)  # λ
+    spreadout_lr: float | None = Field(None, gt=0)  # η of line 14; None: the clients' own row rate
+    spreadout_optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"
+    spreadout_steps: int = Field(1, ge=1)
+    reduction: regularizers.Reduction = "sum"
+    weighted: bool = False  # Remark 2: weigh each class's term by its share of examples
+
+    def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
+        """Line 14, `spreadout_steps` times."""
+        touched = context.touched["classes"]
+        rate = self.strength * (self.spreadout_lr or context.client_lr["classes"])  # λη
+        optimizer = Optimizer(optimizer=self.spreadout_optimizer, lr=rate)
+        for step in range(self.spreadout_steps):
+            regularizer = self.regularizer(state, touched, context, step)
+            step_table_(
+                state, "spreadout/classes", "classes", regularizer.gradient, optimizer,
+                sphere=model.tables["classes"].sphere,
+            )
+
+    def regularizer(
+        self, state: ServerState, touched: RowSum, context: ServerContext, step: int
+    ) -> TableLoss:
+        """reg_sp of Eq. 7 or reg_sp^top of Eq. 8 at the present table, with its gradient."""
+        table = state.tables["classes"]
+        weight = self._class_weight(state, touched) if self.weighted else None
+        if self.spreadout == "hinge":
+            penalty = HingePenalty(self.spreadout_margin, self.distance)
+            return regularizers.all_pairs(table, penalty, weight=weight, reduction=self.reduction)
+        subset = None
+        if self.candidates is not None and self.candidates < len(table):
+            draw = randomness.generator(context.seed, "candidates", context.round, step)
+            chosen = draw.choice(len(table), size=self.candidates, replace=False, shuffle=False)
+            subset = torch.from_numpy(chosen).sort().values.to(table.device)
+        return regularizers.mined_pairs(
+            table, touched.ids, self.k, FarPenalty(self.distance),
+            candidates=subset,
+            weight=None if weight is None else weight[touched.ids],
+            reduction=self.reduction,
+            low_precision=context.low_precision,
+        )
+
+    def _class_weight(self, state: ServerState, touched: RowSum) -> Tensor:
+        """a_c = C·n_c/n from the example counts clients have reported so far; 1 if all are equal."""
+        table = state.tables["classes"]
+        seen = state.memory.setdefault("class_examples", torch.zeros_like(table[:, 0]))
+        seen[touched.ids] = touched.examples
+        known = seen.sum() / (seen > 0).sum()  # mean n_c of the classes seen
+        return torch.where(seen > 0, seen / known, 1.0)
+
+    def complaint(self, data: FederatedDataset) -> str | None:
+        if self.spreadout == "topk" and self.k >= data.classes:
+            return f"method.k = {self.k}: must be below the number of classes, {data.classes}"
+        return None
+
+    def caution(self, data: FederatedDataset) -> str | None:
+        if self.spreadout == "topk" and self.distance == "cosine" and 3 * self.k > data.classes:
+            return (
+                f"method.k = {self.k} is large for {data.classes} classes: with the cosine distance, "
+                "Eq. 8 over nearly all pairs drives classes into two antipodal clusters; "
+                'take k well below C, distance = "euclidean", or spreadout = "hinge"'
+            )
+        return None

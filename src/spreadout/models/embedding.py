@@ -1,0 +1,55 @@
+"""An embedding classifier (Eq. 1 of FedAwS): an encoder, and one row per class in the same space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from spreadout import randomness
+from spreadout.federated.local import Batch, Params
+from spreadout.federated.rows import Tensors, project_to_sphere
+
+
+@dataclass(frozen=True)
+class Table:
+    """A row table: how many rows of which width, and whether rows live on the unit sphere."""
+
+    count: int
+    dim: int
+    sphere: bool = True
+
+
+@dataclass(frozen=True)
+class EmbeddingModel:
+    """Scores are dot products of the encoder's output with class rows, both of unit length."""
+
+    encoder: nn.Module  # maps a batch of inputs to (B, dim); no batch statistics, no buffers that move
+    tables: Mapping[str, Table]
+    inputs: tuple[str, ...] = field(default=("x",))  # the columns the encoder takes
+
+    @property
+    def sphere(self) -> frozenset[str]:
+        return frozenset(name for name, table in self.tables.items() if table.sphere)
+
+    def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tensors]:
+        """Fresh dense tensors and tables. The encoder keeps the weights it was built with."""
+        self.encoder.to(device)
+        dense = {name: value.detach().clone() for name, value in self.encoder.named_parameters()}
+        tables = {}
+        for name, table in self.tables.items():
+            generator = torch.Generator().manual_seed(randomness.key(seed, "table", name) >> 1)
+            rows = torch.randn(table.count, table.dim, generator=generator)
+            if table.sphere:
+                rows = project_to_sphere(rows)
+            tables[name] = rows.to(device)
+        return dense, tables
+
+    def embed(self, params: Params, batch: Batch) -> Tensor:
+        """g(x): unit embeddings of a batch (B, dim)."""
+        inputs = tuple(batch[name] for name in self.inputs)
+        output: Tensor = functional_call(self.encoder, params.dense, inputs)
+        return project_to_sphere(output.float())

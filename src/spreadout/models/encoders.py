@@ -1,0 +1,29 @@
+"""Encoders by name. Any `nn.Module` that maps inputs to (B, dim) may take their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from spreadout import randomness
+
+
+def mlp(features: int, hidden: Sequence[int], dim: int) -> nn.Module:
+    """Dense layers with ReLU between them; no hidden layers make it linear."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    widths = [features, *hidden, dim]
+    for narrow, wide in pairwise(widths):
+        layers += [nn.Linear(narrow, wide), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def seeded(seed: int, build: type[nn.Module] | object, *args: object) -> nn.Module:
+    """Build a module whose random start depends on `seed` alone, leaving global state as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(randomness.key(seed, "encoder") >> 1)
+        module = build(*args)  # type: ignore[operator]
+    assert isinstance(module, nn.Module)
+    return module

@@ -1,0 +1,1 @@
+"""Configs shipped with the package; `spreadout presets` lists them."""

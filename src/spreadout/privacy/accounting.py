@@ -1,0 +1,40 @@
+"""(ε, δ) of repeated Gaussian releases, exactly, by Gaussian differential privacy.
+
+T releases with noise multiplier z and sensitivity Δ (in units of the clip) compose to one Gaussian
+mechanism with μ = Δ·√T / z (Dong, Roth & Su 2022, Cor. 3.3), whose privacy curve has a closed form
+(Balle & Wang 2018, Thm. 8):  δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2).
+"""
+
+from __future__ import annotations
+
+import math
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+# Replacing all of a client's data can move its clipped update from one end of the ball to the other.
+REPLACE_ONE_CLIENT = 2.0
+
+
+def delta_of(epsilon: float, mu: float) -> float:
+    """δ(ε) of a Gaussian mechanism with parameter μ."""
+    first = float(log_ndtr(-epsilon / mu + mu / 2))
+    second = epsilon + float(log_ndtr(-epsilon / mu - mu / 2))
+    return max(0.0, math.exp(first) - math.exp(second)) if second < 700 else 0.0
+
+
+def epsilon_of(
+    noise: float, releases: int, delta: float, sensitivity: float = REPLACE_ONE_CLIENT
+) -> float:
+    """The smallest ε that holds at this δ after so many noisy releases by one client."""
+    if releases == 0:
+        return 0.0
+    if noise == 0:
+        return math.inf
+    mu = sensitivity * math.sqrt(releases) / noise
+    if delta_of(0.0, mu) <= delta:
+        return 0.0
+    high = 1.0
+    while delta_of(high, mu) > delta:
+        high *= 2
+    return float(brentq(lambda e: delta_of(e, mu) - delta, 0.0, high, xtol=1e-9))

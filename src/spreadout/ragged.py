@@ -1,0 +1,66 @@
+"""Lists of different lengths in two flat tensors: what clients hold, what they ask for, label sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """List `i` is `values[offsets[i]:offsets[i + 1]]` (compressed sparse rows without weights)."""
+
+    offsets: Tensor  # (n + 1,) int64, non-decreasing, starting at 0
+    values: Tensor  # (offsets[-1],) int64
+
+    def __len__(self) -> int:
+        return self.offsets.numel() - 1
+
+    def __getitem__(self, i: int) -> Tensor:
+        return self.values[int(self.offsets[i]) : int(self.offsets[i + 1])]
+
+    @property
+    def lengths(self) -> Tensor:
+        return self.offsets.diff()  # (n,)
+
+    @classmethod
+    def from_lists(cls, lists: Iterable[Sequence[int] | Tensor]) -> Ragged:
+        parts = [torch.as_tensor(part, dtype=torch.int64).reshape(-1) for part in lists]
+        lengths = torch.tensor([part.numel() for part in parts], dtype=torch.int64)
+        values = torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+        return cls(offsets_from_lengths(lengths), values)
+
+    @classmethod
+    def from_pairs(cls, owner: Tensor, value: Tensor, n: int) -> Ragged:
+        """One list per owner in [0, n): its distinct values, ascending."""
+        if value.numel() == 0:
+            return cls(torch.zeros(n + 1, dtype=torch.int64), value.to(torch.int64))
+        span = int(value.max()) + 1
+        pairs = torch.unique(owner.to(torch.int64) * span + value)  # sorted: by owner, then value
+        lengths = torch.bincount(pairs // span, minlength=n)
+        return cls(offsets_from_lengths(lengths), pairs % span)
+
+    def select(self, rows: Tensor) -> Ragged:
+        """The lists with these numbers, in this order."""
+        lengths = self.lengths[rows]
+        offsets = offsets_from_lengths(lengths)
+        start = torch.repeat_interleave(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        return Ragged(offsets, self.values[start + torch.arange(start.numel())])
+
+    def padded(self, fill: int) -> Tensor:
+        """The lists side by side, short ones filled up: (n, longest)."""
+        width = int(self.lengths.max()) if len(self) else 0
+        column = torch.arange(width)  # (longest,)
+        held = column < self.lengths[:, None]  # (n, longest)
+        at = (self.offsets[:-1, None] + column).clamp_max(max(self.values.numel() - 1, 0))
+        if self.values.numel() == 0:
+            return torch.full((len(self), width), fill, dtype=torch.int64)
+        return torch.where(held, self.values[at], fill)
+
+
+def offsets_from_lengths(lengths: Tensor) -> Tensor:
+    zero = torch.zeros(1, dtype=torch.int64)
+    return torch.cat([zero, lengths.to(torch.int64).cumsum(0)])

@@ -1,0 +1,184 @@
+"""Server-side table objectives: spreadout over all pairs (Eq. 7 of FedAwS) and over mined pairs (Eq. 8).
+
+Both are sums of a penalty φ(s) of the dot product s of two unit rows, over ordered pairs. Values and
+gradients are written out by hand and computed in blocks: no (C, C) matrix is ever held. Where φ is a
+polynomial of degree two on all of [−1, 1], the all-pairs sum has an exact O(C d²) form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from spreadout.federated.rows import Rows
+from spreadout.mining import DEFAULT_BUDGET, nearest
+
+Distance = Literal["cosine", "euclidean"]
+Reduction = Literal["sum", "mean"]
+
+
+@dataclass(frozen=True)
+class HingePenalty:
+    """φ(s) = max(0, ν − d)² (Eq. 7)."""
+
+    margin: float  # ν
+    distance: Distance = "cosine"
+
+    def value(self, s: Tensor) -> Tensor:
+        return F.relu(self.margin - self._d(s)).square()
+
+    def slope(self, s: Tensor) -> Tensor:
+        """dφ/ds."""
+        short = F.relu(self.margin - self._d(s))
+        if self.distance == "cosine":
+            return 2 * short
+        return 2 * short / self._d(s).clamp_min(1e-6)  # dd/ds = −1/d; two equal rows have no direction
+
+    def polynomial(self) -> tuple[float, float, float] | None:
+        """(a, b, c) with φ = a + b·s + c·s² for every s in [−1, 1], if there are such."""
+        if self.distance == "cosine" and self.margin >= 2:  # d ≤ 2: the hinge never switches off
+            mu = self.margin - 1
+            return mu * mu, 2 * mu, 1.0
+        return None
+
+    def _d(self, s: Tensor) -> Tensor:
+        return 1 - s if self.distance == "cosine" else (2 - 2 * s).clamp_min(0).sqrt()
+
+
+@dataclass(frozen=True)
+class FarPenalty:
+    """φ(s) = −d² (Eq. 8).
+
+    With the cosine distance the slope 2(1 − s) vanishes where rows coincide, and over nearly all
+    pairs two antipodal clusters are the optimum; with the Euclidean distance −d² = 2s − 2 the push
+    is the same at any distance.
+    """
+
+    distance: Distance = "cosine"
+
+    def value(self, s: Tensor) -> Tensor:
+        return -(1 - s).square() if self.distance == "cosine" else 2 * s - 2
+
+    def slope(self, s: Tensor) -> Tensor:
+        return 2 * (1 - s) if self.distance == "cosine" else torch.full_like(s, 2.0)
+
+    def polynomial(self) -> tuple[float, float, float] | None:
+        return (-1.0, 2.0, -1.0) if self.distance == "cosine" else (-2.0, 2.0, 0.0)
+
+
+Penalty = HingePenalty | FarPenalty
+
+
+class TableLoss(NamedTuple):
+    """A table objective's value, and its gradient for the rows it moves."""
+
+    value: Tensor  # ()
+    gradient: Rows
+
+
+def all_pairs(
+    table: Tensor,
+    penalty: Penalty,
+    *,
+    weight: Tensor | None = None,
+    reduction: Reduction = "sum",
+    budget: int = DEFAULT_BUDGET,
+) -> TableLoss:
+    """`Σ_c a_c Σ_{c'≠c} φ(w_c·w_c')` over the whole table (Eq. 7; `weight` a_c is Remark 2).
+
+    Exact in O(C d²) when the penalty is a polynomial, else in blocks in O(C² d).
+    """
+    coefficients = penalty.polynomial()
+    alpha = torch.ones_like(table[:, 0]) if weight is None else weight  # (C,)
+    if coefficients is not None:
+        value, gradient = _all_pairs_polynomial(table, alpha, *coefficients)
+    else:
+        value, gradient = _all_pairs_blocked(table, alpha, penalty, budget)
+    pairs = len(table) * (len(table) - 1)
+    scale = 1.0 if reduction == "sum" else 1.0 / max(pairs, 1)
+    ids = torch.arange(len(table), device=table.device)
+    return TableLoss(value * scale, Rows(ids, gradient * scale))
+
+
+def _all_pairs_polynomial(
+    table: Tensor, alpha: Tensor, a: float, b: float, c: float
+) -> tuple[Tensor, Tensor]:
+    """With m = Σw and G = WᵀW: Σ_{c'} s = w·m and Σ_{c'} s² = wᵀGw, less the pair with itself."""
+    weighted = alpha[:, None] * table
+    gram, gram_w = table.T @ table, table.T @ weighted  # (d, d)
+    total, total_w = table.sum(0), weighted.sum(0)  # (d,)
+    norm2 = table.square().sum(1)  # (C,)
+    linear = table @ total - norm2  # (C,) Σ_{c'≠c} s
+    projected = table @ gram  # (C, d)
+    quadratic = (projected * table).sum(1) - norm2.square()  # (C,) Σ_{c'≠c} s²
+    value = (alpha * (a * (len(table) - 1) + b * linear + c * quadratic)).sum()
+    own = b * (total - table) + 2 * c * (projected - norm2[:, None] * table)
+    others = b * (total_w - weighted) + 2 * c * (table @ gram_w - norm2[:, None] * weighted)
+    return value, alpha[:, None] * own + others
+
+
+def _all_pairs_blocked(
+    table: Tensor, alpha: Tensor, penalty: Penalty, budget: int
+) -> tuple[Tensor, Tensor]:
+    rows_at_once = max(1, budget // (4 * table.element_size() * len(table)))
+    value = table.new_zeros(())
+    gradient = torch.empty_like(table)
+    for start in range(0, len(table), rows_at_once):
+        stop = min(start + rows_at_once, len(table))
+        place = torch.arange(stop - start, device=table.device)
+        s = table[start:stop] @ table.T  # (b, C)
+        phi, slope = penalty.value(s), penalty.slope(s)
+        phi[place, place + start] = 0
+        slope[place, place + start] = 0
+        value += (alpha[start:stop] * phi.sum(1)).sum()
+        # Each unordered pair stands twice in (7): once under a_c and once under a_c'.
+        gradient[start:stop] = (slope * (alpha[start:stop, None] + alpha)) @ table
+    return value, gradient
+
+
+def mined_pairs(
+    table: Tensor,
+    anchors: Tensor,
+    k: int,
+    penalty: Penalty,
+    *,
+    candidates: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: Reduction = "sum",
+    budget: int = DEFAULT_BUDGET,
+    low_precision: bool = False,
+) -> TableLoss:
+    """`Σ_{c∈anchors} a_c Σ_{y∈N_k(c)} φ(w_c·w_y)` (Eq. 8), N_k(c) the k nearest candidates.
+
+    anchors: (n,) distinct ids, the participating classes; candidates: (c,) ascending ids C′, all
+    classes if None; weight: (n,) a_c. The gradient moves anchors and the neighbours found, no others.
+    """
+    rows = table[anchors]  # (n, d)
+    s, neighbours = nearest(
+        rows, table, k, exclude=anchors, candidates=candidates, budget=budget,
+        low_precision=low_precision,
+    )  # (n, k)
+    real = s > -torch.inf  # a short candidate list can leave only the anchor itself
+    s = s.masked_fill(~real, 0)
+    alpha = torch.ones_like(s[:, :1]) if weight is None else weight[:, None]
+    value = (alpha * penalty.value(s) * real).sum()
+    slope = alpha * penalty.slope(s) * real  # (n, k)
+    pairs = slope.numel()
+    scale = 1.0 if reduction == "sum" else 1.0 / max(pairs, 1)
+
+    ids, place = torch.unique(torch.cat([anchors, neighbours.flatten()]), return_inverse=True)
+    anchor_place = place[: len(anchors)]
+    neighbour_place = place[len(anchors) :].view_as(neighbours)
+    gradient = table.new_zeros(len(ids), table.shape[1])
+    pairs_at_once = max(1, budget // (2 * table.element_size() * table.shape[1] * s.shape[1]))
+    for i in range(0, len(anchors), pairs_at_once):
+        part = slice(i, i + pairs_at_once)
+        pull = slope[part, :, None]  # (b, k, 1)
+        gradient[anchor_place[part]] += (pull * table[neighbours[part]]).sum(1)
+        towards = (pull * rows[part, None]).flatten(0, 1)  # (b·k, d)
+        gradient.index_put_((neighbour_place[part].flatten(),), towards, accumulate=True)
+    return TableLoss(value * scale, Rows(ids, gradient * scale))

@@ -1,0 +1,130 @@
+"""What a person sees in the terminal: progress on stderr while it runs, a table on stdout at the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from spreadout.comparison import Arm, spread
+from spreadout.experiment import Experiment
+from spreadout.federated.round import RoundReport
+from spreadout.store.run_folder import Record
+from spreadout.training import Observer
+
+
+class TerminalObserver(Observer):
+    """A progress bar per run on a terminal; nothing but warnings where there is none."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
+            TextColumn("{task.fields[state]}"), TimeRemainingColumn(),
+            console=self._console, disable=not self._console.is_terminal, transient=True,
+        )
+        self._task: TaskID | None = None
+        self._label: str | None = None
+
+    def __enter__(self) -> TerminalObserver:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._progress.stop()
+
+    def named(self, label: str, seed: int) -> TerminalObserver:
+        """The same terminal, for the next run of a comparison."""
+        self._label = f"{label}, seed {seed}"
+        return self
+
+    def started(self, experiment: Experiment, round: int) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(
+            self._label or experiment.name, total=experiment.rounds, completed=round, state=""
+        )
+        self._metrics = experiment.eval.metrics
+
+    def round_done(self, report: RoundReport) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, completed=report.round)
+
+    def evaluated(self, record: Record) -> None:
+        if self._task is not None:
+            state = "  ".join(f"{name} {record[name]:.1f}" for name in self._metrics)
+            self._progress.update(self._task, state=state)
+
+    def warned(self, text: str) -> None:
+        who = f"{self._label}: " if self._label else ""
+        self._console.print(f"[yellow]warning:[/] {who}{text}", highlight=False, soft_wrap=True)
+
+
+def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) -> None:
+    """The end of one run."""
+    if as_json:
+        print(json.dumps({**summary, "folder": str(folder)}, indent=2))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row("method", f"{summary['method']} on {summary['dataset']}, "
+                  f"{summary['clients']} clients, {summary['classes']} classes")
+    for name, value in summary["metrics"].items():
+        best = summary["best"]
+        table.add_row(name, f"[bold]{value:.2f}[/] after {summary['rounds']} rounds "
+                      f"(best {best[name]:.2f} at round {best['round']})")
+    moved = summary["bytes"]
+    table.add_row("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up")
+    gauges = summary["gauges"]
+    table.add_row("classes", f"largest cosine {gauges['max_cosine']:.3f}, "
+                  f"effective rank {gauges['effective_rank']:.1f}, "
+                  f"error at most {100 * gauges['error_bound']:.0f} % by Prop. 1")
+    if summary["refused_updates"]:
+        table.add_row("refused", ", ".join(f"{n} {why}" for why, n in summary["refused_updates"].items()))
+    if summary["privacy"]:
+        private = summary["privacy"]
+        epsilon = "∞" if private["epsilon"] is None else f"{private['epsilon']:.2f}"
+        table.add_row("privacy", f"ε = {epsilon} at δ = {private['delta']:g}, {private['guarantee']}")
+    table.add_row("time", f"{summary['seconds']:.1f} s on {summary['device']}")
+    table.add_row("folder", str(folder))
+    Console().print(table, soft_wrap=True)
+
+
+def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
+    """Variants side by side: mean ± deviation over seeds, bytes, gauges of collapse."""
+    names = arms[0].metric_names
+    seeds = len(arms[0].summaries)
+    table = Table(caption=f"mean ± standard deviation over {seeds} seeds; bytes per client and round",
+                  caption_justify="left")
+    table.add_column("variant", no_wrap=True)
+    for column in (*names, "down", "up", "largest\ncosine", "mean\ncosine", "effective\nrank",
+                   "error\nbound", "seconds"):
+        table.add_column(column, justify="right")
+    for arm in arms:
+        scores = [spread(arm.metric(name)) for name in names]
+        moved = [arm.bytes_per_visit(way) for way in ("down", "up")]
+        seconds = sum(summary["seconds"] for summary in arm.summaries) / seeds
+        table.add_row(
+            arm.label,
+            *(f"{score['mean']:.1f} ± {score['spread']:.1f}" for score in scores),
+            *(human_bytes(count) if count else "–" for count in moved),
+            f"{arm.gauge('max_cosine'):.2f}", f"{arm.gauge('mean_cosine'):.2f}",
+            f"{arm.gauge('effective_rank'):.1f}", f"{arm.gauge('error_bound'):.2f}", f"{seconds:.1f}",
+        )
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+    console.print(f"{folder}/comparison.json\n{page}", soft_wrap=True, highlight=False)
+
+
+def human_bytes(count: float) -> str:
+    """1234567 → '1.18 MiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
+        count /= 1024
+    return f"{count:.2f} TiB"

@@ -1,0 +1,72 @@
+"""The reference executor: one client after another, exactly as a server and its clients would do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from spreadout.federated import checks, merge
+from spreadout.federated.batches import cohort_batches
+from spreadout.federated.local import Params, local_update
+from spreadout.federated.merge import Aggregate
+from spreadout.federated.round import Cohort, Federation
+from spreadout.federated.rows import Rows, SubModel, Update, nbytes, sub_model
+from spreadout.federated.schedule import plan
+from spreadout.federated.server import ServerState
+from spreadout.federated.traffic import Traffic
+from spreadout.privacy.mechanism import add_noise_, clip_norm
+from spreadout.ragged import Ragged
+
+
+def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
+    """Send each client its sub-model, train it, check what comes back."""
+    sizes = {name: len(table) for name, table in state.tables.items()}
+    for i, client in enumerate(cohort.clients.tolist()):
+        request = {name: rows[i].to(federation.device) for name, rows in cohort.requests.items()}
+        sent = sub_model(state.round, state.dense, state.tables, request)
+        update = train_client(federation, sent, client)
+        reason = checks.refusal(
+            update, sent, table_sizes=sizes, fixed=federation.training.fixed,
+            max_norm=federation.max_norm,
+        )
+        part = merge.refused(reason) if reason else merge.of_update(update, federation.rules)
+        part.traffic = traffic_of(sent, update)
+        yield part
+
+
+def train_client(federation: Federation, sent: SubModel, client: int) -> Update:
+    """All that one client does in a round: from the sub-model it was sent to the update it returns."""
+    f = federation
+    number = torch.tensor([client])
+    sizes = f.data.sizes[[client]]
+    steps = plan(f.schedule, sizes, number.numpy(), seed=f.seed, round=sent.round)
+    requests = {name: Ragged.from_lists([rows.ids.cpu()]) for name, rows in sent.tables.items()}
+    stack = cohort_batches(f.data, number, steps, requests, f.device)
+    start = Params(sent.dense, {name: rows.values for name, rows in sent.tables.items()})
+    held = {
+        name: torch.ones(len(rows), dtype=torch.bool, device=f.device)
+        for name, rows in sent.tables.items()
+    }
+    batches = {name: column[0] for name, column in stack.items()}
+    change, loss = local_update(f.objective(), f.training, start, batches, held)
+    if f.privacy is not None:
+        change = clip_norm(change, f.privacy.clip)
+        add_noise_(
+            change.dense, change.rows, f.privacy, seed=f.seed, round=sent.round, client=client
+        )
+    tables = {name: Rows(sent.tables[name].ids, value) for name, value in change.rows.items()}
+    examples = int(f.schedule.usable(sizes)[0])
+    return Update(client, sent.round, examples, change.dense, tables, float(loss))
+
+
+def traffic_of(sent: SubModel, update: Update) -> Traffic:
+    """The bytes of one client's round trip, from the objects themselves."""
+    return Traffic(
+        dense_down=nbytes(sent.dense.values()),
+        rows_down=sum(rows.nbytes for rows in sent.tables.values()),
+        requests_up=nbytes(rows.ids for rows in sent.tables.values()),
+        dense_up=nbytes(update.dense.values()),
+        rows_up=sum(rows.nbytes for rows in update.tables.values()),
+        participations=1,
+    )

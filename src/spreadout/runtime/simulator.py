@@ -1,0 +1,246 @@
+"""The fast executor: one-client code for a whole cohort at once.
+
+Clients are sorted by how much they do and cut into chunks that fit a memory budget. With several
+local steps a chunk trains on stacked copies of the dense part and of each client's own rows. With one
+linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i ∇_i`, one batched gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout.federated import checks, merge
+from spreadout.federated.batches import cohort_batches
+from spreadout.federated.local import Params, local_update
+from spreadout.federated.merge import Aggregate, RowSum
+from spreadout.federated.round import Cohort, Federation
+from spreadout.federated.rows import Tensors, along_sphere, nbytes, project_to_sphere
+from spreadout.federated.schedule import plan
+from spreadout.federated.server import ServerState
+from spreadout.federated.traffic import Traffic
+from spreadout.privacy.mechanism import add_noise_, clip_norm
+from spreadout.ragged import Ragged
+from spreadout.randomness import Ints
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """An executor that trains many clients side by side within `memory` bytes."""
+
+    memory: int = 1 << 30
+
+    def __call__(
+        self, federation: Federation, state: ServerState, cohort: Cohort
+    ) -> Iterator[Aggregate]:
+        sizes = federation.data.sizes[cohort.clients.numpy()]
+        idle = federation.schedule.usable(sizes) == 0
+        if idle.any():  # they were asked, and had nothing to say
+            part = merge.refused(checks.NO_EXAMPLES, int(idle.sum()))
+            part.traffic = _traffic(state, _select(cohort, np.flatnonzero(idle)), federation)
+            yield part
+        for members in self._chunks(federation, state, cohort, sizes, idle):
+            chunk = _Chunk.build(federation, state, _select(cohort, members))
+            part = _fused(chunk) if _is_fusable(federation, chunk) else None
+            yield part if part is not None else _stacked(chunk)
+
+    def _chunks(
+        self, federation: Federation, state: ServerState, cohort: Cohort, sizes: Ints, idle: Ints
+    ) -> Iterator[Ints]:
+        """Busy clients, most steps first, in runs whose padded tensors stay within the budget."""
+        steps = federation.schedule.steps_per_client(sizes)
+        rows = sum(asked.lengths for asked in cohort.requests.values())
+        held = np.asarray(rows, dtype=np.int64) if cohort.requests else np.zeros_like(steps)
+        order = np.lexsort((-held, -steps))
+        order = order[~idle[order]]
+        start = 0
+        while start < len(order):
+            first = order[start]
+            # The first client of a chunk has the most steps; rows may still grow by a little.
+            each = _bytes_per_client(federation, state, int(steps[first]), sizes, held[order[start:]])
+            count = max(1, self.memory // each)
+            yield order[start : start + count]
+            start += count
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some clients of a cohort, stacked: k of them, with m row slots each per table."""
+
+    federation: Federation
+    state: ServerState
+    cohort: Cohort
+    batches: Tensors  # (k, S, B, …)
+    ids: Tensors  # per table (k, m), −1 for padding
+    examples: Tensor  # (k,) int64
+    active: list[int]  # clients still at work in each step
+
+    @classmethod
+    def build(cls, federation: Federation, state: ServerState, cohort: Cohort) -> _Chunk:
+        f, device = federation, federation.device
+        numbers = cohort.clients.numpy()
+        sizes = f.data.sizes[numbers]
+        steps = plan(f.schedule, sizes, numbers, seed=f.seed, round=state.round)
+        batches = cohort_batches(f.data, cohort.clients, steps, cohort.requests, device)
+        ids = {name: rows.padded(-1).to(device) for name, rows in cohort.requests.items()}
+        examples = torch.from_numpy(f.schedule.usable(sizes)).to(device)
+        active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
+        return cls(f, state, cohort, batches, ids, examples, active)
+
+    @property
+    def held(self) -> Tensors:
+        return {name: ids >= 0 for name, ids in self.ids.items()}
+
+    def rows(self) -> Tensors:
+        """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
+        return {
+            name: self.state.tables[name][ids.clamp_min(0)] * (ids >= 0)[..., None]
+            for name, ids in self.ids.items()
+        }
+
+
+def _is_fusable(federation: Federation, chunk: _Chunk) -> bool:
+    one_step = len(chunk.active) == 1
+    unchecked = federation.max_norm is None and federation.privacy is None
+    return one_step and unchecked and federation.training.averages_gradients
+
+
+def _fused(chunk: _Chunk) -> Aggregate | None:
+    """One step of every client as one gradient; None if a client broke it and must be found."""
+    f, training = chunk.federation, chunk.federation.training
+    weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
+    rows = chunk.rows()
+    trained = [name for name in rows if name not in training.fixed]
+    dense = {name: value.detach().requires_grad_() for name, value in chunk.state.dense.items()}
+    for name in trained:
+        rows[name].requires_grad_()
+    batch = {name: column[:, 0] for name, column in chunk.batches.items()}
+    objective = torch.vmap(f.objective(), in_dims=(Params(None, 0), 0, 0))  # type: ignore[arg-type]
+    loss = objective(Params(dense, rows), batch, chunk.held)  # (k,)
+    leaves = [*dense.values(), *(rows[name] for name in trained)]
+    gradients = torch.autograd.grad((weight * loss).sum(), leaves)
+    if not bool(torch.stack([loss.detach().sum(), *(g.sum() for g in gradients)]).isfinite().all()):
+        return None
+    with torch.no_grad():
+        change = dict(zip(dense, (g * -training.dense.lr for g in gradients), strict=False))
+        moved = {}
+        for name, gradient in zip(trained, gradients[len(dense) :], strict=True):
+            start, slope = rows[name].detach(), gradient / weight[:, None, None]
+            rate = training.rows[name].lr
+            if name in training.sphere:
+                moved[name] = project_to_sphere(start - rate * along_sphere(slope, start)) - start
+            else:
+                moved[name] = -rate * slope
+        everyone = torch.ones_like(chunk.examples, dtype=torch.bool)
+        return _aggregate(chunk, change, moved, loss.detach(), everyone)
+
+
+def _stacked(chunk: _Chunk) -> Aggregate:
+    """Several steps, or checks that need every client's own change: stacked copies."""
+    f = chunk.federation
+    k = len(chunk.examples)
+    dense = {name: value.expand(k, *value.shape) for name, value in chunk.state.dense.items()}
+    change, loss = local_update(
+        torch.vmap(f.objective()), f.training, Params(dense, chunk.rows()), chunk.batches,
+        chunk.held, active=chunk.active,
+    )
+    with torch.no_grad():
+        if f.privacy is not None:
+            change = _privatised(chunk, change)
+        bad = checks.bad_clients(change.dense, change.rows, f.max_norm)
+        accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
+        weight = f.rules.client_weight(chunk.examples)
+        sums = {name: _weighted_sum(weight, accepted, value) for name, value in change.dense.items()}
+        part = _aggregate(chunk, sums, change.rows, loss, accepted)
+    for reason, refused in bad.items():
+        part.refused[reason] += int(refused.sum())
+    part.refused = +part.refused  # drop reasons nobody was refused for
+    return part
+
+
+def _weighted_sum(weight: Tensor, accepted: Tensor, value: Tensor) -> Tensor:
+    """Σ ω_i Δ_i over the accepted clients; a refused one may hold NaN, so it is left out, not zeroed."""
+    kept = value if bool(accepted.all()) else value[accepted]
+    return torch.tensordot(weight[accepted], kept, dims=1)
+
+
+def _aggregate(
+    chunk: _Chunk, dense: Tensors, rows: Tensors, loss: Tensor, accepted: Tensor
+) -> Aggregate:
+    """Sums over the accepted clients of a chunk, from dense sums and per-client row changes."""
+    rules = chunk.federation.rules
+    summed = {}
+    for name, change in rows.items():
+        real = (chunk.ids[name] >= 0) & accepted[:, None]  # (k, m)
+        owner = real.nonzero()[:, 0]  # (rows,)
+        examples = chunk.examples[owner].float()
+        weight = rules.row_weight(name, chunk.examples)[owner]
+        summed[name] = RowSum(
+            chunk.ids[name][real], change[real] * weight[:, None], torch.ones_like(examples), examples
+        )
+    kept = chunk.examples[accepted]
+    part = Aggregate(
+        dense, float(rules.client_weight(kept).sum()), summed, len(kept), int(kept.sum()),
+        float(loss[accepted].sum()),
+    )
+    if not len(kept):  # nothing was accepted: an empty sum, not a sum of zeros
+        part.dense, part.rows = {}, {}
+    part.traffic = _traffic(chunk.state, chunk.cohort, chunk.federation)
+    return part
+
+
+def _privatised(chunk: _Chunk, change: Params) -> Params:
+    """Clip each client's change and add its noise, as the client itself would."""
+    f = chunk.federation
+    assert f.privacy is not None
+    bound = f.privacy.clip
+    clip: Callable[[Params], Params] = torch.vmap(lambda one: clip_norm(one, bound))
+    change = clip(change)
+    for i, client in enumerate(chunk.cohort.clients.tolist()):
+        real = {name: int((ids[i] >= 0).sum()) for name, ids in chunk.ids.items()}
+        add_noise_(
+            {name: value[i] for name, value in change.dense.items()},
+            {name: value[i, : real[name]] for name, value in change.rows.items()},
+            f.privacy, seed=f.seed, round=chunk.state.round, client=client,
+        )
+    return change
+
+
+def _traffic(state: ServerState, cohort: Cohort, federation: Federation) -> Traffic:
+    """The bytes of the whole cohort's round trips, from the tensors its members share."""
+    clients = len(cohort.clients)
+    dense = nbytes(state.dense.values())
+    down, up, asked = 0, 0, 0
+    for name, requests in cohort.requests.items():
+        ids = nbytes([requests.values])
+        row = nbytes([state.tables[name][:1]])
+        down += ids + row * requests.values.numel()
+        asked += ids
+        if name not in federation.training.fixed:
+            up += ids + row * requests.values.numel()
+    return Traffic(dense * clients, down, asked, dense * clients, up, clients)
+
+
+def _select(cohort: Cohort, members: Ints) -> Cohort:
+    at = torch.from_numpy(members)
+    requests: dict[str, Ragged] = {name: rows.select(at) for name, rows in cohort.requests.items()}
+    return Cohort(cohort.clients[at], requests)
+
+
+def _bytes_per_client(
+    federation: Federation, state: ServerState, steps: int, sizes: Ints, held: Ints
+) -> int:
+    """A generous estimate of what one client of a chunk takes, padding included."""
+    batch = federation.schedule.batch or int(sizes.max(initial=1))
+    width = sum(table.shape[1] * table.element_size() for table in state.tables.values())
+    copies = 6  # start, present, gradient, step, change, and one optimiser slot
+    parameters = copies * (nbytes(state.dense.values()) + int(held.max(initial=1)) * (width + 8))
+    example = sum(nbytes([c.values[:1]]) for c in federation.data.columns.values())
+    # Vectors among the parameters are biases and norms: their lengths are the layers' widths.
+    layers = sum(value.numel() for value in state.dense.values() if value.dim() == 1)
+    activations = 8 * batch * layers * 4
+    return max(1, parameters + steps * batch * (example + 16) + activations)

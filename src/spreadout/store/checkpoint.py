@@ -1,0 +1,117 @@
+"""The server's state on disk, replaced atomically: tensors in safetensors, the rest in JSON.
+
+`state.json` names its tensor file and that file's digest, and is moved into place last. Whenever the
+process dies, the folder holds either the old state whole or the new one whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as dump_tensors
+from torch import Tensor
+
+from spreadout.errors import UserError
+from spreadout.federated.server import ServerState
+from spreadout.federated.traffic import Traffic
+
+FORMAT = 1
+POINTER = "state.json"
+
+
+def save(folder: Path, state: ServerState, extra: Mapping[str, Any]) -> None:
+    """Write the state; `extra` is any JSON the run wants back with it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    flat = _flatten(state)
+    payload = dump_tensors(flat)
+    tensors = f"state-{state.round:08d}.safetensors"
+    _write(folder / tensors, payload)
+    record = {
+        "format": FORMAT,
+        "round": state.round,
+        "tensors": tensors,
+        "order": list(flat),  # safetensors sorts; sums and noise follow the model's own order
+        "sha256": hashlib.sha256(payload).hexdigest(),
+        "traffic": asdict(state.traffic),
+        "refused": dict(state.refused),
+        "extra": dict(extra),
+    }
+    _write(folder / POINTER, json.dumps(record, indent=1).encode())
+    for old in folder.glob("state-*.safetensors"):
+        if old.name != tensors:
+            old.unlink(missing_ok=True)
+
+
+def load(folder: Path, device: torch.device) -> tuple[ServerState, dict[str, Any]]:
+    """Read the state back, or say in one line what is wrong with it."""
+    try:
+        record = json.loads((folder / POINTER).read_bytes())
+        payload = (folder / record["tensors"]).read_bytes()
+        if record["format"] != FORMAT:
+            raise UserError(
+                f"{folder}: checkpoint format {record['format']}, this version reads {FORMAT}"
+            )
+        if hashlib.sha256(payload).hexdigest() != record["sha256"]:
+            raise UserError(f"{folder}: {record['tensors']} is damaged (its checksum does not match)")
+        flat = load_tensors(payload)
+        groups = _unflatten({key: flat[key] for key in record["order"]}, device)
+        state = ServerState(
+            record["round"], groups["dense"], groups["tables"],
+            _by_part(groups["slots"]), groups["memory"],
+            Traffic(**record["traffic"]), Counter(record["refused"]),
+        )
+        return state, record["extra"]
+    except FileNotFoundError as error:
+        missing = Path(str(error.filename)).name
+        raise UserError(f"{folder}: no complete checkpoint here ({missing} is missing)") from None
+    except (json.JSONDecodeError, KeyError, TypeError, SafetensorError) as error:
+        raise UserError(f"{folder}: unreadable checkpoint ({error})") from None
+
+
+def _flatten(state: ServerState) -> dict[str, Tensor]:
+    slots = {f"{part}|{name}": t for part, named in state.slots.items() for name, t in named.items()}
+    groups = {"dense": state.dense, "tables": state.tables, "slots": slots, "memory": state.memory}
+    return {
+        f"{group}:{name}": tensor.detach().cpu().contiguous()
+        for group, tensors in groups.items()
+        for name, tensor in tensors.items()
+    }
+
+
+def _unflatten(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, dict[str, Tensor]]:
+    groups: dict[str, dict[str, Tensor]] = {"dense": {}, "tables": {}, "slots": {}, "memory": {}}
+    for key, tensor in tensors.items():
+        group, _, name = key.partition(":")
+        groups[group][name] = tensor.to(device)
+    return groups
+
+
+def _by_part(slots: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    parts: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in slots.items():
+        part, _, name = key.rpartition("|")
+        parts.setdefault(part, {})[name] = tensor
+    return parts
+
+
+def _write(path: Path, payload: bytes) -> None:
+    """Write a file so that its name never stands for half of it."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(beside, "wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
