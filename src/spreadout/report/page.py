@@ -1,3 +1,142 @@
-"""stub"""
+"""One self-contained HTML page about finished runs: table, curves, and the embedding space."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
-def write_page(arms, output, title): return output
+
+from spreadout.comparison import Arm, spread
+from spreadout.report.svg import LINES, Line, line_chart, plane
+from spreadout.report.terminal import human_bytes
+from spreadout.store.run_folder import Record
+
+
+def write_page(arms: Sequence[Arm], output: Path, *, title: str) -> Path:
+    """Write the page and return where it is."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(page(arms, title), encoding="utf-8")
+    return output
+
+
+def page(arms: Sequence[Arm], title: str) -> str:
+    """The page's HTML; nothing in it refers to anything outside it."""
+    first = arms[0].summaries[0]
+    seeds = len(arms[0].summaries)
+    about = (f"{first['dataset']}, {first['classes']} classes, {_clients(arms)} clients, "
+             f"{first['rounds']} rounds, {seeds} seed{'s' if seeds > 1 else ''}")
+    sections = [_table(arms), _legend(arms), _curves(arms), _space(arms), _origin(arms)]
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8>"
+        "<meta name=viewport content='width=device-width, initial-scale=1'>"
+        f"<title>{html.escape(title)} · spreadout</title><style>{_asset('page.css')}</style>"
+        f"<body><main><header><h1>{html.escape(title)}</h1><p class=about>{html.escape(about)}</p></header>"
+        f"{''.join(sections)}</main><script>{_asset('page.js')}</script></body></html>\n"
+    )
+
+
+def _table(arms: Sequence[Arm]) -> str:
+    names = arms[0].metric_names
+    head = [*names, "down", "up", "largest cosine", "mean cosine", "effective rank", "error bound 2ε/ρ"]
+    rows = []
+    for i, arm in enumerate(arms):
+        scores = [spread(arm.metric(name)) for name in names]
+        moved = [arm.bytes_per_visit(way) for way in ("down", "up")]
+        cells = [
+            *(f"<b>{s['mean']:.1f}</b> <small>± {s['spread']:.1f}</small>" for s in scores),
+            *(human_bytes(count) if count else "–" for count in moved),
+            *(f"{arm.gauge(name):.2f}" for name in ("max_cosine", "mean_cosine")),
+            f"{arm.gauge('effective_rank'):.1f}", f"{arm.gauge('error_bound'):.2f}",
+        ]
+        colour = LINES[i % len(LINES)]
+        name = f"<i style='background:{colour}'></i>{html.escape(arm.label)}"
+        rows.append(f"<tr><th scope=row>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    titles = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in head)
+    return (
+        f"<div class=wide><table><thead><tr><th></th>{titles}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        "<p class=note>Means over seeds, ± one standard deviation. Bytes per client and round, measured on the "
+        "tensors that travel. The largest cosine is that of the two nearest classes: near 1 they have "
+        "collapsed. By Proposition 1 of FedAwS at most the share 2ε/ρ of examples can be misclassified "
+        "(1.00: no promise).</p>"
+    )
+
+
+def _legend(arms: Sequence[Arm]) -> str:
+    entries = (f"<span><i style='background:{LINES[i % len(LINES)]}'></i>{html.escape(arm.label)}</span>"
+               for i, arm in enumerate(arms))
+    return f"<p class=legend>{''.join(entries)}</p>"
+
+
+def _curves(arms: Sequence[Arm]) -> str:
+    metric = arms[0].metric_names[0]
+    charts = [
+        (f"{metric} by round", line_chart(
+            _lines(arms, lambda r: float(r["round"]), metric),
+            x_title="round", y_title=f"{metric} (%)", y_range=(0, 100))),
+        ("How close the two nearest classes are", line_chart(
+            _lines(arms, lambda r: float(r["round"]), "max_cosine"),
+            x_title="round", y_title="largest cosine", y_range=(-0.2, 1))),
+        ("Effective rank of the class table", line_chart(
+            _lines(arms, lambda r: float(r["round"]), "effective_rank"),
+            x_title="round", y_title="effective rank")),
+    ]
+    federated = [arm for arm in arms if arm.summaries[0]["bytes"]["participations"]]
+    if federated:
+        charts.insert(1, (f"{metric} by traffic", line_chart(
+            _lines(arms, _bytes_moved, metric, only=federated), x_title="bytes moved, both ways",
+            y_title=f"{metric} (%)", y_range=(0, 100), x_format=human_bytes)))
+    figures = (f"<figure><figcaption>{html.escape(name)}</figcaption>{chart}</figure>" for name, chart in charts)
+    return f"<section class=grid2>{''.join(figures)}</section>"
+
+
+def _lines(
+    arms: Sequence[Arm], x: Callable[[Record], float], key: str, only: Sequence[Arm] | None = None
+) -> list[Line]:
+    lines = []
+    for i, arm in enumerate(arms):
+        if only is not None and arm not in only:
+            continue
+        steps = list(zip(*arm.histories, strict=False))  # the same evaluation of every seed
+        values = [[float(record[key]) for record in step] for step in steps]
+        lines.append(Line(
+            arm.label, LINES[i % len(LINES)], [x(step[0]) for step in steps],
+            [sum(v) / len(v) for v in values], [min(v) for v in values], [max(v) for v in values],
+        ))
+    return lines
+
+
+def _space(arms: Sequence[Arm]) -> str:
+    figures = []
+    for arm in arms:
+        if arm.picture is None:
+            continue
+        drawn = plane(arm.picture["classes"], arm.picture["examples"], arm.picture["labels"])
+        figures.append(f"<figure><figcaption>{html.escape(arm.label)}</figcaption>{drawn}</figure>")
+    if not figures:
+        return ""
+    return (
+        "<h2>The embedding space</h2><p class=note>Class rows (discs) and held-out examples (dots, in their "
+        "class's colour) of the first seed, on the plane of the two leading singular directions of both. The "
+        "circle is the unit sphere's shadow. A collapsed space is one spot far from the centre.</p>"
+        f"<section class=planes>{''.join(figures)}</section>"
+    )
+
+
+def _origin(arms: Sequence[Arm]) -> str:
+    first = arms[0].summaries[0]
+    made = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
+    seconds = sum(summary["seconds"] for arm in arms for summary in arm.summaries)
+    return f"<footer>{html.escape(made)}; {html.escape(first['device'])}; {seconds:.0f} s of training in all</footer>"
+
+
+def _clients(arms: Sequence[Arm]) -> int:
+    return max(int(arm.summaries[0]["clients"]) for arm in arms)
+
+
+def _bytes_moved(record: Record) -> float:
+    return float(record["bytes_down"] + record["bytes_up"])
+
+
+def _asset(name: str) -> str:
+    return resources.files("spreadout.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,38 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+from spreadout.data.federated import Examples, FederatedDataset, Splits
+
+settings.register_profile("calm", deadline=None)  # a busy machine is not a failing property
+settings.load_profile("calm")
+torch.set_num_threads(1)  # tests run side by side; colliding thread pools are slower than one thread
+
+
+@pytest.fixture
+def toy_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Six clients: ragged sizes, several classes on a client, a class on several clients, client 4 empty."""
+    rng = np.random.default_rng(0)
+    client = np.repeat([0, 1, 2, 3, 5], [7, 1, 12, 5, 3])
+    y = np.concatenate([np.zeros(7), [1], rng.integers(2, 5, 12), [3, 3, 4, 4, 4], [5, 5, 0]]).astype(int)
+    x = rng.normal(size=(len(y), 6)).astype(np.float32) + 2 * np.eye(6, dtype=np.float32)[y]
+    return x, y, client
+
+
+@pytest.fixture
+def toy(toy_arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Splits:
+    x, y, client = toy_arrays
+    return Splits("toy", FederatedDataset.from_arrays(x, y, client), Examples.from_arrays(x, y))
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of real data sets, or a skip that says how to get one."""
+    home = os.environ.get("SPREADOUT_DATA")
+    if not home or not Path(home).is_dir():
+        pytest.skip("SPREADOUT_DATA is not set to a folder with the data sets")
+    return Path(home)

@@ -1,0 +1,80 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from spreadout.federated import checks
+from spreadout.federated.rows import Rows, SubModel, Update
+
+SENT = SubModel(3, {"w": torch.zeros(2, 2)}, {"classes": Rows(torch.tensor([1, 4]), torch.zeros(2, 3))})
+
+
+def honest(**changes: object) -> Update:
+    rows = Rows(torch.tensor([1, 4]), torch.ones(2, 3))
+    update = Update(0, 3, 5, {"w": torch.ones(2, 2)}, {"classes": rows})
+    return dataclasses.replace(update, **changes)
+
+
+def rows(ids: list[int], values: torch.Tensor) -> dict[str, object]:
+    return {"tables": {"classes": Rows(torch.tensor(ids), values)}}
+
+
+def judge(update: Update, **limits: float) -> str | None:
+    return checks.refusal(update, SENT, table_sizes={"classes": 10}, **limits)
+
+
+def test_an_honest_update_is_accepted() -> None:
+    assert judge(honest()) is None
+    assert judge(honest(**rows([4], torch.ones(1, 3)))) is None  # it need not send all rows back
+    assert judge(honest(), max_norm=math.sqrt(10) + 1e-4) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"round": 2}, "wrong round"),
+        ({"examples": 0}, "no examples"),
+        ({"examples": -5}, "no examples"),
+        ({"dense": {}}, "wrong parts"),
+        ({"dense": {"w": torch.ones(2, 2), "x": torch.ones(1)}}, "wrong parts"),
+        ({"tables": {}}, "wrong parts"),
+        ({"dense": {"w": torch.ones(2, 3)}}, "wrong shape"),
+        ({"dense": {"w": torch.ones(2, 2, dtype=torch.float64)}}, "wrong dtype"),
+        ({"dense": {"w": torch.tensor([[0, math.nan], [0, 0]])}}, "not finite"),
+        ({"dense": {"w": torch.tensor([[0, math.inf], [0, -math.inf]])}}, "not finite"),
+        (rows([1, 4], torch.ones(2, 4)), "wrong shape"),
+        (rows([1], torch.ones(2, 3)), "wrong shape"),
+        (rows([1, 4], torch.ones(2, 3).half()), "wrong dtype"),
+        (rows([1, 10], torch.ones(2, 3)), "unknown rows"),
+        (rows([-1, 4], torch.ones(2, 3)), "unknown rows"),
+        (rows([1, 5], torch.ones(2, 3)), "unrequested rows"),
+        (rows([1, 1], torch.ones(2, 3)), "repeated rows"),
+        (rows([1, 4], torch.full((2, 3), math.nan)), "not finite"),
+    ],
+)
+def test_what_is_refused_and_why(changes: dict[str, object], reason: str) -> None:
+    assert judge(honest(**changes)) == reason
+
+
+def test_a_norm_above_the_limit_is_refused() -> None:
+    assert judge(honest(), max_norm=3.0) == "norm above limit"  # the norm is √10
+
+
+def test_a_fixed_table_must_not_come_back() -> None:
+    fixed = frozenset({"classes"})
+    assert checks.refusal(honest(), SENT, table_sizes={"classes": 10}, fixed=fixed) == "wrong parts"
+    assert checks.refusal(honest(tables={}), SENT, table_sizes={"classes": 10}, fixed=fixed) is None
+
+
+def test_a_stack_is_judged_client_by_client_as_single_updates_are() -> None:
+    dense = torch.ones(4, 2, 2)
+    values = torch.ones(4, 2, 3)
+    dense[1, 0, 0], values[2, 1, 1], dense[3] = math.nan, math.inf, 100.0
+    bad = checks.bad_clients({"w": dense}, {"classes": values}, max_norm=50.0)
+    single = [
+        judge(honest(dense={"w": dense[i]}, **rows([1, 4], values[i])), max_norm=50.0) for i in range(4)
+    ]
+    assert [[reason for reason, found in bad.items() if found[i]] for i in range(4)] == [
+        [reason] if reason else [] for reason in single
+    ]

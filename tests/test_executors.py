@@ -1,0 +1,178 @@
+"""The fast executor is held to the plain one: same model, same bytes, same refusals."""
+
+import dataclasses
+
+import pytest
+import torch
+
+import spreadout as so
+from spreadout.data.federated import Splits
+from spreadout.federated.round import Federation, run_round
+from spreadout.federated.server import ServerState
+from spreadout.runtime.simulator import Simulator, _bytes_per_client
+from spreadout.training import build_federation
+
+
+def federation(data: Splits, *overrides: str) -> Federation:
+    base = {
+        "model": {"hidden": [5], "dim": 4},
+        "clients": {"per_round": "all", "batch": 3, "lr": 0.3},
+        "method": {"name": "fedaws", "strength": 0.1},
+    }
+    return build_federation(so.Experiment.of(base, overrides=overrides), data, torch.device("cpu"))
+
+
+def train(f: Federation, rounds: int = 4) -> tuple[ServerState, list[float]]:
+    state = ServerState(0, *f.model.initial(f.seed, f.device))
+    return state, [run_round(f, state).loss for _ in range(rounds)]
+
+
+def assert_same(a: ServerState, b: ServerState) -> None:
+    torch.testing.assert_close(a.dense, b.dense, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(a.tables, b.tables, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(a.memory, b.memory)
+    assert a.traffic == b.traffic
+    assert a.refused == b.refused
+
+
+ARMS = {
+    "fedaws, one epoch of ragged clients": [],
+    "fedaws, five steps": ["clients.local_steps=5"],
+    "fused: one step": ["clients.local_steps=1"],
+    "fused: one full-batch step (FedSGD)": ["clients.local_steps=1", "clients.batch=full"],
+    "fused: square loss, row rate of its own": ["clients.local_steps=1", "method.loss_form=square", "clients.row_lr=0.7"],
+    "fused: momentum on clients is at rest": ["clients.local_steps=1", "clients.momentum=0.9"],
+    "momentum on clients": ["clients.local_steps=4", "clients.momentum=0.9"],
+    "adam on clients": ["clients.local_steps=3", "clients.optimizer=adam", "clients.lr=0.05"],
+    "adam on clients, one step": ["clients.local_steps=1", "clients.optimizer=adam", "clients.lr=0.05"],
+    "baseline-1": ["method.name=baseline-1"],
+    "baseline-2, fused": ["method.name=baseline-2", "clients.local_steps=1"],
+    "baseline-2": ["method.name=baseline-2"],
+    "weighted by examples": ["method.weighting=examples", "method.weighted=true"],
+    "fedavg, all rows, softmax": ["method.name=fedavg", "method.scale=5"],
+    "fedavg, one step": ["method.name=fedavg", "clients.local_steps=1"],
+    "literal sum of rows": ["method.name=fedavg", "method.merge=sum", "server.momentum=0.9"],
+    "rows through server adam": ["method.merge=weighted-mean", "server.optimizer=adam", "server.lr=0.1"],
+    "absent clients": ["clients.per_round=2"],
+    "weighted selection": ["clients.per_round=3", "clients.selection=weighted"],
+    "fixed cohort": ["clients.per_round=2", "clients.selection=fixed"],
+    "drop remainder leaves small clients out": ["clients.drop_remainder=true"],
+    "norm limit refuses some": ["clients.max_update_norm=0.9"],
+    "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5"],
+    "top-k spreadout": ["method.spreadout=topk", "method.k=2", "method.candidates=4"],
+    "centralized": ["method.name=centralized", "method.scale=5"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS.keys())
+def test_the_simulator_equals_the_sequential_reference(toy: Splits, arm: list[str]) -> None:
+    fast, fast_loss = train(federation(toy, *arm))
+    slow, slow_loss = train(federation(toy, *arm, "run.executor=sequential"))
+    assert_same(fast, slow)
+    if "clients.max_update_norm=0.9" in arm:
+        assert 0 < slow.refused["norm above limit"] < 4 * 5  # some of the five, in some of the rounds
+    assert fast_loss == pytest.approx(slow_loss, rel=1e-4)
+
+
+@pytest.mark.parametrize("arm", ["fedaws, one epoch of ragged clients", "fused: one step", "fedavg, all rows, softmax"])
+def test_chunks_of_any_size_give_the_same_model(toy: Splits, arm: str) -> None:
+    f = federation(toy, *ARMS[arm])
+    whole, _ = train(f)
+    for memory in (1, 20_000):
+        chunked, _ = train(dataclasses.replace(f, executor=Simulator(memory)))
+        assert_same(whole, chunked)
+
+
+def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:
+    f = federation(toy)
+    state = ServerState(0, *f.model.initial(0, f.device))
+    each = _bytes_per_client(f, state, 4, f.data.sizes, f.data.sizes * 0 + 3)
+    chunks = []
+    original = Simulator._chunks
+
+    class Watched(Simulator):
+        def _chunks(self, *args):  # type: ignore[no-untyped-def]
+            for members in original(self, *args):
+                chunks.append(len(members))
+                yield members
+
+    run_round(dataclasses.replace(f, executor=Watched(2 * each)), state)
+    assert max(chunks) <= 2
+    assert sum(chunks) == 5  # the empty client trains nowhere
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(toy: Splits) -> None:
+    first, _ = train(federation(toy, "clients.per_round=3"))
+    again, _ = train(federation(toy, "clients.per_round=3"))
+    other, _ = train(federation(toy, "clients.per_round=3", "seed=1"))
+    assert all(torch.equal(first.dense[name], again.dense[name]) for name in first.dense)
+    assert torch.equal(first.tables["classes"], again.tables["classes"])
+    assert not torch.equal(first.tables["classes"], other.tables["classes"])
+
+
+def test_bf16_learns_what_float32_learns(toy: Splits) -> None:
+    full, full_loss = train(federation(toy, "clients.local_steps=3"), rounds=8)
+    half, half_loss = train(federation(toy, "clients.local_steps=3", "run.precision=bf16"), rounds=8)
+    assert half.dense.keys() == full.dense.keys()
+    assert all(value.dtype == torch.float32 for value in half.dense.values())  # master copies stay full
+    assert half_loss[-1] == pytest.approx(full_loss[-1], abs=0.03)
+    assert half_loss[-1] != full_loss[-1]  # it was not computed in float32 after all
+
+
+def test_a_client_that_breaks_is_refused_and_the_rest_trains_on(toy_arrays) -> None:  # type: ignore[no-untyped-def]
+    x, y, client = toy_arrays
+    for steps in (1, 3):
+        data = Splits("toy", so.FederatedDataset.from_arrays(x, y, client), so.Examples.from_arrays(x, y))
+        data.train.columns["x"].values[:7] = float("nan")  # client 0, after the door's own check
+        states = []
+        for executor in ("simulator", "sequential"):
+            f = federation(data, f"clients.local_steps={steps}", f"run.executor={executor}", "method.name=baseline-1")
+            before = f.model.initial(f.seed, f.device)[1]["classes"]
+            state, _ = train(f, rounds=2)
+            states.append(state)
+            assert state.refused == {"not finite": 2, "no examples": 2}
+            assert all(bool(value.isfinite().all()) for value in state.dense.values())
+            # Class 0 lives on clients 0 and 5: the healthy one still trains it.
+            assert not torch.equal(state.tables["classes"][0], before[0])
+        assert_same(*states)
+
+
+def test_a_round_without_an_accepted_update_leaves_the_model_unchanged(toy: Splits) -> None:
+    for executor in ("simulator", "sequential"):
+        f = federation(toy, "clients.max_update_norm=1e-9", f"run.executor={executor}")
+        state = ServerState(0, *f.model.initial(0, f.device))
+        dense = {name: value.clone() for name, value in state.dense.items()}
+        rows = state.tables["classes"].clone()
+        report = run_round(f, state)
+        assert report.accepted == 0
+        assert report.refused == {"norm above limit": 5, "no examples": 1}
+        assert state.round == 1
+        assert all(torch.equal(state.dense[name], dense[name]) for name in dense)
+        assert torch.equal(state.tables["classes"], rows)
+
+
+def test_rows_of_absent_clients_stay_unchanged(toy: Splits) -> None:
+    f = federation(toy, "clients.per_round=2", "method.name=baseline-1", "clients.selection=fixed")
+    state = ServerState(0, *f.model.initial(0, f.device))
+    before = state.tables["classes"].clone()
+    run_round(f, state)
+    moved = (state.tables["classes"] != before).any(1).nonzero()[:, 0].tolist()
+    from spreadout.federated.sampling import sample_clients
+
+    cohort = sample_clients("fixed", f.data.sizes, 2, seed=0, round=0)
+    own = f.data.own_rows["classes"].select(cohort).values.unique().tolist()
+    assert moved == own
+    assert len(own) < 6
+
+
+def test_fedsgd_is_one_step_on_the_pooled_data(toy: Splits) -> None:
+    """With n_i/n weights, the average of full-batch gradients is the gradient of the pooled mean."""
+    settings = ["method.name=fedavg", "method.merge=sum", "clients.local_steps=1", "clients.batch=full"]
+    federated, _ = train(federation(toy, *settings), rounds=1)
+    pooled, _ = train(federation(toy, *settings, "method.name=centralized"), rounds=1)
+    torch.testing.assert_close(federated.dense, pooled.dense, rtol=1e-4, atol=1e-6)
+
+
+def test_a_pooled_run_moves_no_bytes(toy: Splits) -> None:
+    state, _ = train(federation(toy, "method.name=centralized"))
+    assert state.traffic.down == state.traffic.up == 0

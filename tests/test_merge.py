@@ -1,0 +1,62 @@
+import pytest
+import torch
+
+from spreadout.federated.merge import Aggregate, MergeRules, merge, of_update, refused, total
+from spreadout.federated.rows import Rows, Update
+
+
+def updates() -> list[Update]:
+    """Three clients with 1, 3 and 4 examples; row 0 is held by the first two, row 5 by the last two."""
+    held = [[0], [0, 5], [5]]
+    change = [[[8.0]], [[4.0], [2.0]], [[-6.0]]]
+    return [
+        Update(i, 0, n, {"w": torch.tensor([float(i)])}, {"classes": Rows(torch.tensor(held[i]), torch.tensor(change[i]))}, loss=float(i))
+        for i, n in enumerate([1, 3, 4])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "row_0", "row_5"),
+    [
+        ("replace", 6.0, -2.0),  # (8 + 4) / 2, (2 − 6) / 2
+        ("mean", 6.0, -2.0),
+        ("weighted-mean", 5.0, -18 / 7),  # (8·1 + 4·3) / 4, (2·3 − 6·4) / 7
+        ("sum", 20 / 8, -18 / 8),  # the same sums over all 8 examples, zeros for non-holders
+    ],
+)
+def test_row_policies_by_hand(policy: str, row_0: float, row_5: float) -> None:
+    rules = MergeRules("examples", {"classes": policy})
+    merged = merge(total(of_update(update, rules) for update in updates()), rules)
+    assert merged.rows["classes"].ids.tolist() == [0, 5]
+    torch.testing.assert_close(merged.rows["classes"].values, torch.tensor([[row_0], [row_5]]))
+
+
+@pytest.mark.parametrize(("weighting", "mean"), [("examples", 11 / 8), ("uniform", 1.0)])
+def test_dense_weights(weighting: str, mean: float) -> None:
+    rules = MergeRules(weighting, {"classes": "replace"})
+    merged = merge(total(of_update(update, rules) for update in updates()), rules)
+    torch.testing.assert_close(merged.dense["w"], torch.tensor([mean]))
+
+
+def test_the_sum_does_not_depend_on_the_grouping() -> None:
+    rules = MergeRules("examples", {"classes": "weighted-mean"})
+    parts = [of_update(update, rules) for update in updates()]
+    flat, nested = total(parts), total([total(parts[:2]), refused("not finite"), total(parts[2:])])
+    assert nested.refused == {"not finite": 1}
+    assert (flat.clients, flat.examples, flat.loss) == (nested.clients, nested.examples, nested.loss)
+    for a, b in zip(merge(flat, rules).rows.values(), merge(nested, rules).rows.values(), strict=True):
+        torch.testing.assert_close(a.values, b.values)
+    torch.testing.assert_close(flat.dense, nested.dense)
+
+
+def test_summing_leaves_the_parts_unchanged() -> None:
+    rules = MergeRules("uniform", {"classes": "mean"})
+    parts = [of_update(update, rules) for update in updates()]
+    total(parts)
+    assert parts[0].dense["w"].item() == 0.0
+
+
+def test_no_accepted_update_changes_nothing() -> None:
+    merged = merge(Aggregate(), MergeRules("examples", {"classes": "mean"}))
+    assert merged.dense == {}
+    assert merged.rows == {}

@@ -1,0 +1,70 @@
+import pytest
+import torch
+
+from spreadout.federated.optimizers import Optimizer, step_dense_, step_rows_
+from spreadout.federated.rows import Rows
+
+RULES = [
+    Optimizer(optimizer="sgd", lr=0.1),
+    Optimizer(optimizer="sgd", lr=0.1, momentum=0.9),
+    Optimizer(optimizer="adam", lr=0.1, eps=1e-8),
+    Optimizer(optimizer="adagrad", lr=0.1, eps=1e-10),
+    Optimizer(optimizer="yogi", lr=0.1),
+]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (RULES[0], lambda p: torch.optim.SGD(p, lr=0.1)),
+        (RULES[1], lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
+        (RULES[2], lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.9, 0.99), eps=1e-8)),
+        (RULES[3], lambda p: torch.optim.Adagrad(p, lr=0.1, eps=1e-10, initial_accumulator_value=0.1)),
+    ],
+)
+def test_rules_equal_torch_optim(ours, theirs) -> None:
+    value = torch.randn(4, 3)
+    twin = value.clone().requires_grad_()
+    slots, reference = ours.init(value), theirs([twin])
+    for _ in range(5):
+        gradient = torch.randn(4, 3)
+        step_dense_(ours, value, gradient, slots)
+        twin.grad = gradient
+        reference.step()
+    torch.testing.assert_close(value, twin.detach())
+
+
+def test_yogi_by_hand() -> None:
+    rule = Optimizer(optimizer="yogi", lr=1.0, beta1=0.0, beta2=0.5, eps=1.0)
+    value, slots = torch.zeros(1), rule.init(torch.zeros(1))
+    step_dense_(rule, value, torch.tensor([2.0]), slots)
+    # v = 0 − 0.5·sign(0 − 4)·4 = 2, corrected by 1 − 0.5 to 4: the step is −2 / (2 + 1).
+    torch.testing.assert_close(value, torch.tensor([-2 / 3]))
+    step_dense_(rule, value, torch.tensor([1.0]), slots)
+    # v = 2 − 0.5·sign(2 − 1)·1 = 1.5, corrected by 1 − 0.25 to 2: the step is −1 / (√2 + 1).
+    torch.testing.assert_close(value, torch.tensor([-2 / 3 - 1 / (2**0.5 + 1)]))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.optimizer}-{r.momentum}")
+def test_untouched_rows_do_not_move_and_touched_ones_move_as_if_alone(rule: Optimizer) -> None:
+    table = torch.randn(6, 3)
+    start = table.clone()
+    slots = rule.init(table, rows=6)
+    alone, alone_slots = table[[2]].clone(), rule.init(table[[2]])
+    for ids in ([2, 4], [4], [2], [1, 2]):  # momentum from the first step must not drag row 4 later
+        gradient = torch.randn(len(ids), 3)
+        before = table.clone()
+        step_rows_(rule, table, Rows(torch.tensor(ids), gradient), slots, sphere=False)
+        others = [i for i in range(6) if i not in ids]
+        assert torch.equal(table[others], before[others])
+        if 2 in ids:
+            step_dense_(rule, alone, gradient[[ids.index(2)]], alone_slots)
+    torch.testing.assert_close(table[[2]], alone)
+    assert torch.equal(table[[0, 3, 5]], start[[0, 3, 5]])
+
+
+def test_rows_on_the_sphere_stay_on_it() -> None:
+    table = torch.nn.functional.normalize(torch.randn(6, 3), dim=1)
+    rule = Optimizer(lr=5.0)
+    step_rows_(rule, table, Rows(torch.tensor([0, 5]), torch.randn(2, 3)), {}, sphere=True)
+    torch.testing.assert_close(table.norm(dim=1), torch.ones(6))

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spreadout.federated.schedule import Schedule, plan
+
+
+def batches_of(schedule: Schedule, sizes: list[int], client: int) -> list[list[int]]:
+    made = plan(schedule, np.array(sizes), np.arange(len(sizes)), seed=0, round=0)
+    return [
+        made.index[client, s][made.mask[client, s] > 0].tolist()
+        for s in range(int(made.steps[client]))
+    ]
+
+
+@given(st.lists(st.integers(0, 25), min_size=1, max_size=5), st.integers(1, 9), st.integers(1, 3))
+def test_every_epoch_visits_every_example_once(sizes: list[int], batch: int, epochs: int) -> None:
+    schedule = Schedule(epochs=epochs, batch=batch)
+    for client, size in enumerate(sizes):
+        steps = batches_of(schedule, sizes, client)
+        per_epoch = -(-size // batch)
+        assert len(steps) == epochs * per_epoch
+        for e in range(epochs):
+            seen = [i for step in steps[e * per_epoch : (e + 1) * per_epoch] for i in step]
+            assert sorted(seen) == list(range(size))
+
+
+def test_steps_walk_through_reshuffled_epochs() -> None:
+    steps = batches_of(Schedule(steps=6, batch=4), [10], 0)
+    assert [len(step) for step in steps] == [4, 4, 2, 4, 4, 2]
+    first, second = sum(steps[:3], []), sum(steps[3:], [])
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second
+
+
+def test_a_clients_plan_does_not_depend_on_its_cohort() -> None:
+    schedule = Schedule(steps=3, batch=4)
+    alone = plan(schedule, np.array([9]), np.array([17]), seed=1, round=5)
+    among = plan(schedule, np.array([30, 9, 2]), np.array([3, 17, 8]), seed=1, round=5)
+    assert (alone.index[0] == among.index[1]).all()
+    assert (alone.mask[0] == among.mask[1]).all()
+
+
+def test_rounds_and_seeds_give_other_orders() -> None:
+    schedule = Schedule(epochs=1, batch=50)
+    orders = {
+        tuple(plan(schedule, np.array([50]), np.array([0]), seed=s, round=r).index[0, 0].tolist())
+        for s in (0, 1) for r in (0, 1)
+    }
+    assert len(orders) == 4
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sizes", "usable"),
+    [
+        (Schedule(epochs=1, batch=4, drop_remainder=True), [11, 3], [8, 0]),
+        (Schedule(epochs=1, batch=4, max_examples=5), [11, 3], [5, 3]),
+        (Schedule(epochs=1, batch=None), [11, 3], [11, 3]),
+    ],
+)
+def test_usable_examples(schedule: Schedule, sizes: list[int], usable: list[int]) -> None:
+    assert schedule.usable(np.array(sizes)).tolist() == usable
+    steps = batches_of(schedule, sizes, 0)
+    assert sorted({i for step in steps for i in step}) == list(range(usable[0]))
+
+
+def test_a_full_batch_is_one_step_over_everything() -> None:
+    assert batches_of(Schedule(steps=2, batch=None), [3, 5], 0) == [[0, 1, 2]] * 2
