@@ -20,7 +20,10 @@ import spreadout as so
 
 SEEDS = (0, 1, 2)
 BASE = ["data.validation_fraction=0.2", "eval.split=validation", "eval.every=100"]
-RATES: dict[str, tuple[Any, ...]] = {"clients.lr": (0.1, 0.2, 0.5), "clients.row_lr": (0.5, 1.0, 2.0)}
+RATES: dict[str, tuple[Any, ...]] = {
+    "clients.lr": (0.1, 0.2, 0.5),
+    "clients.row_lr": (0.5, 1.0, 2.0),
+}
 GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "baseline-1": RATES,
     "baseline-2": {"clients.lr": RATES["clients.lr"]},

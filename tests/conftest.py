@@ -18,7 +18,9 @@ def toy_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Six clients: ragged sizes, several classes on a client, a class on several clients, client 4 empty."""
     rng = np.random.default_rng(0)
     client = np.repeat([0, 1, 2, 3, 5], [7, 1, 12, 5, 3])
-    y = np.concatenate([np.zeros(7), [1], rng.integers(2, 5, 12), [3, 3, 4, 4, 4], [5, 5, 0]]).astype(int)
+    y = np.concatenate([np.zeros(7), [1], rng.integers(2, 5, 12), [3, 3, 4, 4, 4], [5, 5, 0]]).astype(
+        int
+    )
     x = rng.normal(size=(len(y), 6)).astype(np.float32) + 2 * np.eye(6, dtype=np.float32)[y]
     return x, y, client
 

@@ -74,7 +74,9 @@ def test_the_simulator_equals_the_sequential_reference(toy: Splits, arm: list[st
     assert fast_loss == pytest.approx(slow_loss, rel=1e-4)
 
 
-@pytest.mark.parametrize("arm", ["fedaws, one epoch of ragged clients", "fused: one step", "fedavg, all rows, softmax"])
+@pytest.mark.parametrize(
+    "arm", ["fedaws, one epoch of ragged clients", "fused: one step", "fedavg, all rows, softmax"]
+)
 def test_chunks_of_any_size_give_the_same_model(toy: Splits, arm: str) -> None:
     f = federation(toy, *ARMS[arm])
     whole, _ = train(f)
@@ -122,11 +124,18 @@ def test_bf16_learns_what_float32_learns(toy: Splits) -> None:
 def test_a_client_that_breaks_is_refused_and_the_rest_trains_on(toy_arrays) -> None:  # type: ignore[no-untyped-def]
     x, y, client = toy_arrays
     for steps in (1, 3):
-        data = Splits("toy", so.FederatedDataset.from_arrays(x, y, client), so.Examples.from_arrays(x, y))
+        data = Splits(
+            "toy", so.FederatedDataset.from_arrays(x, y, client), so.Examples.from_arrays(x, y)
+        )
         data.train.columns["x"].values[:7] = float("nan")  # client 0, after the door's own check
         states = []
         for executor in ("simulator", "sequential"):
-            f = federation(data, f"clients.local_steps={steps}", f"run.executor={executor}", "method.name=baseline-1")
+            f = federation(
+                data,
+                f"clients.local_steps={steps}",
+                f"run.executor={executor}",
+                "method.name=baseline-1",
+            )
             before = f.model.initial(f.seed, f.device)[1]["classes"]
             state, _ = train(f, rounds=2)
             states.append(state)
@@ -167,7 +176,12 @@ def test_rows_of_absent_clients_stay_unchanged(toy: Splits) -> None:
 
 def test_fedsgd_is_one_step_on_the_pooled_data(toy: Splits) -> None:
     """With n_i/n weights, the average of full-batch gradients is the gradient of the pooled mean."""
-    settings = ["method.name=fedavg", "method.merge=sum", "clients.local_steps=1", "clients.batch=full"]
+    settings = [
+        "method.name=fedavg",
+        "method.merge=sum",
+        "clients.local_steps=1",
+        "clients.batch=full",
+    ]
     federated, _ = train(federation(toy, *settings), rounds=1)
     pooled, _ = train(federation(toy, *settings, "method.name=centralized"), rounds=1)
     torch.testing.assert_close(federated.dense, pooled.dense, rtol=1e-4, atol=1e-6)

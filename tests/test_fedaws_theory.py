@@ -15,7 +15,9 @@ from spreadout.gauges import class_gauges
 from spreadout.regularizers import HingePenalty
 
 
-def geometry(seed: int, classes: int, dim: int, examples: int, noise: float) -> tuple[Tensor, Tensor, Tensor]:
+def geometry(
+    seed: int, classes: int, dim: int, examples: int, noise: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Unit class rows, unit embeddings scattered around their classes, and the labels."""
     g = torch.Generator().manual_seed(seed)
     w = project_to_sphere(torch.randn(classes, dim, generator=g, dtype=torch.float64))
@@ -25,14 +27,20 @@ def geometry(seed: int, classes: int, dim: int, examples: int, noise: float) -> 
 
 
 drawn = st.tuples(
-    st.integers(0, 10_000), st.integers(2, 8), st.integers(2, 10), st.integers(1, 40), st.floats(0.0, 2.0)
+    st.integers(0, 10_000),
+    st.integers(2, 8),
+    st.integers(2, 10),
+    st.integers(1, 40),
+    st.floats(0.0, 2.0),
 )
 margins = st.floats(1.001, 1.999)
 
 
 @settings(max_examples=100)
 @given(drawn)
-def test_proposition_1_the_error_is_at_most_two_epsilon_over_rho(shape: tuple[int, int, int, int, float]) -> None:
+def test_proposition_1_the_error_is_at_most_two_epsilon_over_rho(
+    shape: tuple[int, int, int, int, float],
+) -> None:
     w, x, y = geometry(*shape)
     distance = (x[:, None] - w).norm(dim=-1)  # (n, C) Euclidean: a metric, as the proof needs
     own = distance.gather(1, y[:, None])[:, 0]
@@ -47,7 +55,9 @@ def test_proposition_1_the_error_is_at_most_two_epsilon_over_rho(shape: tuple[in
 def test_proposition_1_fails_for_the_cosine_distance() -> None:
     """Why the gauges are Euclidean: with d = 1 − s the bound would be broken."""
     w = torch.tensor([[1.0, 0.0], [math.cos(0.2), math.sin(0.2)]], dtype=torch.float64)
-    x = torch.tensor([[math.cos(0.11), math.sin(0.11)]], dtype=torch.float64)  # of class 0, nearer to class 1
+    x = torch.tensor(
+        [[math.cos(0.11), math.sin(0.11)]], dtype=torch.float64
+    )  # of class 0, nearer to class 1
     epsilon, rho = float(1 - x @ w[0]), float(1 - w[0] @ w[1])
     assert float(x @ w[1]) > float(x @ w[0])
     assert 2 * epsilon / rho < 1  # a certain error, "bounded" below 1

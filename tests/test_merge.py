@@ -10,7 +10,14 @@ def updates() -> list[Update]:
     held = [[0], [0, 5], [5]]
     change = [[[8.0]], [[4.0], [2.0]], [[-6.0]]]
     return [
-        Update(i, 0, n, {"w": torch.tensor([float(i)])}, {"classes": Rows(torch.tensor(held[i]), torch.tensor(change[i]))}, loss=float(i))
+        Update(
+            i,
+            0,
+            n,
+            {"w": torch.tensor([float(i)])},
+            {"classes": Rows(torch.tensor(held[i]), torch.tensor(change[i]))},
+            loss=float(i),
+        )
         for i, n in enumerate([1, 3, 4])
     ]
 
@@ -43,7 +50,11 @@ def test_the_sum_does_not_depend_on_the_grouping() -> None:
     parts = [of_update(update, rules) for update in updates()]
     flat, nested = total(parts), total([total(parts[:2]), refused("not finite"), total(parts[2:])])
     assert nested.refused == {"not finite": 1}
-    assert (flat.clients, flat.examples, flat.loss) == (nested.clients, nested.examples, nested.loss)
+    assert (flat.clients, flat.examples, flat.loss) == (
+        nested.clients,
+        nested.examples,
+        nested.loss,
+    )
     for a, b in zip(merge(flat, rules).rows.values(), merge(nested, rules).rows.values(), strict=True):
         torch.testing.assert_close(a.values, b.values)
     torch.testing.assert_close(flat.dense, nested.dense)

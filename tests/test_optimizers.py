@@ -19,7 +19,10 @@ RULES = [
         (RULES[0], lambda p: torch.optim.SGD(p, lr=0.1)),
         (RULES[1], lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
         (RULES[2], lambda p: torch.optim.Adam(p, lr=0.1, betas=(0.9, 0.99), eps=1e-8)),
-        (RULES[3], lambda p: torch.optim.Adagrad(p, lr=0.1, eps=1e-10, initial_accumulator_value=0.1)),
+        (
+            RULES[3],
+            lambda p: torch.optim.Adagrad(p, lr=0.1, eps=1e-10, initial_accumulator_value=0.1),
+        ),
     ],
 )
 def test_rules_equal_torch_optim(ours, theirs) -> None:

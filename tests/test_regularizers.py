@@ -59,7 +59,10 @@ def test_mined_pairs_equal_the_sum_of_eq_8(penalty: Penalty) -> None:
     literal = torch.zeros((), dtype=torch.float64)
     moved = set()
     for c in anchors.tolist():
-        near = sorted((y for y in candidates.tolist() if y != c), key=lambda y: -float(w[c].detach() @ w[y].detach()))
+        near = sorted(
+            (y for y in candidates.tolist() if y != c),
+            key=lambda y: -float(w[c].detach() @ w[y].detach()),
+        )
         for y in near[:k]:
             literal = literal + term(penalty, w[c], w[y])
             moved |= {c, y}
@@ -117,6 +120,8 @@ def test_low_precision_mining_returns_exact_scores_of_nearly_the_same_rows() -> 
     w = table(500, 32).float()
     exact = nearest(w[:50], w, 10, exclude=torch.arange(50))
     rough = nearest(w[:50], w, 10, exclude=torch.arange(50), low_precision=True)
-    shared = sum(len(set(a) & set(b)) for a, b in zip(exact.ids.tolist(), rough.ids.tolist(), strict=True))
+    shared = sum(
+        len(set(a) & set(b)) for a, b in zip(exact.ids.tolist(), rough.ids.tolist(), strict=True)
+    )
     assert shared / 500 > 0.95
     torch.testing.assert_close(rough.scores, (w[:50, None] * w[rough.ids]).sum(-1))

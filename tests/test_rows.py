@@ -4,7 +4,15 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from spreadout.federated.rows import (
-    Rows, Update, along_sphere, gather, nbytes, project_to_sphere, scatter_add_, sub_model, sum_by_id,
+    Rows,
+    Update,
+    along_sphere,
+    gather,
+    nbytes,
+    project_to_sphere,
+    scatter_add_,
+    sub_model,
+    sum_by_id,
 )
 
 
@@ -21,7 +29,11 @@ def test_bytes_are_those_of_the_tensors_sent() -> None:
     sent = sub_model(0, dense, {"classes": torch.zeros(100, 7)}, {"classes": torch.tensor([4, 9])})
     # 15 floats of 4 bytes, 5 of 8, two ids of 8 and two rows of 7 floats.
     assert sent.nbytes == 60 + 40 + 16 + 56
-    flat = {**sent.dense, "ids": sent.tables["classes"].ids, "values": sent.tables["classes"].values}
+    flat = {
+        **sent.dense,
+        "ids": sent.tables["classes"].ids,
+        "values": sent.tables["classes"].values,
+    }
     payload = save(flat)
     header = 8 + int.from_bytes(payload[:8], "little")
     assert sent.nbytes == len(payload) - header  # exactly what a serialiser puts on the wire

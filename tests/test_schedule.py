@@ -9,8 +9,7 @@ from spreadout.federated.schedule import Schedule, plan
 def batches_of(schedule: Schedule, sizes: list[int], client: int) -> list[list[int]]:
     made = plan(schedule, np.array(sizes), np.arange(len(sizes)), seed=0, round=0)
     return [
-        made.index[client, s][made.mask[client, s] > 0].tolist()
-        for s in range(int(made.steps[client]))
+        made.index[client, s][made.mask[client, s] > 0].tolist() for s in range(int(made.steps[client]))
     ]
 
 
@@ -29,7 +28,7 @@ def test_every_epoch_visits_every_example_once(sizes: list[int], batch: int, epo
 def test_steps_walk_through_reshuffled_epochs() -> None:
     steps = batches_of(Schedule(steps=6, batch=4), [10], 0)
     assert [len(step) for step in steps] == [4, 4, 2, 4, 4, 2]
-    first, second = sum(steps[:3], []), sum(steps[3:], [])
+    first, second = [i for s in steps[:3] for i in s], [i for s in steps[3:] for i in s]
     assert sorted(first) == sorted(second) == list(range(10))
     assert first != second
 
@@ -46,7 +45,8 @@ def test_rounds_and_seeds_give_other_orders() -> None:
     schedule = Schedule(epochs=1, batch=50)
     orders = {
         tuple(plan(schedule, np.array([50]), np.array([0]), seed=s, round=r).index[0, 0].tolist())
-        for s in (0, 1) for r in (0, 1)
+        for s in (0, 1)
+        for r in (0, 1)
     }
     assert len(orders) == 4
 

@@ -21,14 +21,32 @@ if TYPE_CHECKING:
     from spreadout.training import Interrupted, Observer, Result, resume, run
 
 __all__ = [
-    "Examples", "Experiment", "FederatedDataset", "Interrupted", "Observer", "Result", "Splits",
-    "UserError", "losses", "metrics", "regularizers", "resume", "run",
+    "Examples",
+    "Experiment",
+    "FederatedDataset",
+    "Interrupted",
+    "Observer",
+    "Result",
+    "Splits",
+    "UserError",
+    "losses",
+    "metrics",
+    "regularizers",
+    "resume",
+    "run",
 ]
 
 _HOMES = {
-    "Examples": "data.federated", "FederatedDataset": "data.federated", "Splits": "data.federated",
-    "UserError": "errors", "Experiment": "experiment", "Interrupted": "training", "Observer": "training",
-    "Result": "training", "resume": "training", "run": "training",
+    "Examples": "data.federated",
+    "FederatedDataset": "data.federated",
+    "Splits": "data.federated",
+    "UserError": "errors",
+    "Experiment": "experiment",
+    "Interrupted": "training",
+    "Observer": "training",
+    "Result": "training",
+    "resume": "training",
+    "run": "training",
 }
 
 

@@ -28,17 +28,15 @@ app = typer.Typer(
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 
 
 def main() -> None:
     """Entry point: turns expected failures into one line and an exit code."""
     try:
-        app(standalone_mode=False)
+        sys.exit(app(standalone_mode=False))  # the code a command left with; None is 0
     except UserError as error:
         _fail(str(error))
-    except typer.Exit as leaving:
-        sys.exit(leaving.exit_code)
     except typer.Abort:
         sys.exit(130)
     except KeyboardInterrupt:  # a second Ctrl-C, or one before training began
@@ -71,7 +69,12 @@ def run(
     with _Stop() as stop, TerminalObserver() as observer:
         result = _resumable(
             lambda: train(
-                experiment, out=folder, force=force, device=device, observer=observer, stop=stop.asked
+                experiment,
+                out=folder,
+                force=force,
+                device=device,
+                observer=observer,
+                stop=stop.asked,
             ),
             f"spreadout resume {folder}",
         )
@@ -108,7 +111,8 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Run several variants over several seeds and set them side by side."""
-    from spreadout.comparison import Suite, as_json as arm_json
+    from spreadout.comparison import Suite
+    from spreadout.comparison import as_json as arm_json
     from spreadout.comparison import compare as run_all
     from spreadout.report.page import write_page
     from spreadout.report.terminal import TerminalObserver, print_comparison
@@ -118,8 +122,13 @@ def compare(
     with _Stop() as stop, TerminalObserver() as observer:
         arms = _resumable(
             lambda: run_all(
-                suite, folder, force=force, go_on=go_on, device=device,
-                observer=observer.named, stop=stop.asked,
+                suite,
+                folder,
+                force=force,
+                go_on=go_on,
+                device=device,
+                observer=observer.named,
+                stop=stop.asked,
             ),
             f"spreadout compare {' '.join(configs)} --out {folder} --resume",
         )
@@ -133,7 +142,9 @@ def compare(
 @app.command()
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Run folders or comparison folders.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The HTML page to write.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
+        "report.html"
+    ),
 ) -> None:
     """Write a self-contained HTML page about finished runs."""
     from spreadout.comparison import arms_of
@@ -175,7 +186,9 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
     if version:
         print(__version__)
         raise typer.Exit
@@ -211,7 +224,8 @@ def _resumable(work: Any, how: str) -> Any:
     try:
         return work()
     except Interrupted as stopped:
-        print(f"interrupted after round {stopped.round}, state saved; go on with: {how}", file=sys.stderr)
+        said = f"interrupted after round {stopped.round}, state saved; go on with: {how}"
+        print(said, file=sys.stderr)
         raise typer.Exit(130) from None
 
 

@@ -40,17 +40,23 @@ class Suite:
         experiments = [Experiment.load(source, overrides) for source in sources]
         variants = {experiment.name: experiment for experiment in experiments}
         if len(variants) < len(sources):
-            raise UserError("two of the configs have the same name: rename one, names tell runs apart")
+            raise UserError("two of the configs have the same name: rename one, they tell runs apart")
         chosen = tuple(seeds or sorted({experiment.seed for experiment in experiments}))
         return cls("comparison", chosen, variants, {name: name for name in variants})
 
     @classmethod
     def _from_suite(
-        cls, source: str, values: Mapping[str, Any], seeds: Sequence[int] | None, overrides: Sequence[str]
+        cls,
+        source: str,
+        values: Mapping[str, Any],
+        seeds: Sequence[int] | None,
+        overrides: Sequence[str],
     ) -> Suite:
         unknown = sorted(set(values) - SUITE_KEYS)
         if unknown:
-            raise UserError(f"{source}: {unknown[0]}: unknown key; known: {', '.join(sorted(SUITE_KEYS))}")
+            raise UserError(
+                f"{source}: {unknown[0]}: unknown key; known: {', '.join(sorted(SUITE_KEYS))}"
+            )
         base = read_toml(_beside(source, str(values["base"]))) if "base" in values else {}
         variants, labels = {}, {}
         for name, changes in values["variants"].items():
@@ -123,7 +129,11 @@ def compare(
         gather(name, suite.labels[name], [out / name / f"seed-{seed}" for seed in suite.seeds])
         for name in suite.variants
     ]
-    table = {"name": suite.name, "seeds": list(suite.seeds), "variants": [as_json(arm) for arm in arms]}
+    table = {
+        "name": suite.name,
+        "seeds": list(suite.seeds),
+        "variants": [as_json(arm) for arm in arms],
+    }
     (out / "comparison.json").write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
     return arms
 

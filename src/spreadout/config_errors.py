@@ -15,8 +15,14 @@ _BOUNDS = {
     "less_than_equal": ("le", "must be at most"),
 }
 _KINDS = {
-    "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a string",
-    "list": "a list", "dict": "a section", "model": "a section", "path": "a path",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a string",
+    "list": "a list",
+    "dict": "a section",
+    "model": "a section",
+    "path": "a path",
 }
 
 
@@ -24,17 +30,20 @@ def explain(
     error: ValidationError, origin: str, model: type[BaseModel], values: Mapping[str, Any]
 ) -> str:
     """The first problem as `origin: key = value: remedy`; how many more there are, if any."""
-    # A field that takes several types reports once per type: the last report of a key says most.
-    problems = {_key(found["loc"], values): found for found in error.errors()}
-    key, first = next(iter(problems.items()))
+    problems: dict[str, list[Any]] = {}
+    for found in error.errors():
+        problems.setdefault(_key(found["loc"], values), []).append(found)
+    key, reports = next(iter(problems.items()))
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{origin}: {_describe(key, first, model)}{more}"
+    if len(reports) > 1:  # a field that takes several types reports once for each
+        return f"{origin}: {key} = {reports[0]['input']!r}: must be {_any_of(reports)}{more}"
+    return f"{origin}: {_describe(key, reports[0], model)}{more}"
 
 
 def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
     kind, value, context = found["type"], found["input"], found.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"{key}: unknown key{_near(key.split('.')[-1], _siblings(model, found['loc']))}"
+        return f"{key}: unknown key{_near(key.rpartition('.')[2], _siblings(model, found['loc']))}"
     if kind == "missing":
         return f"{key}: is required"
     if kind == "union_tag_invalid":
@@ -43,7 +52,8 @@ def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
     if kind == "union_tag_not_found":
         return f"{key}.name: is required"
     if kind == "literal_error":
-        known = [choice.strip(" '") for choice in str(context["expected"]).replace(" or ", ",").split(",")]
+        expected = str(context["expected"]).replace(" or ", ",")
+        known = [choice.strip(" '") for choice in expected.split(",")]
         return f"{key} = {value!r}: unknown{_near(str(value), known)}"
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
@@ -56,14 +66,23 @@ def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
     return f"{key} = {value!r}: {found['msg'].lower()}"
 
 
+def _any_of(problems: Sequence[Any]) -> str:
+    """ "a whole number or 'all'" for a field that takes either."""
+    words = []
+    for found in problems:
+        kind = found["type"].split("_")[0]
+        words.append(found["ctx"]["expected"] if kind == "literal" else _KINDS.get(kind, found["msg"]))
+    return " or ".join(dict.fromkeys(words))
+
+
 def _key(location: Sequence[int | str], values: Mapping[str, Any]) -> str:
     """The dotted key as the user wrote it: without the method's name and the tried types."""
     parts: list[str] = []
     here: Any = values
     for step in location:
         if isinstance(step, str) and isinstance(here, Mapping) and step not in here:
-            tagged = here.get("name") == step or step in _KINDS or step.startswith(("literal", "function"))
-            if tagged:
+            tried = step in _KINDS or step.startswith(("literal", "function"))
+            if tried or here.get("name") == step:
                 continue
         if isinstance(step, str) and not isinstance(here, Mapping):
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ def examine() -> list[Finding]:
     """Everything worth saying, in the order a user would ask."""
     return [
         Finding("spreadout", _version("spreadout")),
-        Finding("python", platform.python_version(), tuple(map(int, platform.python_version_tuple()[:2])) >= (3, 11)),
+        Finding("python", platform.python_version(), sys.version_info >= (3, 11)),
         Finding("torch", f"{torch.__version__}, {torch.get_num_threads()} threads"),
         _cuda(),
         Finding("memory", _memory()),

@@ -85,7 +85,7 @@ class ClientsConfig(Optimizer):
 class ServerConfig(Optimizer):
     """`[server]`: the optimiser of the dense part; `[server.tables.NAME]` for a table's own."""
 
-    tables: dict[str, Optimizer] = {}
+    tables: dict[str, Optimizer] = Field(default_factory=dict)
 
     def optimizer_for(self, table: str | None = None) -> Optimizer:
         if table in self.tables:

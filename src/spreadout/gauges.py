@@ -67,7 +67,7 @@ def class_gauges(table: Tensor, epsilon: float) -> Gauges:
 def _mean_distance(table: Tensor, anchors: Tensor) -> float:
     """Mean Euclidean distance from the anchors to every other class, a block at a time."""
     total = 0.0
-    for part in anchors.split(max(1, (1 << 26) // len(table))):
+    for part in torch.split(anchors, max(1, (1 << 26) // len(table))):
         s = table[part] @ table.T
         s[torch.arange(len(part), device=part.device), part] = 1.0  # distance 0 to itself
         total += float((2 - 2 * s).clamp_min(0).sqrt().sum(dtype=torch.float64))

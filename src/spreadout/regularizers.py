@@ -159,7 +159,12 @@ def mined_pairs(
     """
     rows = table[anchors]  # (n, d)
     s, neighbours = nearest(
-        rows, table, k, exclude=anchors, candidates=candidates, budget=budget,
+        rows,
+        table,
+        k,
+        exclude=anchors,
+        candidates=candidates,
+        budget=budget,
         low_precision=low_precision,
     )  # (n, k)
     real = s > -torch.inf  # a short candidate list can leave only the anchor itself

@@ -165,7 +165,7 @@ class _Session:
             if stopping or self._checkpoint_is_due():
                 self._save()
             if stopping:
-                raise Interrupted(self.folder and self.folder.path, self.state.round)
+                raise Interrupted(self.folder.path if self.folder else None, self.state.round)
         return self._finish()
 
     def _hear(self, report: RoundReport) -> None:
@@ -242,7 +242,8 @@ class _Session:
             "seed": self.experiment.seed,
             "device": str(self.federation.device),
             "versions": {
-                "spreadout": __version__, "torch": torch.__version__,
+                "spreadout": __version__,
+                "torch": torch.__version__,
                 "python": platform.python_version(),
             },
         }
@@ -282,13 +283,12 @@ def build_federation(
             'take fewer, or "all"'
         )
     features = data.columns["x"].values[:1].numel()
-    module = encoder or encoders.seeded(
-        e.seed, encoders.mlp, features, e.model.hidden, e.model.dim
-    )
+    module = encoder or encoders.seeded(e.seed, encoders.mlp, features, e.model.hidden, e.model.dim)
     tables = {"classes": Table(data.classes, e.model.dim)}
     unknown = set(e.server.tables) - set(tables)
     if unknown:
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
+    simulator = Simulator(int(e.run.memory_gb * 2**30))
     return Federation(
         data=data.to(device),
         model=EmbeddingModel(module, tables),
@@ -303,7 +303,7 @@ def build_federation(
         optimizers=ServerOptimizers(
             e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in tables}
         ),
-        executor=sequential if e.run.executor == "sequential" else Simulator(int(e.run.memory_gb * 2**30)),
+        executor=sequential if e.run.executor == "sequential" else simulator,
         device=device,
         seed=e.seed,
         selection=selection,

@@ -1,0 +1,1 @@
+"""What clients hold, and where it comes from."""

@@ -87,9 +87,7 @@ class FederatedDataset:
         return FederatedDataset(self.columns, offsets, self.classes, self.refers)
 
     @classmethod
-    def from_arrays(
-        cls, x: Any, y: Any, client: Any, *, classes: int | None = None
-    ) -> FederatedDataset:
+    def from_arrays(cls, x: Any, y: Any, client: Any, *, classes: int | None = None) -> FederatedDataset:
         """Bring your own: features (n, …), one class per example (n,), its client (n,).
 
         Clients are numbered 0 … max(client); a number that never occurs is a client without data.

@@ -30,7 +30,8 @@ class DataConfig(BaseModel):
     clients: int | None = Field(None, ge=1)  # iid only
     test_fraction: float = Field(0.3, gt=0, lt=1)  # where the source has no test split of its own
     validation_fraction: float = Field(0.0, ge=0, lt=1)  # cut off the training part
-    split_seed: int = 0  # the held-out examples stay the same over the seeds of a run
+    split_seed: int | None = None  # which examples are held out; None: the run's seed draws them too
+    validation_seed: int = 0  # which of the rest are for validation: several make a cross-validation
 
 
 def load(config: DataConfig, seed: int) -> Splits:
@@ -38,14 +39,15 @@ def load(config: DataConfig, seed: int) -> Splits:
     source = SOURCES[config.source](config.path)
     train = torch.arange(len(source.labels))
     if source.test is None:
-        train, test_at = _stratified(source.labels, train, config.test_fraction, config.split_seed)
+        cut = seed if config.split_seed is None else config.split_seed
+        train, test_at = _stratified(source.labels, train, config.test_fraction, "test", cut)
         test = _examples(source.x, source.labels, test_at)
     else:
         test = Examples({"x": source.test[0]}, source.test[1])
     validation = None
     if config.validation_fraction:
         train, valid_at = _stratified(
-            source.labels, train, config.validation_fraction, config.split_seed + 1
+            source.labels, train, config.validation_fraction, "validation", config.validation_seed
         )
         validation = _examples(source.x, source.labels, valid_at)
     return Splits(config.source, _deal(config, source, train, seed), test, validation)
@@ -72,7 +74,9 @@ def _deal(config: DataConfig, source: Labelled, at: Tensor, seed: int) -> Federa
     return FederatedDataset(columns, offsets_from_lengths(lengths), source.classes)
 
 
-def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+def _stratified(
+    labels: Ragged, at: Tensor, fraction: float, purpose: str, seed: int
+) -> tuple[Tensor, Tensor]:
     """Cut a share of every class off, at random: (kept, cut off), ascending.
 
     A multi-label instance counts under its first label, one without labels under its own kind.
@@ -81,7 +85,7 @@ def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple
     first = torch.full((len(at),), -1)
     labelled = some.lengths > 0
     first[labelled] = some.values[some.offsets[:-1][labelled]]
-    bits = randomness.bits(randomness.key(seed, "split"), at.numpy())
+    bits = randomness.bits(randomness.key(seed, purpose), at.numpy())
     order = torch.from_numpy(np.lexsort((bits, first.numpy())))  # by class, then at random
     _, counts = torch.unique_consecutive(first[order], return_counts=True)
     rank = torch.arange(len(at)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)

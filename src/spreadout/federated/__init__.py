@@ -1,0 +1,1 @@
+"""The round: rows, sub-models, local training, checks, merging, the server."""

@@ -1,4 +1,4 @@
-"""From a plan to tensors: the cohort's batches, with row ids turned into places in each client's rows."""
+"""From a plan to tensors: the cohort's batches, row ids turned into places among a client's rows."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def refusal(
             return UNKNOWN_ROWS
         if not bool(torch.isin(rows.ids, given.ids).all()):
             return UNREQUESTED_ROWS
-        if rows.ids.unique().numel() != len(rows):
+        if torch.unique(rows.ids).numel() != len(rows):
             return REPEATED_ROWS
     values = [*update.dense.values(), *(rows.values for rows in update.tables.values())]
     if not all(bool(value.isfinite().all()) for value in values):

@@ -1,7 +1,7 @@
 """One round of training, from the choice of clients to the server's own step.
 
-    select clients → each asks for rows → server sends SubModels → local training
-                   → updates are checked → merged → server step on the table
+select clients → each asks for rows → server sends SubModels → local training
+               → updates are checked → merged → server step on the table
 """
 
 from __future__ import annotations
@@ -91,9 +91,7 @@ class RoundReport:
 def run_round(federation: Federation, state: ServerState) -> RoundReport:
     """Advance the server's state by one round. Every draw depends on (seed, round) alone."""
     f = federation
-    clients = sample_clients(
-        f.selection, f.data.sizes, f.per_round, seed=f.seed, round=state.round
-    )
+    clients = sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=state.round)
     cohort = Cohort(clients, f.method.request(f.data, clients))
     aggregate = total(f.executor(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
@@ -105,12 +103,14 @@ def run_round(federation: Federation, state: ServerState) -> RoundReport:
         state.traffic += aggregate.traffic
     state.refused += aggregate.refused
     if f.privacy is not None:
-        releases = state.memory.setdefault(
-            "releases", torch.zeros(f.data.clients, dtype=torch.int32)
-        )
+        releases = state.memory.setdefault("releases", torch.zeros(f.data.clients, dtype=torch.int32))
         releases[clients] += 1
     state.round += 1
     return RoundReport(
-        state.round, len(clients), aggregate.clients, aggregate.loss, aggregate.refused,
+        state.round,
+        len(clients),
+        aggregate.clients,
+        aggregate.loss,
+        aggregate.refused,
         aggregate.traffic,
     )

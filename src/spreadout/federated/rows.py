@@ -83,7 +83,8 @@ def sub_model(
 
 def project_to_sphere(values: Tensor) -> Tensor:
     """Scale every row to unit length; an all-zero row (padding) stays zero."""
-    return values / values.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    length: Tensor = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
+    return values / length.clamp_min(1e-12)
 
 
 def along_sphere(gradient: Tensor, rows: Tensor) -> Tensor:

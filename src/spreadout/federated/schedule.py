@@ -77,9 +77,7 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
     return Plan(torch.from_numpy(index), mask, torch.from_numpy(steps))
 
 
-def _epoch_orders(
-    usable: Ints, epochs: Ints, clients: Ints, seed: int, round: int
-) -> tuple[Ints, Ints]:
+def _epoch_orders(usable: Ints, epochs: Ints, clients: Ints, seed: int, round: int) -> tuple[Ints, Ints]:
     """A fresh order of its examples for every epoch of every client, one after another in one array.
 
     Returns the orders and where each client's first epoch starts.

@@ -66,8 +66,14 @@ def apply_(
             if name in sphere:
                 table[rows.ids] = project_to_sphere(table[rows.ids])
         else:
-            step_table_(state, f"tables/{name}", name, Rows(rows.ids, -rows.values),
-                        optimizers.tables[name], sphere=name in sphere)
+            step_table_(
+                state,
+                f"tables/{name}",
+                name,
+                Rows(rows.ids, -rows.values),
+                optimizers.tables[name],
+                sphere=name in sphere,
+            )
 
 
 @torch.no_grad()

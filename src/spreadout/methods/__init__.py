@@ -10,9 +10,7 @@ from spreadout.methods.base import Method
 from spreadout.methods.fedavg import Centralized, FedAvg
 from spreadout.methods.fedaws import Baseline1, Baseline2, FedAwS
 
-AnyMethod = Annotated[
-    FedAwS | Baseline1 | Baseline2 | FedAvg | Centralized, Field(discriminator="name")
-]
+AnyMethod = Annotated[FedAwS | Baseline1 | Baseline2 | FedAvg | Centralized, Field(discriminator="name")]
 
 METHODS: dict[str, type[Method]] = {
     "fedaws": FedAwS,

@@ -1,11 +1,11 @@
 """FedAwS: Federated Averaging with Spreadout (Yu et al., ICML 2020), and its two baselines.
 
-    Algorithm 1                                           here
-    4   send θ, w_i to client i                           Method.request: its own rows
-    7   (θ, w_i) ← (θ, w_i) − η ∇R_pos                    PositiveOnly.loss (Eq. 23)
-    12  θ ← mean of θ_i                                   weighting
-    13  W̃ ← [w_1 … w_C]                                   row_merge: "replace"
-    14  W ← W̃ − λη ∇reg_sp(W̃)                             FedAwS.server_step (Eq. 7 or 8)
+Algorithm 1                                           here
+4   send θ, w_i to client i                           Method.request: its own rows
+7   (θ, w_i) ← (θ, w_i) − η ∇R_pos                    PositiveOnly.loss (Eq. 23)
+12  θ ← mean of θ_i                                   weighting
+13  W̃ ← [w_1 … w_C]                                   row_merge: "replace"
+14  W ← W̃ − λη ∇reg_sp(W̃)                             FedAwS.server_step (Eq. 7 or 8)
 """
 
 from __future__ import annotations
@@ -85,7 +85,11 @@ class FedAwS(PositiveOnly):
         for step in range(self.spreadout_steps):
             regularizer = self.regularizer(state, touched, context, step)
             step_table_(
-                state, "spreadout/classes", "classes", regularizer.gradient, optimizer,
+                state,
+                "spreadout/classes",
+                "classes",
+                regularizer.gradient,
+                optimizer,
                 sphere=model.tables["classes"].sphere,
             )
 
@@ -104,7 +108,10 @@ class FedAwS(PositiveOnly):
             chosen = draw.choice(len(table), size=self.candidates, replace=False, shuffle=False)
             subset = torch.from_numpy(chosen).sort().values.to(table.device)
         return regularizers.mined_pairs(
-            table, touched.ids, self.k, FarPenalty(self.distance),
+            table,
+            touched.ids,
+            self.k,
+            FarPenalty(self.distance),
             candidates=subset,
             weight=None if weight is None else weight[touched.ids],
             reduction=self.reduction,

@@ -1,0 +1,1 @@
+"""Encoders and the row tables beside them."""

@@ -1,0 +1,1 @@
+"""Clipping, noise, and what they add up to."""

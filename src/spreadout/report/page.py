@@ -12,6 +12,8 @@ from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.report.terminal import human_bytes
 from spreadout.store.run_folder import Record
 
+_UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
+
 
 def write_page(arms: Sequence[Arm], output: Path, *, title: str) -> Path:
     """Write the page and return where it is."""
@@ -24,21 +26,32 @@ def page(arms: Sequence[Arm], title: str) -> str:
     """The page's HTML; nothing in it refers to anything outside it."""
     first = arms[0].summaries[0]
     seeds = len(arms[0].summaries)
-    about = (f"{first['dataset']}, {first['classes']} classes, {_clients(arms)} clients, "
-             f"{first['rounds']} rounds, {seeds} seed{'s' if seeds > 1 else ''}")
+    about = (
+        f"{first['dataset']}, {first['classes']} classes, {_clients(arms)} clients, "
+        f"{first['rounds']} rounds, {seeds} seed{'s' if seeds > 1 else ''}"
+    )
     sections = [_table(arms), _legend(arms), _curves(arms), _space(arms), _origin(arms)]
     return (
         "<!doctype html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width, initial-scale=1'>"
         f"<title>{html.escape(title)} · spreadout</title><style>{_asset('page.css')}</style>"
-        f"<body><main><header><h1>{html.escape(title)}</h1><p class=about>{html.escape(about)}</p></header>"
+        f"<body><main><header><h1>{html.escape(title)}</h1>"
+        f"<p class=about>{html.escape(about)}</p></header>"
         f"{''.join(sections)}</main><script>{_asset('page.js')}</script></body></html>\n"
     )
 
 
 def _table(arms: Sequence[Arm]) -> str:
     names = arms[0].metric_names
-    head = [*names, "down", "up", "largest cosine", "mean cosine", "effective rank", "error bound 2ε/ρ"]
+    head = [
+        *names,
+        "down",
+        "up",
+        "largest cosine",
+        "mean cosine",
+        "effective rank",
+        "error bound 2ε/ρ",
+    ]
     rows = []
     for i, arm in enumerate(arms):
         scores = [spread(arm.metric(name)) for name in names]
@@ -47,47 +60,80 @@ def _table(arms: Sequence[Arm]) -> str:
             *(f"<b>{s['mean']:.1f}</b> <small>± {s['spread']:.1f}</small>" for s in scores),
             *(human_bytes(count) if count else "–" for count in moved),
             *(f"{arm.gauge(name):.2f}" for name in ("max_cosine", "mean_cosine")),
-            f"{arm.gauge('effective_rank'):.1f}", f"{arm.gauge('error_bound'):.2f}",
+            f"{arm.gauge('effective_rank'):.1f}",
+            f"{arm.gauge('error_bound'):.2f}",
         ]
         colour = LINES[i % len(LINES)]
         name = f"<i style='background:{colour}'></i>{html.escape(arm.label)}"
-        rows.append(f"<tr><th scope=row>{name}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+        filled = "".join(f"<td>{cell}</td>" for cell in cells)
+        rows.append(f"<tr><th scope=row>{name}</th>{filled}</tr>")
     titles = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in head)
     return (
-        f"<div class=wide><table><thead><tr><th></th>{titles}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        "<p class=note>Means over seeds, ± one standard deviation. Bytes per client and round, measured on the "
-        "tensors that travel. The largest cosine is that of the two nearest classes: near 1 they have "
-        "collapsed. By Proposition 1 of FedAwS at most the share 2ε/ρ of examples can be misclassified "
-        "(1.00: no promise).</p>"
+        f"<div class=wide><table><thead><tr><th></th>{titles}</tr></thead>"
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        "<p class=note>Means over seeds, ± one standard deviation. Bytes per client and round, measured "
+        "on the tensors that travel. The largest cosine is that of the two nearest classes: near 1 they "
+        "have collapsed. By Proposition 1 of FedAwS at most the share 2ε/ρ of examples can be "
+        "misclassified (1.00: no promise).</p>"
     )
 
 
 def _legend(arms: Sequence[Arm]) -> str:
-    entries = (f"<span><i style='background:{LINES[i % len(LINES)]}'></i>{html.escape(arm.label)}</span>"
-               for i, arm in enumerate(arms))
+    entries = (
+        f"<span><i style='background:{LINES[i % len(LINES)]}'></i>{html.escape(arm.label)}</span>"
+        for i, arm in enumerate(arms)
+    )
     return f"<p class=legend>{''.join(entries)}</p>"
 
 
 def _curves(arms: Sequence[Arm]) -> str:
     metric = arms[0].metric_names[0]
     charts = [
-        (f"{metric} by round", line_chart(
-            _lines(arms, lambda r: float(r["round"]), metric),
-            x_title="round", y_title=f"{metric} (%)", y_range=(0, 100))),
-        ("How close the two nearest classes are", line_chart(
-            _lines(arms, lambda r: float(r["round"]), "max_cosine"),
-            x_title="round", y_title="largest cosine", y_range=(-0.2, 1))),
-        ("Effective rank of the class table", line_chart(
-            _lines(arms, lambda r: float(r["round"]), "effective_rank"),
-            x_title="round", y_title="effective rank")),
+        (
+            f"{metric} by round",
+            line_chart(
+                _lines(arms, lambda r: float(r["round"]), metric),
+                x_title="round",
+                y_title=f"{metric} (%)",
+                y_range=(0, 100),
+            ),
+        ),
+        (
+            "How close the two nearest classes are",
+            line_chart(
+                _lines(arms, lambda r: float(r["round"]), "max_cosine"),
+                x_title="round",
+                y_title="largest cosine",
+                y_range=(-0.2, 1),
+            ),
+        ),
+        (
+            "Effective rank of the class table",
+            line_chart(
+                _lines(arms, lambda r: float(r["round"]), "effective_rank"),
+                x_title="round",
+                y_title="effective rank",
+            ),
+        ),
     ]
     federated = [arm for arm in arms if arm.summaries[0]["bytes"]["participations"]]
     if federated:
-        charts.insert(1, (f"{metric} by traffic", line_chart(
-            _lines(arms, _bytes_moved, metric, only=federated), x_title="bytes moved, both ways",
-            y_title=f"{metric} (%)", y_range=(0, 100), x_format=human_bytes)))
-    figures = (f"<figure><figcaption>{html.escape(name)}</figcaption>{chart}</figure>" for name, chart in charts)
-    return f"<section class=grid2>{''.join(figures)}</section>"
+        most = max(_bytes_moved(record) for arm in federated for record in arm.histories[0])
+        size, unit = next((s, u) for s, u in _UNITS if most >= s)
+        charts.insert(
+            1,
+            (
+                f"{metric} by traffic",
+                line_chart(
+                    _lines(arms, lambda r: _bytes_moved(r) / size, metric, only=federated),
+                    x_title=f"{unit} moved by all clients, both ways",
+                    y_title=f"{metric} (%)",
+                    y_range=(0, 100),
+                    x_format=lambda value: f"{value:.4g}",
+                ),
+            ),
+        )
+    return f"<section class=grid2>{''.join(_figure(name, chart) for name, chart in charts)}</section>"
 
 
 def _lines(
@@ -99,10 +145,16 @@ def _lines(
             continue
         steps = list(zip(*arm.histories, strict=False))  # the same evaluation of every seed
         values = [[float(record[key]) for record in step] for step in steps]
-        lines.append(Line(
-            arm.label, LINES[i % len(LINES)], [x(step[0]) for step in steps],
-            [sum(v) / len(v) for v in values], [min(v) for v in values], [max(v) for v in values],
-        ))
+        lines.append(
+            Line(
+                arm.label,
+                LINES[i % len(LINES)],
+                [x(step[0]) for step in steps],
+                [sum(v) / len(v) for v in values],
+                [min(v) for v in values],
+                [max(v) for v in values],
+            )
+        )
     return lines
 
 
@@ -112,13 +164,14 @@ def _space(arms: Sequence[Arm]) -> str:
         if arm.picture is None:
             continue
         drawn = plane(arm.picture["classes"], arm.picture["examples"], arm.picture["labels"])
-        figures.append(f"<figure><figcaption>{html.escape(arm.label)}</figcaption>{drawn}</figure>")
+        figures.append(_figure(arm.label, drawn))
     if not figures:
         return ""
     return (
-        "<h2>The embedding space</h2><p class=note>Class rows (discs) and held-out examples (dots, in their "
-        "class's colour) of the first seed, on the plane of the two leading singular directions of both. The "
-        "circle is the unit sphere's shadow. A collapsed space is one spot far from the centre.</p>"
+        "<h2>The embedding space</h2><p class=note>Class rows (discs) and held-out examples (dots, in "
+        "their class's colour) of the first seed, on the plane of the two leading singular directions of "
+        "both. The circle is the unit sphere's shadow. A collapsed space is one spot far from the "
+        "centre.</p>"
         f"<section class=planes>{''.join(figures)}</section>"
     )
 
@@ -127,7 +180,12 @@ def _origin(arms: Sequence[Arm]) -> str:
     first = arms[0].summaries[0]
     made = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
     seconds = sum(summary["seconds"] for arm in arms for summary in arm.summaries)
-    return f"<footer>{html.escape(made)}; {html.escape(first['device'])}; {seconds:.0f} s of training in all</footer>"
+    where = html.escape(first["device"])
+    return f"<footer>{html.escape(made)}; {where}; {seconds:.0f} s of training in all</footer>"
+
+
+def _figure(caption: str, drawing: str) -> str:
+    return f"<figure><figcaption>{html.escape(caption)}</figcaption>{drawing}</figure>"
 
 
 def _clients(arms: Sequence[Arm]) -> int:

@@ -11,8 +11,16 @@ from dataclasses import dataclass
 # Okabe and Ito's palette, readable with any colour vision, reordered for contrast on both grounds.
 LINES = ("#d55e00", "#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#7f7f7f", "#b8a900")
 POINTS = (
-    "#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f",
-    "#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#8a8a8a",
+    "#4e79a7",
+    "#f28e2b",
+    "#e15759",
+    "#76b7b2",
+    "#59a14f",
+    "#edc948",
+    "#b07aa1",
+    "#ff9da7",
+    "#9c755f",
+    "#8a8a8a",
 )
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 40
@@ -41,8 +49,8 @@ def line_chart(
     """Mean lines with a band from the lowest to the highest seed; values appear under the pointer."""
     every_x = [x for line in lines for x in line.x]
     every_y = [y for line in lines for y in (*line.low, *line.high) if math.isfinite(y)]
-    x_low, x_high = min(every_x), max(max(every_x), min(every_x) + 1e-9)
-    y_low, y_high = y_range or (min(every_y), max(max(every_y), min(every_y) + 1e-9))
+    x_low, x_high = min(every_x), max([*every_x, min(every_x) + 1e-9])
+    y_low, y_high = y_range or (min(every_y), max([*every_y, min(every_y) + 1e-9]))
 
     def px(x: float) -> float:
         return LEFT + (x - x_low) / (x_high - x_low) * (WIDTH - LEFT - RIGHT)
@@ -51,23 +59,41 @@ def line_chart(
         inside = min(max(y, y_low), y_high)
         return HEIGHT - BOTTOM - (inside - y_low) / (y_high - y_low) * (HEIGHT - TOP - BOTTOM)
 
-    parts = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-             f'aria-label="{html.escape(y_title)} against {html.escape(x_title)}" '
-             f'data-lines="{html.escape(_hover_data(lines, px, py, x_format))}">']
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{html.escape(y_title)} against {html.escape(x_title)}" '
+        f'data-lines="{html.escape(_hover_data(lines, px, py, x_format))}">'
+    ]
     for tick in ticks(y_low, y_high):
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(tick):.1f}" y2="{py(tick):.1f}"/>')
-        parts.append(f'<text class="tick" x="{LEFT - 6}" y="{py(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        parts.append(
+            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(tick):.1f}" y2="{py(tick):.1f}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{LEFT - 6}" y="{py(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>'
+        )
     for tick in ticks(x_low, x_high):
-        parts.append(f'<text class="tick" x="{px(tick):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{x_format(tick)}</text>')
-    parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM}"/>')
-    parts.append(f'<text class="title" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(x_title)}</text>')
-    parts.append(f'<text class="title" transform="translate(12 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle">{html.escape(y_title)}</text>')
+        parts.append(
+            f'<text class="tick" x="{px(tick):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{x_format(tick)}</text>'
+        )
+    parts.append(
+        f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{HEIGHT - BOTTOM}" y2="{HEIGHT - BOTTOM}"/>'
+    )
+    parts.append(
+        f'<text class="title" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(x_title)}</text>'
+    )
+    parts.append(
+        f'<text class="title" transform="translate(12 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle">{html.escape(y_title)}</text>'
+    )
     for line in lines:
         up = [f"{px(x):.1f},{py(y):.1f}" for x, y in zip(line.x, line.high, strict=True)]
         down = [f"{px(x):.1f},{py(y):.1f}" for x, y in zip(line.x, line.low, strict=True)]
         middle = " ".join(f"{px(x):.1f},{py(y):.1f}" for x, y in zip(line.x, line.mean, strict=True))
-        parts.append(f'<polygon points="{" ".join([*up, *reversed(down)])}" fill="{line.colour}" opacity="0.18"/>')
-        parts.append(f'<polyline points="{middle}" fill="none" stroke="{line.colour}" stroke-width="2.2" stroke-linejoin="round"/>')
+        parts.append(
+            f'<polygon points="{" ".join([*up, *reversed(down)])}" fill="{line.colour}" opacity="0.18"/>'
+        )
+        parts.append(
+            f'<polyline points="{middle}" fill="none" stroke="{line.colour}" stroke-width="2.2" stroke-linejoin="round"/>'
+        )
     parts.append('<g class="cursor"></g></svg>')
     return "".join(parts)
 
@@ -82,18 +108,26 @@ def plane(
         return (point[0] / edge + 1) * size / 2, (1 - point[1] / edge) * size / 2
 
     radius = size / 2 / edge
-    parts = [f'<svg class="plane" viewBox="0 0 {size} {size}" role="img" aria-label="classes and examples on a plane">',
-             f'<circle class="sphere" cx="{size / 2}" cy="{size / 2}" r="{radius:.1f}"/>']
+    parts = [
+        f'<svg class="plane" viewBox="0 0 {size} {size}" role="img" aria-label="classes and examples on a plane">',
+        f'<circle class="sphere" cx="{size / 2}" cy="{size / 2}" r="{radius:.1f}"/>',
+    ]
     for point, label in zip(examples, labels, strict=True):
         x, y = at(point)
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.2" fill="{_point_colour(label)}" opacity="0.55"/>')
+        parts.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.2" fill="{_point_colour(label)}" opacity="0.55"/>'
+        )
     numbered = len(classes) <= 20
     for label, point in enumerate(classes):
         x, y = at(point)
-        parts.append(f'<g><title>class {label}</title><circle cx="{x:.1f}" cy="{y:.1f}" r="{8 if numbered else 3.2}" '
-                     f'fill="{_point_colour(label)}" stroke="var(--ground)" stroke-width="1.4"/>')
+        parts.append(
+            f'<g><title>class {label}</title><circle cx="{x:.1f}" cy="{y:.1f}" r="{8 if numbered else 3.2}" '
+            f'fill="{_point_colour(label)}" stroke="var(--ground)" stroke-width="1.4"/>'
+        )
         if numbered:
-            parts.append(f'<text class="disc" x="{x:.1f}" y="{y + 3.4:.1f}" text-anchor="middle">{label}</text>')
+            parts.append(
+                f'<text class="disc" x="{x:.1f}" y="{y + 3.4:.1f}" text-anchor="middle">{label}</text>'
+            )
         parts.append("</g>")
     return "".join([*parts, "</svg>"])
 
@@ -119,9 +153,16 @@ def _hover_data(
     py: Callable[[float], float],
     x_format: Callable[[float], str],
 ) -> str:
-    return json.dumps([
-        {"label": line.label, "colour": line.colour,
-         "at": [[round(px(x), 1), round(py(y), 1), x_format(x), f"{y:.4g}"]
-                for x, y in zip(line.x, line.mean, strict=True)]}
-        for line in lines
-    ])
+    return json.dumps(
+        [
+            {
+                "label": line.label,
+                "colour": line.colour,
+                "at": [
+                    [round(px(x), 1), round(py(y), 1), x_format(x), f"{y:.4g}"]
+                    for x, y in zip(line.x, line.mean, strict=True)
+                ],
+            }
+            for line in lines
+        ]
+    )

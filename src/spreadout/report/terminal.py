@@ -25,9 +25,14 @@ class TerminalObserver(Observer):
     def __init__(self) -> None:
         self._console = Console(stderr=True)
         self._progress = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
-            TextColumn("{task.fields[state]}"), TimeRemainingColumn(),
-            console=self._console, disable=not self._console.is_terminal, transient=True,
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("{task.fields[state]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
         )
         self._task: TaskID | None = None
         self._label: str | None = None
@@ -72,20 +77,31 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         print(json.dumps({**summary, "folder": str(folder)}, indent=2))
         return
     table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("method", f"{summary['method']} on {summary['dataset']}, "
-                  f"{summary['clients']} clients, {summary['classes']} classes")
+    table.add_row(
+        "method",
+        f"{summary['method']} on {summary['dataset']}, "
+        f"{summary['clients']} clients, {summary['classes']} classes",
+    )
     for name, value in summary["metrics"].items():
         best = summary["best"]
-        table.add_row(name, f"[bold]{value:.2f}[/] after {summary['rounds']} rounds "
-                      f"(best {best[name]:.2f} at round {best['round']})")
+        table.add_row(
+            name,
+            f"[bold]{value:.2f}[/] after {summary['rounds']} rounds "
+            f"(best {best[name]:.2f} at round {best['round']})",
+        )
     moved = summary["bytes"]
     table.add_row("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up")
     gauges = summary["gauges"]
-    table.add_row("classes", f"largest cosine {gauges['max_cosine']:.3f}, "
-                  f"effective rank {gauges['effective_rank']:.1f}, "
-                  f"error at most {100 * gauges['error_bound']:.0f} % by Prop. 1")
+    table.add_row(
+        "classes",
+        f"largest cosine {gauges['max_cosine']:.3f}, "
+        f"effective rank {gauges['effective_rank']:.1f}, "
+        f"error at most {100 * gauges['error_bound']:.0f} % by Prop. 1",
+    )
     if summary["refused_updates"]:
-        table.add_row("refused", ", ".join(f"{n} {why}" for why, n in summary["refused_updates"].items()))
+        table.add_row(
+            "refused", ", ".join(f"{n} {why}" for why, n in summary["refused_updates"].items())
+        )
     if summary["privacy"]:
         private = summary["privacy"]
         epsilon = "∞" if private["epsilon"] is None else f"{private['epsilon']:.2f}"
@@ -99,12 +115,22 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
     """Variants side by side: mean ± deviation over seeds, bytes, gauges of collapse."""
     names = arms[0].metric_names
     seeds = len(arms[0].summaries)
-    table = Table(caption=f"mean ± standard deviation over {seeds} seeds; bytes per client and round",
-                  caption_justify="left")
-    table.add_column("variant", no_wrap=True)
-    for column in (*names, "down", "up", "largest\ncosine", "mean\ncosine", "effective\nrank",
-                   "error\nbound", "seconds"):
-        table.add_column(column, justify="right")
+    table = Table(
+        caption=f"mean ± standard deviation over {seeds} seeds; bytes per client and round",
+        caption_justify="left",
+    )
+    table.add_column("variant")
+    for column in (
+        *names,
+        "down",
+        "up",
+        "largest\ncosine",
+        "mean\ncosine",
+        "effective\nrank",
+        "error\nbound",
+        "seconds",
+    ):
+        table.add_column(column, justify="right", no_wrap=True)
     for arm in arms:
         scores = [spread(arm.metric(name)) for name in names]
         moved = [arm.bytes_per_visit(way) for way in ("down", "up")]
@@ -113,10 +139,13 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
             arm.label,
             *(f"{score['mean']:.1f} ± {score['spread']:.1f}" for score in scores),
             *(human_bytes(count) if count else "–" for count in moved),
-            f"{arm.gauge('max_cosine'):.2f}", f"{arm.gauge('mean_cosine'):.2f}",
-            f"{arm.gauge('effective_rank'):.1f}", f"{arm.gauge('error_bound'):.2f}", f"{seconds:.1f}",
+            f"{arm.gauge('max_cosine'):.2f}",
+            f"{arm.gauge('mean_cosine'):.2f}",
+            f"{arm.gauge('effective_rank'):.1f}",
+            f"{arm.gauge('error_bound'):.2f}",
+            f"{seconds:.1f}",
         )
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 132)
     console.print(table)
     console.print(f"{folder}/comparison.json\n{page}", soft_wrap=True, highlight=False)
 

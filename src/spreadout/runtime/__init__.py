@@ -1,0 +1,1 @@
+"""Where rounds run: one client after another, or a whole cohort at once."""

@@ -27,7 +27,10 @@ def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> It
         sent = sub_model(state.round, state.dense, state.tables, request)
         update = train_client(federation, sent, client)
         reason = checks.refusal(
-            update, sent, table_sizes=sizes, fixed=federation.training.fixed,
+            update,
+            sent,
+            table_sizes=sizes,
+            fixed=federation.training.fixed,
             max_norm=federation.max_norm,
         )
         part = merge.refused(reason) if reason else merge.of_update(update, federation.rules)
@@ -52,9 +55,7 @@ def train_client(federation: Federation, sent: SubModel, client: int) -> Update:
     change, loss = local_update(f.objective(), f.training, start, batches, held)
     if f.privacy is not None:
         change = clip_norm(change, f.privacy.clip)
-        add_noise_(
-            change.dense, change.rows, f.privacy, seed=f.seed, round=sent.round, client=client
-        )
+        add_noise_(change.dense, change.rows, f.privacy, seed=f.seed, round=sent.round, client=client)
     tables = {name: Rows(sent.tables[name].ids, value) for name, value in change.rows.items()}
     examples = int(f.schedule.usable(sizes)[0])
     return Update(client, sent.round, examples, change.dense, tables, float(loss))

@@ -45,8 +45,8 @@ class Simulator:
             yield part
         for members in self._chunks(federation, state, cohort, sizes, idle):
             chunk = _Chunk.build(federation, state, _select(cohort, members))
-            part = _fused(chunk) if _is_fusable(federation, chunk) else None
-            yield part if part is not None else _stacked(chunk)
+            fused = _fused(chunk) if _is_fusable(federation, chunk) else None
+            yield fused if fused is not None else _stacked(chunk)
 
     def _chunks(
         self, federation: Federation, state: ServerState, cohort: Cohort, sizes: Ints, idle: Ints
@@ -145,8 +145,12 @@ def _stacked(chunk: _Chunk) -> Aggregate:
     k = len(chunk.examples)
     dense = {name: value.expand(k, *value.shape) for name, value in chunk.state.dense.items()}
     change, loss = local_update(
-        torch.vmap(f.objective()), f.training, Params(dense, chunk.rows()), chunk.batches,
-        chunk.held, active=chunk.active,
+        torch.vmap(f.objective()),
+        f.training,
+        Params(dense, chunk.rows()),
+        chunk.batches,
+        chunk.held,
+        active=chunk.active,
     )
     with torch.no_grad():
         if f.privacy is not None:
@@ -165,7 +169,7 @@ def _stacked(chunk: _Chunk) -> Aggregate:
 def _weighted_sum(weight: Tensor, accepted: Tensor, value: Tensor) -> Tensor:
     """Σ ω_i Δ_i over the accepted clients; a refused one may hold NaN, so it is left out, not zeroed."""
     kept = value if bool(accepted.all()) else value[accepted]
-    return torch.tensordot(weight[accepted], kept, dims=1)
+    return torch.einsum("k,k...->...", weight[accepted], kept)
 
 
 def _aggregate(
@@ -180,11 +184,18 @@ def _aggregate(
         examples = chunk.examples[owner].float()
         weight = rules.row_weight(name, chunk.examples)[owner]
         summed[name] = RowSum(
-            chunk.ids[name][real], change[real] * weight[:, None], torch.ones_like(examples), examples
+            chunk.ids[name][real],
+            change[real] * weight[:, None],
+            torch.ones_like(examples),
+            examples,
         )
     kept = chunk.examples[accepted]
     part = Aggregate(
-        dense, float(rules.client_weight(kept).sum()), summed, len(kept), int(kept.sum()),
+        dense,
+        float(rules.client_weight(kept).sum()),
+        summed,
+        len(kept),
+        int(kept.sum()),
         float(loss[accepted].sum()),
     )
     if not len(kept):  # nothing was accepted: an empty sum, not a sum of zeros
@@ -205,7 +216,10 @@ def _privatised(chunk: _Chunk, change: Params) -> Params:
         add_noise_(
             {name: value[i] for name, value in change.dense.items()},
             {name: value[i, : real[name]] for name, value in change.rows.items()},
-            f.privacy, seed=f.seed, round=chunk.state.round, client=client,
+            f.privacy,
+            seed=f.seed,
+            round=chunk.state.round,
+            client=client,
         )
     return change
 

@@ -1,0 +1,1 @@
+"""What stays on disk: checkpoints and run folders."""

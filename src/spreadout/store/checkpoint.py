@@ -66,9 +66,13 @@ def load(folder: Path, device: torch.device) -> tuple[ServerState, dict[str, Any
         flat = load_tensors(payload)
         groups = _unflatten({key: flat[key] for key in record["order"]}, device)
         state = ServerState(
-            record["round"], groups["dense"], groups["tables"],
-            _by_part(groups["slots"]), groups["memory"],
-            Traffic(**record["traffic"]), Counter(record["refused"]),
+            record["round"],
+            groups["dense"],
+            groups["tables"],
+            _by_part(groups["slots"]),
+            groups["memory"],
+            Traffic(**record["traffic"]),
+            Counter(record["refused"]),
         )
         return state, record["extra"]
     except FileNotFoundError as error:

@@ -79,10 +79,14 @@ class RunFolder:
     def finish(self, summary: Mapping[str, Any], state: ServerState, picture: Mapping[str, Any]) -> None:
         model = self.path / "model"
         model.mkdir(exist_ok=True)
-        tensors = {**{f"dense.{n}": t for n, t in state.dense.items()},
-                   **{f"table.{n}": t for n, t in state.tables.items()}}
-        save_file({n: t.detach().cpu().contiguous() for n, t in tensors.items()},
-                  model / "weights.safetensors")
+        tensors = {
+            **{f"dense.{n}": t for n, t in state.dense.items()},
+            **{f"table.{n}": t for n, t in state.tables.items()},
+        }
+        save_file(
+            {n: t.detach().cpu().contiguous() for n, t in tensors.items()},
+            model / "weights.safetensors",
+        )
         (self.path / "picture.json").write_text(json.dumps(picture), encoding="utf-8")
         (self.path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
 
@@ -91,5 +95,5 @@ def remove_run(path: Path) -> None:
     """Delete an earlier run or comparison, and refuse to delete anything else."""
     ours = {"config.toml", "comparison.json", "suite.toml"}
     if not path.is_dir() or not any((path / name).is_file() for name in ours):
-        raise UserError(f"{path}: exists and is not a run folder; it is left alone, choose another --out")
+        raise UserError(f"{path}: exists and is not a run folder; choose another --out")
     shutil.rmtree(path)

@@ -41,7 +41,7 @@ def load(path: Path | None) -> Labelled:
     return Labelled(x, single(y), classes, test, client)
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def _read(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)

@@ -35,7 +35,8 @@ def data_file(source: str, path: Path | None, default: str) -> Path:
         home = os.environ.get("SPREADOUT_DATA")
         if not home:
             raise UserError(
-                f"data.source = {source!r}: set data.path, or SPREADOUT_DATA to a folder holding {default}"
+                f"data.source = {source!r}: set data.path, or SPREADOUT_DATA to a folder that "
+                f"holds {default}"
             )
         path = Path(home) / default
     if not path.exists():

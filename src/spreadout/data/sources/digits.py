@@ -12,5 +12,5 @@ from spreadout.data.sources.base import Labelled, single
 
 def load(path: Path | None) -> Labelled:
     bunch = load_digits()
-    x = torch.from_numpy(bunch.data).float() / 16  # pixels are 0 … 16
+    x = torch.from_numpy(bunch.data).float() / 8 - 1  # pixels are 0 … 16
     return Labelled(x, single(torch.from_numpy(bunch.target).long()), classes=10)

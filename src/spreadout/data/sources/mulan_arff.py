@@ -7,8 +7,8 @@ features, 159 labels, 4,880 + 2,515 instances.
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ def label_names(path: Path) -> list[str]:
     try:
         root = ElementTree.parse(path).getroot()
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file; Mulan data needs the XML that names its labels") from None
+        raise UserError(f"{path}: no such file; it names the labels of Mulan data") from None
     except ElementTree.ParseError as error:
         raise UserError(f"{path}: not well-formed XML ({error})") from None
     return [str(node.get("name")) for node in root.iter() if node.tag.endswith("label")]
@@ -89,7 +89,7 @@ def _sections(path: Path) -> tuple[list[str], list[str], list[int]]:
     return attributes, rows, numbers
 
 
-def _fill(values: np.ndarray, row: str) -> None:  # type: ignore[type-arg]
+def _fill(values: np.ndarray, row: str) -> None:
     if not row.startswith("{"):
         numbers = row.split(",")
         if len(numbers) != len(values):

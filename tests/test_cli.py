@@ -1,0 +1,248 @@
+"""The command line as a person meets it: one clear line for bad input, exit 2, nothing lost."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+QUICK = ["rounds=2", "eval.every=1", "clients.local_steps=1"]
+
+
+def spreadout(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "spreadout", *args],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+    )
+
+
+def invoke(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
+    """The same entry point without a new process."""
+    from spreadout import cli
+
+    monkeypatch.setattr(sys, "argv", ["spreadout", *args])
+    try:
+        cli.main()
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    return 0
+
+
+def test_help_comes_fast_and_without_torch() -> None:
+    code = (
+        "import sys; sys.argv = ['spreadout', '--help']\n"
+        "from spreadout import cli\n"
+        "try: cli.main()\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "compare" in done.stdout
+    assert time.monotonic() - started < 5  # about 0.3 s on an idle machine; importing torch alone is 2 s
+
+
+def test_run_writes_the_folder_of_the_contract(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "run"
+    assert invoke(monkeypatch, "run", "digits-fedaws", *QUICK, "--out", str(out), "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    summary = json.loads((out / "summary.json").read_text())
+    assert {**summary, "folder": str(out)} == printed
+    assert summary.keys() >= {
+        "name", "method", "dataset", "clients", "classes", "rounds", "metrics", "best", "bytes", "seconds",
+        "peak_memory_bytes", "refused_updates", "privacy", "seed", "versions",
+    }  # fmt: skip
+    assert (summary["method"], summary["clients"], summary["classes"], summary["rounds"]) == (
+        "fedaws",
+        10,
+        10,
+        2,
+    )
+    records = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [record["round"] for record in records] == [0, 1, 2]
+    assert records[-1]["bytes_down"] == summary["bytes"]["down"] == 2 * 10 * (16576 * 4 + 8 + 64 * 4)
+    assert records[-1].keys() >= {
+        "P@1",
+        "bytes_up",
+        "seconds",
+        "max_cosine",
+        "effective_rank",
+        "error_bound",
+    }
+    assert (out / "model" / "weights.safetensors").is_file()
+
+
+def test_the_resolved_config_runs_again_to_the_same_result(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    first, second = tmp_path / "a", tmp_path / "b"
+    invoke(monkeypatch, "run", "digits-fedaws", *QUICK, "method.name=baseline-2", "--out", str(first))
+    invoke(monkeypatch, "run", str(first / "config.toml"), "--out", str(second))
+    assert (first / "config.toml").read_text() == (second / "config.toml").read_text()
+    results = [json.loads((run / "summary.json").read_text())["metrics"] for run in (first, second)]
+    assert results[0] == results[1]
+
+
+def test_an_existing_folder_is_never_overwritten_without_force(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "run"
+    run = ["run", "digits-fedaws", *QUICK, "--out", str(out)]
+    assert invoke(monkeypatch, *run) == 0
+    before = (out / "summary.json").read_bytes()
+    assert invoke(monkeypatch, *run) == 2
+    assert (
+        capsys.readouterr().err
+        == f"error: {out}: exists; choose another --out, or --force to replace it\n"
+    )
+    assert (out / "summary.json").read_bytes() == before
+    assert invoke(monkeypatch, *run, "seed=1", "--force") == 0
+    assert json.loads((out / "summary.json").read_text())["seed"] == 1
+
+
+def test_force_never_deletes_what_is_no_run(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    precious = tmp_path / "thesis"
+    precious.mkdir()
+    (precious / "chapter.tex").write_text("all of it")
+    assert invoke(monkeypatch, "run", "digits-fedaws", *QUICK, "--out", str(precious), "--force") == 2
+    assert invoke(monkeypatch, "compare", "digits-demo", "--out", str(precious), "--force") == 2
+    assert (precious / "chapter.tex").read_text() == "all of it"
+    assert capsys.readouterr().err.count("is not a run folder") == 2
+
+
+BAD = [
+    (["run", "none.toml"], "none.toml: no such file, and no preset of this name"),
+    (["run", "broken.toml"], "broken.toml: not valid TOML"),
+    (["run", "typo.toml"], "typo.toml: clients.local_step: unknown key; did you mean 'local_steps'?"),
+    (["run", "digits-fedaws", "rouns=1"], "rouns: unknown key; did you mean 'rounds'?"),
+    (["run", "digits-fedaws", "method.name=fedawz"], "method.name = 'fedawz': unknown; did you mean 'fedaws'?"),
+    (["run", "digits-fedaws", "clients.lr=fast"], "clients.lr = 'fast': must be a number"),
+    (["run", "digits-fedaws", "clients.lr=0"], "clients.lr = 0: must be above 0"),
+    (["run", "digits-fedaws", "clients.batch=half"], "clients.batch = 'half': must be a whole number or 'full'"),
+    (["run", "digits-fedaws", "rounds=2.5"], "rounds = 2.5: must be a whole number"),
+    (["run", "digits-fedaws", "method.spreadout=topk", "method.k=0"], "method.k = 0: must be at least 1"),
+    (["run", "digits-fedaws", "method.spreadout=topk", "method.k=10"], "method.k = 10: must be below the number of classes, 10"),
+    (["run", "digits-fedaws", "clients.per_round=11"], "clients.per_round = 11: there are only 10 clients"),
+    (["run", "digits-fedaws", "data.source=digit"], "data.source = 'digit': unknown; did you mean 'digits'?"),
+    (["run", "digits-fedaws", "data.source=npz", "data.path=gone.npz"], "data.path = 'gone.npz': no such file"),
+    (["run", "digits-fedaws", "data.source=npz", "data.path=broken.toml"], "broken.toml: not a readable .npz file"),
+    (["run", "digits-fedaws", "eval.metrics=['accuracy']"], "must be P@k or R@k"),
+    (["run", "digits-fedaws", "eval.split=validation"], "needs data.validation_fraction above 0"),
+    (["run", "digits-fedaws", "server.tables.items.lr=1"], "server.tables.items: no such table; known: classes"),
+    (["run", "digits-fedaws", "five"], "override 'five': write it as section.key=value"),
+    (["run", "digits-fedaws", "--device", "tpu"], "--device tpu: unknown"),
+    (["run"], "Missing argument 'CONFIG'"),
+    (["resume", "nowhere"], "nowhere: not a run folder"),
+    (["resume", "half"], "half/checkpoint: no complete checkpoint here"),
+    (["compare", "digits-demo", "--seeds", "x"], "--seeds x: write whole numbers"),
+    (["compare", "digits-fedaws", "digits-fedaws"], "two of the configs have the same name"),
+    (["report", "nowhere"], "nowhere: no such folder"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("args", "line"), BAD, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_bad_input_is_one_line_and_exit_2(
+    args: list[str], line: str, tmp_path: Path, monkeypatch, capsys
+) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.chdir(tmp_path)
+    Path("broken.toml").write_text("[clients")
+    Path("typo.toml").write_text("[clients]\nlocal_step = 1\n")
+    Path("half").mkdir()
+    Path("half/config.toml").write_text("")
+    assert invoke(monkeypatch, *args) == 2
+    err = capsys.readouterr().err
+    assert line in err
+    assert err.count("\n") == 1
+    assert not Path("runs").exists()  # nothing was begun
+
+
+def test_no_gpu_where_one_was_asked_for(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert (
+        invoke(monkeypatch, "run", "digits-fedaws", "--device", "cuda", "--out", str(tmp_path / "r"))
+        == 2
+    )
+    assert (
+        capsys.readouterr().err
+        == "error: --device cuda: no CUDA device is available here; use --device cpu\n"
+    )
+    assert not (tmp_path / "r").exists()
+
+
+def test_bad_input_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
+    done = spreadout("run", "digits-fedaws", "rounds=none", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: digits-fedaws: rounds = 'none': must be a whole number\n"
+
+
+def test_presets_and_doctor_answer_machines(monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    assert invoke(monkeypatch, "presets", "--json") == 0
+    assert {"digits-fedaws", "digits-demo"} <= json.loads(capsys.readouterr().out).keys()
+    assert invoke(monkeypatch, "doctor", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["vmap + autograd"] == {"ok": True, "found": "works"}
+
+
+def test_every_preset_loads() -> None:
+    from spreadout.comparison import Suite
+    from spreadout.experiment import Experiment, presets, read_toml
+
+    for name, about in presets().items():
+        assert about
+        if "variants" in read_toml(name):
+            assert Suite.load([name], None).variants
+        else:
+            assert Experiment.load(name).name == name
+
+
+def test_compare_runs_every_variant_and_can_go_on(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "cmp"
+    call = ["compare", "digits-demo", "--out", str(out), "--seeds", "3,4", "--set", "rounds=2"]
+    assert invoke(monkeypatch, *call) == 0
+    table = json.loads((out / "comparison.json").read_text())
+    assert [variant["name"] for variant in table["variants"]] == [
+        "baseline-1",
+        "baseline-2",
+        "fedaws",
+        "oracle",
+    ]
+    fedaws = table["variants"][2]
+    values = [
+        json.loads((out / "fedaws" / f"seed-{s}" / "summary.json").read_text())["metrics"]["P@1"]
+        for s in (3, 4)
+    ]
+    assert fedaws["metrics"]["P@1"]["values"] == values
+    assert fedaws["metrics"]["P@1"]["mean"] == pytest.approx(sum(values) / 2)
+    assert fedaws["metrics"]["P@1"]["spread"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert fedaws["bytes_per_client_round"]["down"] == 16576 * 4 + 8 + 64 * 4
+    assert table["variants"][3]["bytes_per_client_round"] == {"down": 0, "up": 0}
+
+    assert invoke(monkeypatch, *call) == 2  # it is there already
+    kept = (out / "oracle" / "seed-3" / "summary.json").stat().st_mtime_ns
+    for left_over in ("summary.json", "picture.json"):  # as if cut short in its last run
+        (out / "oracle" / "seed-4" / left_over).unlink()
+    (out / "comparison.json").unlink()
+    assert invoke(monkeypatch, *call, "--resume") == 0
+    assert json.loads((out / "comparison.json").read_text())["variants"][0] == table["variants"][0]
+    assert (out / "oracle" / "seed-3" / "summary.json").stat().st_mtime_ns == kept
+    assert invoke(monkeypatch, *call, "--resume", "--set", "rounds=3") == 2
+    assert "was run with another config" in capsys.readouterr().err
+
+
+def test_the_report_is_self_contained_and_quotes_the_runs(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    out, page = tmp_path / "run", tmp_path / "page.html"
+    invoke(monkeypatch, "run", "digits-fedaws", *QUICK, "--out", str(out))
+    assert invoke(monkeypatch, "report", str(out), "-o", str(page)) == 0
+    text = page.read_text()
+    summary = json.loads((out / "summary.json").read_text())
+    assert f"<b>{summary['metrics']['P@1']:.1f}</b>" in text
+    assert "http://www.w3.org/2000/svg" in text  # a name, not an address it fetches
+    for outside in ("src=", "href=", "@import", "url("):
+        assert outside not in text
+    assert text.count("<svg") == 5  # four charts and one plane

@@ -1,0 +1,175 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import spreadout as so
+from spreadout.data.partition import by_label, iid
+from spreadout.data.sources import SOURCES, mulan_arff
+from spreadout.data.splits import DataConfig, load
+from spreadout.ragged import Ragged
+
+LABELS = Ragged.from_lists([[0, 2], [1], [], [2], [0]])
+X = torch.arange(10.0).view(5, 2)
+
+
+def test_by_label_puts_an_instance_on_every_client_that_knows_a_label_of_it() -> None:
+    data = by_label(X, LABELS, classes=4)
+    held = [
+        data.columns["x"].take(torch.arange(int(a), int(b))).tolist()
+        for a, b in zip(data.offsets[:-1], data.offsets[1:], strict=True)
+    ]
+    assert held == [[[0, 1], [8, 9]], [[2, 3]], [[0, 1], [6, 7]], []]
+    assert [data.own_rows["classes"][i].tolist() for i in range(4)] == [[0], [1], [2], []]
+    assert data.columns["x"].values is X  # stored once
+
+
+def test_iid_deals_every_example_once_into_even_clients() -> None:
+    data = iid(X, LABELS, 3, clients=2, seed=0)
+    assert data.sizes.tolist() == [3, 2]
+    pairs = sorted(
+        zip(
+            data.columns["x"].take(torch.arange(5))[:, 0].tolist(),
+            data.columns["y"].values.tolist(),
+            strict=True,
+        )
+    )
+    assert pairs == [(0, 0), (0, 2), (2, 1), (6, 2), (8, 0)]
+
+
+def test_from_arrays_groups_by_client_in_the_given_order(toy_arrays) -> None:  # type: ignore[no-untyped-def]
+    x, y, client = toy_arrays
+    shuffle = np.random.default_rng(1).permutation(len(y))
+    data = so.FederatedDataset.from_arrays(x[shuffle], y[shuffle], client[shuffle])
+    assert data.sizes.tolist() == [7, 1, 12, 5, 0, 3]
+    for c in range(6):
+        mine = shuffle[client[shuffle] == c]
+        at = torch.arange(int(data.offsets[c]), int(data.offsets[c + 1]))
+        assert data.columns["y"].take(at).tolist() == y[mine].tolist()
+        assert np.array_equal(data.columns["x"].take(at).numpy(), x[mine])
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"y": [0.5, 1.0]}, "y has shape .* and type float64: give one whole number per example"),
+        ({"y": [-1, 0]}, "y has the value -1: numbers start at 0"),
+        ({"y": [0]}, "x has 2 examples, y has 1"),
+        ({"client": [0]}, "client has 1 entries, y has 2"),
+        ({"x": [[1.0], [float("nan")]]}, "not finite in example 1"),
+        ({"classes": 1}, "y has the class 1, but classes = 1"),
+    ],
+)
+def test_bad_arrays_are_named(change: dict[str, object], complaint: str) -> None:
+    arrays = {"x": [[1.0], [2.0]], "y": [0, 1], "client": [0, 0], **change}
+    with pytest.raises(so.UserError, match=complaint):
+        so.FederatedDataset.from_arrays(**arrays)
+
+
+def test_the_held_out_digits_are_stratified_and_disjoint() -> None:
+    config = DataConfig(validation_fraction=0.2)
+    data = load(config, seed=0)
+    counts = torch.bincount(data.test.labels.values, minlength=10)
+    total = torch.bincount(SOURCES["digits"](None).labels.values, minlength=10)
+    assert counts.tolist() == (total * 0.3).round().long().tolist()
+    assert data.validation is not None
+    parts = [
+        data.train.columns["x"].take(torch.arange(data.train.examples)),
+        data.validation.inputs["x"],
+        data.test.inputs["x"],
+    ]
+    assert sum(map(len, parts)) == 1797
+
+
+@pytest.mark.parametrize(("split_seed", "same"), [(None, False), (3, True)])
+def test_a_run_seed_draws_the_held_out_part_unless_a_split_seed_fixes_it(
+    split_seed: int | None, same: bool
+) -> None:
+    first, second = (load(DataConfig(split_seed=split_seed), seed=seed) for seed in (0, 1))
+    assert torch.equal(first.test.inputs["x"], second.test.inputs["x"]) is same
+
+
+def test_your_own_npz_trains_end_to_end(tmp_path: Path, toy_arrays) -> None:  # type: ignore[no-untyped-def]
+    x, y, client = toy_arrays
+    np.savez(tmp_path / "mine.npz", x=x, y=y, client=client, x_test=x, y_test=y)
+    config = {
+        "rounds": 30,
+        "data": {"source": "npz", "path": str(tmp_path / "mine.npz"), "partition": "given"},
+        "model": {"hidden": [16], "dim": 8},
+        "clients": {"lr": 0.3, "batch": 4},
+        "method": {"name": "fedaws", "strength": 0.1},
+    }
+    result = so.run(so.Experiment.of(config))
+    assert result.summary["clients"] == 6
+    assert result.summary["refused_updates"] == {"no examples": 30}  # client 4 holds nothing
+    assert result.metrics["P@1"] > 90
+
+
+def test_your_own_encoder_and_arrays_in_python(toy: so.Splits) -> None:
+    encoder = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.Tanh(), torch.nn.Linear(12, 64))
+    start = [p.detach().clone() for p in encoder.parameters()]
+    experiment = so.Experiment.of(
+        {"rounds": 30, "method": {"name": "fedaws", "strength": 0.1}, "clients": {"lr": 0.3}}
+    )
+    result = so.run(experiment, data=toy, encoder=encoder)
+    assert result.metrics["P@1"] > 75  # six classes; chance is 17
+    assert all(
+        torch.equal(a, b) for a, b in zip(start, encoder.parameters(), strict=True)
+    )  # yours is not changed
+
+
+ARFF = """@relation 'toy: -C 2'
+% a comment
+@attribute f0 {0,1}
+@attribute 'f one' numeric
+@attribute TAG_a {0,1}
+@attribute TAG_b {0,1}
+
+@data
+{0 1,2 1}
+{1 0.5,2 1,3 1}
+{}
+1,2.5,0,1
+"""
+XML = '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="TAG_b"/><label name="TAG_a"/></labels>'
+
+
+def arff(folder: Path, text: str = ARFF) -> tuple[Path, list[str]]:
+    (folder / "toy.arff").write_text(text)
+    (folder / "toy.xml").write_text(XML)
+    return folder / "toy.arff", mulan_arff.label_names(folder / "toy.xml")
+
+
+def test_mulan_arff_reads_sparse_and_dense_rows_and_labels_in_xml_order(tmp_path: Path) -> None:
+    x, labels = mulan_arff.read(*arff(tmp_path))
+    assert x.tolist() == [[1, 0], [0, 0.5], [0, 0], [1, 2.5]]
+    assert [labels[i].tolist() for i in range(4)] == [[1], [0, 1], [], [0]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("{0 1,2 1}", "{0 1,9 1}", r"toy.arff:9: cannot read the row '{0 1,9 1}' of 4 attributes"),
+        ("{0 1,2 1}", "{0 1,2 1", r"toy.arff:9: cannot read"),
+        ("1,2.5,0,1", "1,2.5,0", r"toy.arff:12: cannot read"),
+        ("1,2.5,0,1", "1,nan,0,1", r"toy.arff:12: a value is not finite"),
+        ("@data", "@dat", r"no @data section; the file may be cut short"),
+        ("@attribute TAG_b {0,1}\n", "", r"no attribute for the label 'TAG_b'"),
+    ],
+)
+def test_a_broken_arff_is_named_with_its_line(
+    tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    with pytest.raises(so.UserError, match=complaint):
+        mulan_arff.read(*arff(tmp_path, ARFF.replace(old, new)))
+
+
+def test_bibtex_has_the_published_counts(real_data: Path) -> None:
+    found = mulan_arff.load_bibtex(real_data / "bibtex")
+    assert found.test is not None
+    assert found.x.shape == (4880, 1836)
+    assert found.test[0].shape == (2515, 1836)
+    assert found.classes == 159
+    every = len(found.labels.values) + len(found.test[1].values)
+    assert round(every / (4880 + 2515), 2) == 2.40

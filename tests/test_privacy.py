@@ -1,0 +1,73 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+import spreadout as so
+from spreadout.federated.local import Params
+from spreadout.privacy.accounting import delta_of, epsilon_of
+from spreadout.privacy.mechanism import GaussianMechanism, add_noise_, clip_norm
+
+
+@pytest.mark.parametrize(("mu", "epsilon"), [(0.5, 0.3), (1.0, 1.0), (2.0, 3.0)])
+def test_delta_equals_the_hockey_stick_integral(mu: float, epsilon: float) -> None:
+    """δ(ε) = ∫ max(0, p − e^ε q) for two unit normals μ apart, integrated numerically."""
+    integrand = lambda x: max(0.0, norm.pdf(x, mu) - math.exp(epsilon) * norm.pdf(x))  # noqa: E731
+    integral, _ = quad(integrand, -10, 15, limit=500, points=[epsilon / mu + mu / 2])
+    assert delta_of(epsilon, mu) == pytest.approx(integral, abs=1e-9)
+
+
+@given(st.floats(0.3, 50), st.integers(1, 10_000), st.floats(1e-9, 0.1))
+def test_epsilon_is_the_least_that_meets_delta(noise: float, releases: int, delta: float) -> None:
+    epsilon = epsilon_of(noise, releases, delta)
+    mu = 2 * math.sqrt(releases) / noise
+    assert delta_of(epsilon, mu) <= delta * (1 + 1e-4)
+    if epsilon > 1e-6:
+        assert delta_of(epsilon * 0.99, mu) > delta
+
+
+def test_epsilon_at_its_ends() -> None:
+    assert epsilon_of(0.0, 3, 1e-6) == math.inf
+    assert epsilon_of(1.0, 0, 1e-6) == 0.0
+    assert epsilon_of(1e9, 1, 1e-6) == 0.0
+    assert epsilon_of(1.0, 10, 1e-6) < epsilon_of(1.0, 20, 1e-6) < epsilon_of(0.5, 20, 1e-6)
+
+
+def test_clipping_bounds_the_whole_update_and_keeps_its_direction() -> None:
+    change = Params({"w": torch.tensor([3.0, 0.0])}, {"classes": torch.tensor([[0.0, 4.0]])})
+    clipped = clip_norm(change, 1.0)
+    torch.testing.assert_close(clipped.dense["w"], torch.tensor([0.6, 0.0]))
+    torch.testing.assert_close(clipped.rows["classes"], torch.tensor([[0.0, 0.8]]))
+    torch.testing.assert_close(clip_norm(change, 10.0).dense["w"], change.dense["w"])
+
+
+def test_noise_has_the_promised_deviation_and_depends_on_round_and_client() -> None:
+    mechanism = GaussianMechanism(clip=2.0, noise=1.5)
+    draws = []
+    for round, client in [(0, 0), (0, 1), (1, 0)]:
+        dense, rows = {"w": torch.zeros(50_000)}, {"classes": torch.zeros(10, 5)}
+        add_noise_(dense, rows, mechanism, seed=0, round=round, client=client)
+        draws.append(dense["w"])
+        assert float(dense["w"].std()) == pytest.approx(3.0, rel=0.02)
+        assert float(rows["classes"].abs().min()) > 0
+    assert abs(float(torch.corrcoef(torch.stack(draws))[0, 1])) < 0.02
+    assert abs(float(torch.corrcoef(torch.stack(draws))[0, 2])) < 0.02
+
+
+def test_a_private_run_reports_what_it_spent() -> None:
+    settings = [
+        "rounds=4",
+        "clients.per_round=5",
+        "privacy.clip=0.5",
+        "privacy.noise=2.0",
+        "privacy.delta=1e-5",
+    ]
+    result = so.run(so.Experiment.load("digits-fedaws", settings))
+    private = result.summary["privacy"]
+    most = private["most_releases_by_a_client"]
+    assert 2 <= most <= 4  # four cohorts of five out of ten clients
+    assert private["epsilon"] == pytest.approx(epsilon_of(2.0, most, 1e-5))
