@@ -1,0 +1,56 @@
+"""What every result file says about where it comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spreadout import __version__
+
+
+def write(path: Path, results: Mapping[str, Any]) -> None:
+    """Write results with the commit, hardware and versions that made them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made_by = {"commit": _commit(), "hardware": hardware(), "versions": versions()}
+    path.write_text(json.dumps({**made_by, **results}, indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {path}")
+
+
+def hardware() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        return f"{len(names)} x {names[0]}"
+    except (OSError, IndexError):
+        return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    return {"spreadout": __version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def _commit() -> str:
+    """The commit the working tree stands on, with a + where it differs from it.
+
+    A tree copied without its history is told through SPREADOUT_COMMIT.
+    """
+    if told := os.environ.get("SPREADOUT_COMMIT"):
+        return told
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        dirty = subprocess.run(
+            [*git, "status", "--porcelain", "--", "../src"], capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit.stdout.strip() + ("+" if dirty.stdout.strip() else "")

@@ -1,0 +1,122 @@
+"""How much faster the simulator is than the sequential reference, and how its time grows with C.
+
+    python benchmarks/simulator.py [--out results/simulator/cpu.json]
+
+Same work for both: 100 one-class clients, batch 32, MLP 64-128-64, one thread. Times are medians of
+interleaved repetitions; the ratios come from one run of this script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from record import write
+
+import spreadout as so
+from spreadout.federated.merge import total
+from spreadout.federated.round import Cohort, Federation
+from spreadout.federated.server import ServerState
+from spreadout.runtime.sequential import sequential
+from spreadout.training import build_federation
+
+CLIENTS, BATCH, FEATURES, HIDDEN, DIM = 100, 32, 64, 128, 64
+
+
+def federation(classes: int, steps: int) -> Federation:
+    """One client per class, `CLIENTS` of them, their classes spread over a table of `classes` rows."""
+    rng = np.random.default_rng(0)
+    client = np.repeat(np.arange(CLIENTS), BATCH * 5)
+    label = np.linspace(0, classes - 1, CLIENTS).astype(int)[client]
+    x = rng.normal(size=(len(client), FEATURES)).astype(np.float32)
+    train = so.FederatedDataset.from_arrays(x, label, client, classes=classes)
+    held = so.Splits("random", train, so.Examples.from_arrays(x[:1], label[:1]))
+    experiment = so.Experiment.of(
+        {
+            "model": {"hidden": [HIDDEN], "dim": DIM},
+            "method": {"name": "baseline-1"},
+            "clients": {"local_steps": steps, "batch": BATCH, "lr": 0.1},
+        }
+    )
+    return build_federation(experiment, held, torch.device("cpu"))
+
+
+def seconds(f: Federation, state: ServerState) -> float:
+    """One round's client work: sub-models out, training, checks, and the sum of what comes back."""
+    clients = torch.arange(CLIENTS)
+    started = time.perf_counter()
+    aggregate = total(f.executor(f, state, Cohort(clients, f.method.request(f.data, clients))))
+    assert aggregate.clients == CLIENTS
+    return time.perf_counter() - started
+
+
+def ratio(steps: int, repeats: int) -> dict[str, Any]:
+    fast = federation(1000, steps)
+    slow = replace(fast, executor=sequential)
+    state = ServerState(0, *fast.model.initial(0, fast.device))
+    times: dict[str, list[float]] = {"simulator": [], "sequential": []}
+    for f in (fast, slow):
+        seconds(f, state)  # warm up
+    for _ in range(repeats):
+        times["simulator"].append(seconds(fast, state))
+        times["sequential"].append(seconds(slow, state))
+    median = {name: statistics.median(values) for name, values in times.items()}
+    return {
+        "local_steps": steps,
+        "clients_per_second": {name: CLIENTS / value for name, value in median.items()},
+        "ratio": median["sequential"] / median["simulator"],
+    }
+
+
+def growth(sizes: list[int], repeats: int) -> list[dict[str, Any]]:
+    """Client work at a fixed cohort for growing tables, interleaved so that drift hits all alike."""
+    runs = []
+    for classes in sizes:
+        f = federation(classes, steps=5)
+        state = ServerState(0, *f.model.initial(0, f.device))
+        seconds(f, state)
+        runs.append((classes, f, state))
+    times: dict[int, list[float]] = {classes: [] for classes in sizes}
+    for _ in range(repeats):
+        for classes, f, state in runs:
+            times[classes].append(seconds(f, state))
+    first = statistics.median(times[sizes[0]])
+    return [
+        {"classes": c, "seconds": statistics.median(t), "relative": statistics.median(t) / first}
+        for c, t in times.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=Path("results/simulator/cpu.json"))
+    parser.add_argument("--repeats", type=int, default=21)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    speed = [ratio(steps, arguments.repeats) for steps in (5, 1)]
+    print("local steps   simulator   sequential   clients/s     ratio")
+    for s in speed:
+        each = s["clients_per_second"]
+        print(
+            f"{s['local_steps']:>11}   {each['simulator']:9.0f}   {each['sequential']:10.0f}"
+            f"   {'':9}   {s['ratio']:6.1f}x"
+        )
+    grown = growth([10**3, 10**4, 10**5, 10**6], arguments.repeats)
+    print("classes        seconds a round     relative")
+    for g in grown:
+        print(f"{g['classes']:>9,}      {g['seconds']:.4f}              {g['relative']:.3f}")
+    setting = {
+        "clients": CLIENTS, "batch": BATCH, "mlp": [FEATURES, HIDDEN, DIM], "threads": 1,
+        "seed": 0, "repeats": arguments.repeats,
+    }  # fmt: skip
+    write(arguments.out, {"setting": setting, "speed": speed, "growth": grown})
+
+
+if __name__ == "__main__":
+    main()

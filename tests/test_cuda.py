@@ -1,0 +1,85 @@
+"""The same claims on a GPU; skipped where there is none."""
+
+import pytest
+import torch
+
+import spreadout as so
+from spreadout.data.federated import Splits
+from spreadout.federated.round import run_round
+from spreadout.federated.rows import project_to_sphere
+from spreadout.federated.server import ServerState
+from spreadout.regularizers import FarPenalty, HingePenalty, all_pairs, mined_pairs
+from spreadout.training import build_federation
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+
+ARMS = {
+    "fedaws": ["clients.local_steps=4"],
+    "fused": ["clients.local_steps=1"],
+    "topk": ["method.spreadout=topk", "method.k=2", "clients.local_steps=2"],
+    "fedavg": ["method.name=fedavg", "method.scale=5", "server.optimizer=adam", "server.lr=0.1"],
+    "private": ["privacy.clip=0.1", "privacy.noise=0.5"],
+}
+
+
+def train(data: Splits, device: str, arm: list[str]) -> ServerState:
+    base = {
+        "model": {"hidden": [5], "dim": 4},
+        "clients": {"per_round": 4, "batch": 3, "lr": 0.3},
+        "method": {"name": "fedaws", "strength": 0.1},
+    }
+    f = build_federation(so.Experiment.of(base, overrides=arm), data, torch.device(device))
+    state = ServerState(0, *f.model.initial(f.seed, f.device))
+    for _ in range(4):
+        run_round(f, state)
+    return state
+
+
+@pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS.keys())
+def test_the_gpu_trains_what_the_cpu_reference_trains_and_repeats_itself(
+    toy: Splits, arm: list[str]
+) -> None:
+    slow = train(toy, "cpu", [*arm, "run.executor=sequential"])
+    fast, again = train(toy, "cuda", arm), train(toy, "cuda", arm)
+    for name, value in slow.dense.items():
+        torch.testing.assert_close(fast.dense[name].cpu(), value, rtol=1e-3, atol=1e-5)
+        assert torch.equal(fast.dense[name], again.dense[name])
+    torch.testing.assert_close(
+        fast.tables["classes"].cpu(), slow.tables["classes"], rtol=1e-3, atol=1e-5
+    )
+    assert torch.equal(fast.tables["classes"], again.tables["classes"])
+    assert fast.traffic == slow.traffic
+
+
+def test_spreadout_gradients_equal_the_cpus_in_float64() -> None:
+    w = project_to_sphere(torch.randn(300, 16, dtype=torch.float64))
+    anchors = torch.arange(0, 300, 7)
+    for found, expected in [
+        (all_pairs(w.cuda(), HingePenalty(1.1)), all_pairs(w, HingePenalty(1.1))),
+        (
+            mined_pairs(w.cuda(), anchors.cuda(), 9, FarPenalty()),
+            mined_pairs(w, anchors, 9, FarPenalty()),
+        ),
+    ]:
+        torch.testing.assert_close(found.value.cpu(), expected.value)
+        assert torch.equal(found.gradient.ids.cpu(), expected.gradient.ids)
+        torch.testing.assert_close(found.gradient.values.cpu(), expected.gradient.values)
+
+
+def test_a_whole_run_on_the_gpu(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    """Digits learn to the same accuracy, and a resumed run ends bit-identical there too."""
+    settings = ["rounds=40", "eval.every=10", "run.checkpoint_every=7"]
+    whole = so.run(so.Experiment.load("digits-fedaws", settings), device="cuda", out=tmp_path / "whole")
+    assert whole.metrics["P@1"] > 93
+    rounds = iter(range(1, 100))
+    with pytest.raises(so.Interrupted):
+        so.run(
+            so.Experiment.load("digits-fedaws", settings),
+            device="cuda",
+            out=tmp_path / "cut",
+            stop=lambda: next(rounds) == 16,
+        )
+    resumed = so.resume(tmp_path / "cut", device="cuda")
+    for name, value in whole.state.dense.items():
+        assert torch.equal(resumed.state.dense[name], value)
+    assert torch.equal(resumed.state.tables["classes"], whole.state.tables["classes"])
