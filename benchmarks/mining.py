@@ -33,7 +33,7 @@ def timed(table: Tensor, anchors: Tensor, repeats: int, **how: Any) -> dict[str,
     torch.cuda.reset_peak_memory_stats()
     times, parts = [], []
     for _ in range(repeats):
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]  # type: ignore[no-untyped-call]
         events[0].record()
         nearest(table[anchors], table, K, exclude=anchors, **how)
         events[1].record()

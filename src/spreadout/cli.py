@@ -45,9 +45,9 @@ def main() -> None:
     except OSError as error:  # a full disk, a folder that may not be written
         _fail(f"{error.filename or 'file'}: {error.strerror or error}")
     except Exception as error:
-        if type(error).__module__.startswith("click") or hasattr(error, "format_message"):
-            _fail(f"{error.format_message()}; see --help")  # type: ignore[attr-defined]
-        raise
+        if not hasattr(error, "format_message"):
+            raise
+        _fail(f"{error.format_message().rstrip('.')}; see --help")  # a usage error of the parser
 
 
 @app.command()

@@ -34,10 +34,12 @@ def nearest(
 
     queries: (q, d); table: (C, d); exclude: (q,) one row id per query never to be returned (a class
     is not its own neighbour); candidates: (c,) ascending ids, the only rows considered. With
-    `low_precision`, candidates are found in bfloat16 and the winners scored again in full.
+    `low_precision`, half as many again are found in bfloat16 and the best of them, scored again in
+    full precision, are kept.
     """
     pool = len(table) if candidates is None else len(candidates)
     spare = 0 if exclude is None else 1  # room for the excluded row, dropped at the end
+    spare += k // 2 if low_precision else 0  # rounding shuffles ranks near the k-th: look further
     wanted = min(k + spare, pool)
     compute = torch.bfloat16 if low_precision else queries.dtype
     probe = queries.to(compute)
@@ -52,20 +54,21 @@ def nearest(
         here = Nearest(found, place + start if ids is None else ids[place])
         best = here if best is None else _better(best, here, wanted)
     assert best is not None, "an empty table has no nearest rows"
-    scores, ids = best
     if low_precision:
-        scores = _rescored(queries, table, ids)
+        best = Nearest(_rescored(queries, table, best.ids), best.ids)
     if exclude is not None:
-        scores = scores.masked_fill(ids == exclude[:, None], -torch.inf)
-        top, order = torch.topk(scores, min(k, wanted), dim=1)
-        return Nearest(top, ids.gather(1, order))
-    return Nearest(scores, ids)
+        best = Nearest(best.scores.masked_fill(best.ids == exclude[:, None], -torch.inf), best.ids)
+    return _top(best, k)
+
+
+def _top(found: Nearest, k: int) -> Nearest:
+    scores, order = torch.topk(found.scores, min(k, found.scores.shape[1]), dim=1)
+    return Nearest(scores, found.ids.gather(1, order))
 
 
 def _better(a: Nearest, b: Nearest, k: int) -> Nearest:
-    scores, ids = torch.cat([a.scores, b.scores], 1), torch.cat([a.ids, b.ids], 1)
-    top, order = torch.topk(scores, min(k, scores.shape[1]), dim=1)
-    return Nearest(top, ids.gather(1, order))
+    both = Nearest(torch.cat([a.scores, b.scores], 1), torch.cat([a.ids, b.ids], 1))
+    return _top(both, k)
 
 
 def _rescored(queries: Tensor, table: Tensor, ids: Tensor, at_once: int = 1024) -> Tensor:

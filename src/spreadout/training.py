@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import platform
 import resource
 import sys
@@ -283,7 +284,9 @@ def build_federation(
             'take fewer, or "all"'
         )
     features = data.columns["x"].values[:1].numel()
-    module = encoder or encoders.seeded(e.seed, encoders.mlp, features, e.model.hidden, e.model.dim)
+    module = copy.deepcopy(encoder) or encoders.seeded(
+        e.seed, encoders.mlp, features, e.model.hidden, e.model.dim
+    )
     tables = {"classes": Table(data.classes, e.model.dim)}
     unknown = set(e.server.tables) - set(tables)
     if unknown:

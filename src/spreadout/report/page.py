@@ -169,8 +169,8 @@ def _space(arms: Sequence[Arm]) -> str:
         return ""
     return (
         "<h2>The embedding space</h2><p class=note>Class rows (discs) and held-out examples (dots, in "
-        "their class's colour) of the first seed, on the plane of the two leading singular directions of "
-        "both. The circle is the unit sphere's shadow. A collapsed space is one spot far from the "
+        "their class's colour) of the first seed, on the plane of both's two leading singular "
+        "directions. The circle is the unit sphere's shadow. A collapsed space is one spot far from the "
         "centre.</p>"
         f"<section class=planes>{''.join(figures)}</section>"
     )
