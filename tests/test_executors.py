@@ -60,6 +60,8 @@ ARMS = {
     "norm limit refuses some": ["clients.max_update_norm=0.9"],
     "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5"],
     "top-k spreadout": ["method.spreadout=topk", "method.k=2", "method.candidates=4"],
+    "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],
+    "inputs corrupted, fused": ["clients.local_steps=1", "clients.input_noise=0.3"],
     "centralized": ["method.name=centralized", "method.scale=5"],
 }  # fmt: skip
 

@@ -1,6 +1,9 @@
 import numpy as np
+import pytest
+import torch
 
 from spreadout import randomness
+from spreadout.federated.augment import Augment
 
 
 def test_draws_do_not_depend_on_who_is_drawn_beside() -> None:
@@ -28,3 +31,34 @@ def test_uniform_draws_fill_the_unit_interval_evenly() -> None:
 def test_neighbouring_counters_are_uncorrelated() -> None:
     draws = randomness.uniform(randomness.key(0, "test"), np.arange(100_000))
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.016  # five deviations of 1/√n
+
+
+def test_draws_on_a_device_are_uniform_and_their_own_for_every_slot_and_salt() -> None:
+    slots = torch.from_numpy(randomness.bits(randomness.key(0, "t"), np.arange(500)).view(np.int64))
+    draws = randomness.uniform_on(slots, 200, salt=1)
+    assert draws.shape == (500, 200)
+    assert float(draws.min()) >= 0
+    assert float(draws.max()) < 1
+    counts = torch.histc(draws, bins=100, min=0, max=1)
+    assert float(((counts - 1000) ** 2 / 1000).sum()) < 99 + 5 * 14
+    assert torch.equal(randomness.uniform_on(slots[7:8], 200, salt=1)[0], draws[7])
+    other = randomness.uniform_on(slots, 200, salt=2)
+    assert abs(float(torch.corrcoef(torch.stack([draws.flatten(), other.flatten()]))[0, 1])) < 0.016
+    assert (
+        abs(float(torch.corrcoef(torch.stack([draws[:-1].flatten(), draws[1:].flatten()]))[0, 1]))
+        < 0.016
+    )
+
+
+def test_corruption_has_the_promised_size_and_keeps_the_mean() -> None:
+    x = torch.ones(4, 3, 50, 40)
+    clients = np.arange(4)
+    noisy = Augment(noise=0.5)(x, clients, seed=0, round=0)
+    assert float((noisy - x).std()) == pytest.approx(0.5, rel=0.02)
+    assert float(noisy.mean()) == pytest.approx(1.0, abs=0.02)
+    dropped = Augment(dropout=0.25)(x, clients, seed=0, round=0)
+    assert float((dropped == 0).float().mean()) == pytest.approx(0.25, abs=0.02)
+    assert float(dropped.mean()) == pytest.approx(1.0, abs=0.02)
+    assert not torch.equal(noisy, Augment(noise=0.5)(x, clients, seed=0, round=1))
+    alone = Augment(noise=0.5)(x[2:3], clients[2:3], seed=0, round=0)
+    torch.testing.assert_close(alone[0], noisy[2])

@@ -54,6 +54,8 @@ class ClientsConfig(Optimizer):
     drop_remainder: bool = False
     max_examples: int | None = Field(None, ge=1)
     shuffle: bool = True
+    input_noise: float = Field(0.0, ge=0)  # deviation of Gaussian noise on inputs while training
+    input_dropout: float = Field(0.0, ge=0, lt=1)  # share of input values dropped while training
     max_update_norm: float | None = Field(None, gt=0)  # refuse longer updates
 
     @field_validator("per_round", "batch")

@@ -11,6 +11,8 @@ import hashlib
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 Bits = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
@@ -51,3 +53,25 @@ def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
     return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
+
+
+def uniform_on(slots: Tensor, width: int, *, salt: int) -> Tensor:
+    """`width` uniform float32 draws in [0, 1) for every 64-bit slot, on the slots' own device.
+
+    slots: (…) int64, themselves random bits. → (…, width)
+    """
+    column = torch.arange(width, dtype=torch.int64, device=slots.device)
+    z = slots[..., None] + (column + 1 + salt * (1 << 32)) * _signed(_GOLDEN)
+    z = (z ^ _shifted(z, 30)) * _signed(_MIX_1)  # int64 products wrap, as splitmix64 wants
+    z = (z ^ _shifted(z, 27)) * _signed(_MIX_2)
+    z = z ^ _shifted(z, 31)
+    return _shifted(z, 40).to(torch.float32) * 2.0**-24
+
+
+def _shifted(z: Tensor, by: int) -> Tensor:
+    """Logical right shift: torch's own on int64 drags the sign along."""
+    return (z >> by) & ((1 << (64 - by)) - 1)
+
+
+def _signed(word: np.uint64) -> int:
+    return int(word.astype(np.int64))

@@ -17,10 +17,11 @@ from torch import nn
 
 from spreadout import __version__
 from spreadout.data import splits
-from spreadout.data.federated import Splits
+from spreadout.data.federated import FederatedDataset, Splits
 from spreadout.errors import UserError
 from spreadout.evaluation import evaluate
 from spreadout.experiment import Experiment
+from spreadout.federated.augment import Augment
 from spreadout.federated.local import LocalTraining
 from spreadout.federated.round import Federation, RoundReport, run_round
 from spreadout.federated.server import ServerOptimizers, ServerState
@@ -283,11 +284,8 @@ def build_federation(
             f"clients.per_round = {per_round}: there are only {data.clients} clients; "
             'take fewer, or "all"'
         )
-    features = data.columns["x"].values[:1].numel()
-    module = copy.deepcopy(encoder) or encoders.seeded(
-        e.seed, encoders.mlp, features, e.model.hidden, e.model.dim
-    )
-    tables = {"classes": Table(data.classes, e.model.dim)}
+    module, dim = _encoder(e, data, encoder)
+    tables = {"classes": Table(data.classes, dim)}
     unknown = set(e.server.tables) - set(tables)
     if unknown:
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
@@ -313,8 +311,27 @@ def build_federation(
         per_round=per_round,
         max_norm=e.clients.max_update_norm,
         privacy=e.privacy,
+        augment=Augment(e.clients.input_noise, e.clients.input_dropout),
         bf16=e.run.precision == "bf16",
     )
+
+
+def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> tuple[nn.Module, int]:
+    """The encoder and its output's width: the config's, or a copy of the user's own."""
+    one = data.columns["x"].values[:1]
+    if given is None:
+        built = encoders.seeded(e.seed, encoders.mlp, one.numel(), e.model.hidden, e.model.dim)
+        return built, e.model.dim
+    module = copy.deepcopy(given)
+    try:
+        with torch.no_grad():
+            shape = module.cpu()(one).shape
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"encoder: fails on an input of shape {tuple(one.shape)} ({reason})") from None
+    if len(shape) != 2:
+        raise UserError(f"encoder: gives shape {tuple(shape)} for one example; it must give (1, dim)")
+    return module, int(shape[1])
 
 
 def collapse_advice(experiment: Experiment, gauges: Gauges) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -18,12 +18,15 @@ def cohort_batches(
     plan: Plan,
     requests: Mapping[str, Ragged],
     device: torch.device,
+    augment: Callable[[Tensor], Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Every column of every step of every client: (k, S, B, …), and the mask (k, S, B)."""
     at = data.offsets[clients][:, None, None] + plan.index
     batches = {name: column.take(at).to(device) for name, column in data.columns.items()}
     for name, table in data.refers.items():
         batches[name] = places_in(requests[table], batches[name])
+    if augment is not None:
+        batches["x"] = augment(batches["x"])
     batches["mask"] = plan.mask.to(device)
     return batches
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from spreadout.data.federated import FederatedDataset
+from spreadout.federated.augment import Augment
+from spreadout.federated.batches import cohort_batches
 from spreadout.federated.local import Batch, Held, LocalTraining, Params
 from spreadout.federated.merge import Aggregate, MergeRules, merge, total
+from spreadout.federated.rows import Tensors
 from spreadout.federated.sampling import Selection, sample_clients
-from spreadout.federated.schedule import Schedule
+from spreadout.federated.schedule import Plan, Schedule
 from spreadout.federated.server import ServerOptimizers, ServerState, apply_
 from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import Method, ServerContext
@@ -60,11 +64,19 @@ class Federation:
     per_round: int = 1
     max_norm: float | None = None
     privacy: GaussianMechanism | None = None
+    augment: Augment = field(default_factory=Augment)
     bf16: bool = False
 
     @property
     def rules(self) -> MergeRules:
         return self.method.rules()
+
+    def batches(self, clients: Tensor, plan: Plan, requests: dict[str, Ragged], round: int) -> Tensors:
+        """What a cohort trains on, step by step: (k, S, B, …) per column."""
+        corrupt = partial(self.augment, clients=clients.numpy(), seed=self.seed, round=round)
+        return cohort_batches(
+            self.data, clients, plan, requests, self.device, corrupt if self.augment else None
+        )
 
     def objective(self) -> Callable[[Params, Batch, Held], Tensor]:
         """One client's loss on one batch, under the run's precision."""

@@ -70,7 +70,7 @@ class FedAwS(PositiveOnly):
     spreadout_margin: float = Field(1.1, gt=0)  # ν of Eq. 7
     k: int = Field(100, ge=1)  # neighbours of Eq. 8
     candidates: int | None = Field(None, ge=1)  # |C′| of Eq. 8: a fresh random subset each step
-    strength: float = Field(10.0, gt=0)  # λ
+    strength: float | None = Field(None, gt=0)  # λ; None: 1/C (Prop. 2), or 10 with top-k (Table 4)
     spreadout_lr: float | None = Field(None, gt=0)  # η of line 14; None: the clients' own row rate
     spreadout_optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"
     spreadout_steps: int = Field(1, ge=1)
@@ -80,7 +80,7 @@ class FedAwS(PositiveOnly):
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """Line 14, `spreadout_steps` times."""
         touched = context.touched["classes"]
-        rate = self.strength * (self.spreadout_lr or context.client_lr["classes"])  # λη
+        rate = self._lambda(state) * (self.spreadout_lr or context.client_lr["classes"])  # λη
         optimizer = Optimizer(optimizer=self.spreadout_optimizer, lr=rate)
         for step in range(self.spreadout_steps):
             regularizer = self.regularizer(state, touched, context, step)
@@ -92,6 +92,11 @@ class FedAwS(PositiveOnly):
                 optimizer,
                 sphere=model.tables["classes"].sphere,
             )
+
+    def _lambda(self, state: ServerState) -> float:
+        if self.strength is not None:
+            return self.strength
+        return 10.0 if self.spreadout == "topk" else 1 / len(state.tables["classes"])
 
     def regularizer(
         self, state: ServerState, touched: RowSum, context: ServerContext, step: int

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import torch
 
 from spreadout.federated import checks, merge
-from spreadout.federated.batches import cohort_batches
 from spreadout.federated.local import Params, local_update
 from spreadout.federated.merge import Aggregate
 from spreadout.federated.round import Cohort, Federation
@@ -45,7 +44,7 @@ def train_client(federation: Federation, sent: SubModel, client: int) -> Update:
     sizes = f.data.sizes[[client]]
     steps = plan(f.schedule, sizes, number.numpy(), seed=f.seed, round=sent.round)
     requests = {name: Ragged.from_lists([rows.ids.cpu()]) for name, rows in sent.tables.items()}
-    stack = cohort_batches(f.data, number, steps, requests, f.device)
+    stack = f.batches(number, steps, requests, sent.round)
     start = Params(sent.dense, {name: rows.values for name, rows in sent.tables.items()})
     held = {
         name: torch.ones(len(rows), dtype=torch.bool, device=f.device)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from spreadout.federated import checks, merge
-from spreadout.federated.batches import cohort_batches
 from spreadout.federated.local import Params, local_update
 from spreadout.federated.merge import Aggregate, RowSum
 from spreadout.federated.round import Cohort, Federation
@@ -85,7 +84,7 @@ class _Chunk:
         numbers = cohort.clients.numpy()
         sizes = f.data.sizes[numbers]
         steps = plan(f.schedule, sizes, numbers, seed=f.seed, round=state.round)
-        batches = cohort_batches(f.data, cohort.clients, steps, cohort.requests, device)
+        batches = f.batches(cohort.clients, steps, cohort.requests, state.round)
         ids = {name: rows.padded(-1).to(device) for name, rows in cohort.requests.items()}
         examples = torch.from_numpy(f.schedule.usable(sizes)).to(device)
         active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]

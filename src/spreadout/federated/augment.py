@@ -1,0 +1,52 @@
+"""Corruption of inputs during local training, as a value of (seed, round, client, step, slot).
+
+Gaussian noise and inverted dropout on the input columns: with few examples of few classes on a client
+they are the cheapest regulariser there is. Drawn on the device that trains, from counters, so that a
+stack of clients and a single one see the same corruption.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout import randomness
+from spreadout.randomness import Ints
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What happens to inputs before a client trains on them."""
+
+    noise: float = 0.0  # deviation of the Gaussian noise added
+    dropout: float = 0.0  # share of input values set to 0, the rest scaled up
+
+    def __bool__(self) -> bool:
+        return self.noise > 0 or self.dropout > 0
+
+    def __call__(self, x: Tensor, clients: Ints, *, seed: int, round: int) -> Tensor:
+        """Corrupt the batches (k, S, B, …) of a cohort."""
+        slots = _slot_bits(x.shape[:3], clients, seed, round).to(x.device)  # (k, S, B)
+        width = x.shape[3:].numel()
+        if self.dropout:
+            kept = randomness.uniform_on(slots, width, salt=1) >= self.dropout  # (k, S, B, width)
+            x = x * kept.view(x.shape) / (1 - self.dropout)
+        if self.noise:
+            angle = 2 * math.pi * randomness.uniform_on(slots, width, salt=2)
+            radius = (-2 * torch.log1p(-randomness.uniform_on(slots, width, salt=3))).sqrt()
+            x = x + self.noise * (radius * angle.cos()).view(x.shape)  # Box and Muller's normal
+        return x
+
+
+def _slot_bits(shape: Sequence[int], clients: Ints, seed: int, round: int) -> Tensor:
+    """64 random bits for every batch slot of every step of every client."""
+    _, steps, slots = shape
+    stream = randomness.key(seed, "augment", round)
+    step, slot = np.arange(steps, dtype=np.int64), np.arange(slots, dtype=np.int64)
+    bits = randomness.bits(stream, clients[:, None, None], step[:, None], slot)
+    return torch.from_numpy(bits.view(np.int64))
