@@ -90,7 +90,7 @@ def test_chunks_of_any_size_give_the_same_model(toy: Splits, arm: str) -> None:
 def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:
     f = federation(toy)
     state = ServerState(0, *f.model.initial(0, f.device))
-    each = _bytes_per_client(f, state, 4, f.data.sizes, f.data.sizes * 0 + 3)
+    each = _bytes_per_client(f, state, steps=4, width=3, held=3)
     chunks = []
     original = Simulator._chunks
 

@@ -35,6 +35,11 @@ class Schedule:
         wanted = self.steps if self.steps is not None else self.epochs_of(usable)
         return np.asarray(np.where(usable > 0, wanted, 0), dtype=np.int64)
 
+    def batch_widths(self, sizes: Ints) -> Ints:
+        """How many examples each client's fullest batch holds."""
+        usable = self.usable(sizes)
+        return usable if self.batch is None else np.minimum(usable, self.batch)
+
     def epochs_of(self, usable: Ints) -> Ints:
         assert self.epochs is not None
         return self.epochs * self._batches_per_epoch(usable)
@@ -60,7 +65,7 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
     steps = schedule.steps_per_client(sizes)
     per_epoch = schedule._batches_per_epoch(usable)
     most = int(steps.max(initial=0))
-    width = int(usable.max(initial=0)) if schedule.batch is None else schedule.batch
+    width = int(schedule.batch_widths(sizes).max(initial=0))
 
     step = np.arange(most, dtype=np.int64)[None, :, None]  # (1, S, 1)
     slot = np.arange(width, dtype=np.int64)  # (B,)

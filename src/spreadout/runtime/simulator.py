@@ -52,17 +52,19 @@ class Simulator:
     ) -> Iterator[Ints]:
         """Busy clients, most steps first, in runs whose padded tensors stay within the budget."""
         steps = federation.schedule.steps_per_client(sizes)
-        rows = sum(asked.lengths for asked in cohort.requests.values())
-        held = np.asarray(rows, dtype=np.int64) if cohort.requests else np.zeros_like(steps)
-        order = np.lexsort((-held, -steps))
+        widths = federation.schedule.batch_widths(sizes)
+        held = np.zeros_like(steps)
+        for asked in cohort.requests.values():
+            held += asked.lengths.numpy()
+        order = np.lexsort((-held, -widths, -steps))
         order = order[~idle[order]]
         start = 0
         while start < len(order):
-            first = order[start]
-            # The first client of a chunk has the most steps; rows may still grow by a little.
-            each = _bytes_per_client(federation, state, int(steps[first]), sizes, held[order[start:]])
-            count = max(1, self.memory // each)
-            yield order[start : start + count]
+            rest = order[start:]
+            # The first client has the most steps; batches and rows are as wide as any that may follow.
+            shape = int(steps[rest[0]]), int(widths[rest].max()), int(held[rest].max())
+            count = max(1, self.memory // _bytes_per_client(federation, state, *shape))
+            yield rest[:count]
             start += count
 
 
@@ -245,15 +247,14 @@ def _select(cohort: Cohort, members: Ints) -> Cohort:
 
 
 def _bytes_per_client(
-    federation: Federation, state: ServerState, steps: int, sizes: Ints, held: Ints
+    federation: Federation, state: ServerState, steps: int, width: int, held: int
 ) -> int:
     """A generous estimate of what one client of a chunk takes, padding included."""
-    batch = federation.schedule.batch or int(sizes.max(initial=1))
-    width = sum(table.shape[1] * table.element_size() for table in state.tables.values())
+    row = sum(table.shape[1] * table.element_size() for table in state.tables.values())
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
-    parameters = copies * (nbytes(state.dense.values()) + int(held.max(initial=1)) * (width + 8))
+    parameters = copies * (nbytes(state.dense.values()) + held * (row + 8))
     example = sum(nbytes([c.values[:1]]) for c in federation.data.columns.values())
     # Vectors among the parameters are biases and norms: their lengths are the layers' widths.
     layers = sum(value.numel() for value in state.dense.values() if value.dim() == 1)
-    activations = 8 * batch * layers * 4
-    return max(1, parameters + steps * batch * (example + 16) + activations)
+    activations = 8 * width * layers * 4
+    return max(1, parameters + steps * width * (example + 16) + activations)
