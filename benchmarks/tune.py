@@ -65,10 +65,8 @@ def main() -> None:
     results.sort(key=lambda r: -statistics.fmean(r[metric]))
     for r in results:
         error = statistics.stdev(r[metric]) / a.splits**0.5 if a.splits > 1 else 0.0
-        cosine = statistics.fmean(r["max_cosine"])
-        print(
-            f"{metric} {statistics.fmean(r[metric]):6.2f} ± {error:.2f}  largest cosine {cosine:5.2f}  {r['point']}"
-        )
+        found = f"{metric} {statistics.fmean(r[metric]):6.2f} ± {error:.2f}"
+        print(f"{found}  largest cosine {statistics.fmean(r['max_cosine']):5.2f}  {r['point']}")
     if a.out:
         write(a.out, {"config": a.config, "set": fixed, "splits": a.splits, "results": results})
 

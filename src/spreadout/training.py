@@ -171,9 +171,10 @@ class _Session:
         return self._finish()
 
     def _hear(self, report: RoundReport) -> None:
+        idle_before = self.last_report is not None and self.last_report.accepted == 0
         self.last_report = report
         self.observer.round_done(report)
-        if report.accepted == 0:
+        if report.accepted == 0 and not idle_before:  # once for a whole stretch of such rounds
             why = ", ".join(f"{count} {reason}" for reason, count in report.refused.items())
             self.observer.warned(
                 f"round {report.round}: no update was accepted ({why or 'no client answered'}); "

@@ -1,0 +1,114 @@
+"""Put the numbers of result files into the documents that quote them.
+
+    python benchmarks/quote.py           # rewrites the marked tables
+    python benchmarks/quote.py --check   # says which documents differ from the files; exit 1 if any
+
+A document marks the place: `<!-- results:NAME -->` … `<!-- /results:NAME -->`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = ("README.md", "docs/fedaws.md", "docs/performance.md")
+PLACE = re.compile(r"(<!-- results:([\w-]+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
+
+
+def comparison(path: str) -> str:
+    made = _read(path)
+    names = list(made["variants"][0]["metrics"])
+    lines = [
+        f"| | {' | '.join(names)} | down / up per client and round | largest cosine | effective rank |",
+        f"|---|{'---|' * (len(names) + 3)}",
+    ]
+    for v in made["variants"]:
+        scores = (f"{m['mean']:.1f} ± {m['spread']:.1f}" for m in v["metrics"].values())
+        moved = [v["bytes_per_client_round"][way] / 1024 for way in ("down", "up")]
+        traffic = f"{moved[0]:.2f} / {moved[1]:.2f} KiB" if any(moved) else "–"
+        gauges = f"{v['gauges']['max_cosine']:.2f} | {v['gauges']['effective_rank']:.1f}"
+        lines.append(f"| {v['label']} | {' | '.join(scores)} | {traffic} | {gauges} |")
+    floor = " | ".join(f"{made['constant'][name]:.1f}" for name in names)
+    lines.append(f"| Always the most frequent labels | {floor} | – | – | – |")
+    seeds = len(made["seeds"])
+    return "\n".join(
+        [*lines, "", f"Mean ± standard deviation over {seeds} seeds. {_origin(path, made)}"]
+    )
+
+
+def simulator(path: str) -> str:
+    made = _read(path)
+    lines = [
+        "| local steps | simulator, clients/s | sequential, clients/s | ratio |",
+        "|---|---|---|---|",
+    ]
+    for s in made["speed"]:
+        each = s["clients_per_second"]
+        rates = f"{each['simulator']:,.0f} | {each['sequential']:,.0f}"
+        lines.append(f"| {s['local_steps']} | {rates} | {s['ratio']:.1f}x |")
+    lines += ["", "| classes | client work, ms a round | relative |", "|---|---|---|"]
+    lines += [
+        f"| {g['classes']:,} | {1000 * g['seconds']:.1f} | {g['relative']:.3f} |" for g in made["growth"]
+    ]
+    return "\n".join([*lines, "", _origin(path, made)])
+
+
+def mining(path: str) -> str:
+    made = _read(path)
+    head = ("classes", "precision", "ms", "of it mining", "extra memory", "true neighbours found")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for r in made["results"]:
+        lines.append(
+            f"| {r['classes']:,} | {r['precision']} | {r['milliseconds']:.1f} | {r['of_it_mining']:.1f} "
+            f"| {r['extra_gigabytes']:.2f} GiB | {100 * r['recall']:.2f} % |"
+        )
+    return "\n".join([*lines, "", _origin(path, made)])
+
+
+QUOTES: dict[str, Callable[[], str]] = {
+    "digits": lambda: comparison("results/digits/demo.json"),
+    "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),
+    "bibtex": lambda: comparison("results/bibtex/fedaws.json"),
+    "simulator": lambda: simulator("results/simulator/cpu.json"),
+    "mining": lambda: mining("results/mining/h200.json"),
+}
+
+
+def quoted(text: str) -> str:
+    """A document with every marked table made anew."""
+    return PLACE.sub(lambda m: f"{m[1]}{QUOTES[m[2]]()}\n{m[3]}", text)
+
+
+def main() -> int:
+    stale = []
+    for name in DOCUMENTS:
+        path = ROOT / name
+        before = path.read_text(encoding="utf-8")
+        after = quoted(before)
+        if after != before:
+            stale.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(after, encoding="utf-8")
+    print(
+        f"differ from the result files: {', '.join(stale)}"
+        if stale
+        else "documents and result files agree"
+    )
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+def _read(path: str) -> dict[str, Any]:
+    return dict(json.loads((ROOT / path).read_text(encoding="utf-8")))
+
+
+def _origin(path: str, made: dict[str, Any]) -> str:
+    return f"From [`{path}`](/{path}): {made['hardware']}, torch {made['versions']['torch']}."
+
+
+if __name__ == "__main__":
+    sys.exit(main())
