@@ -20,11 +20,11 @@ import torch
 from record import write
 
 import spreadout as so
+from spreadout.assembly import build_federation
 from spreadout.federated.merge import total
 from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.server import ServerState
 from spreadout.runtime.sequential import sequential
-from spreadout.training import build_federation
 
 CLIENTS, BATCH, FEATURES, HIDDEN, DIM = 100, 32, 64, 128, 64
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import spreadout as so
+from spreadout.assembly import build_federation
 from spreadout.data.federated import Splits
 from spreadout.federated.round import run_round
 from spreadout.federated.rows import project_to_sphere
 from spreadout.federated.server import ServerState
 from spreadout.regularizers import FarPenalty, HingePenalty, all_pairs, mined_pairs
-from spreadout.training import build_federation
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import spreadout as so
+from spreadout.assembly import build_federation
 from spreadout.data.federated import Splits
 from spreadout.federated.round import Federation, run_round
 from spreadout.federated.server import ServerState
 from spreadout.runtime.simulator import Simulator, _bytes_per_client
-from spreadout.training import build_federation
 
 
 def federation(data: Splits, *overrides: str) -> Federation:

@@ -1,8 +1,7 @@
-"""Running an experiment: build its parts, train round by round, evaluate, record, save, resume."""
+"""Running an experiment: train round by round, evaluate, record, save, stop and resume."""
 
 from __future__ import annotations
 
-import copy
 import platform
 import resource
 import sys
@@ -16,22 +15,19 @@ import torch
 from torch import nn
 
 from spreadout import __version__
+from spreadout.assembly import build_federation, pick_device
 from spreadout.data import splits
-from spreadout.data.federated import FederatedDataset, Splits
+from spreadout.data.federated import Splits
 from spreadout.errors import UserError
 from spreadout.evaluation import evaluate
 from spreadout.experiment import Experiment
-from spreadout.federated.augment import Augment
-from spreadout.federated.local import LocalTraining
 from spreadout.federated.round import Federation, RoundReport, run_round
-from spreadout.federated.server import ServerOptimizers, ServerState
+from spreadout.federated.server import ServerState
 from spreadout.gauges import Gauges
-from spreadout.models import encoders
-from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.methods import FedAwS
+from spreadout.methods.base import Method
 from spreadout.picture import picture_of
 from spreadout.privacy.accounting import epsilon_of
-from spreadout.runtime.sequential import sequential
-from spreadout.runtime.simulator import Simulator
 from spreadout.store import checkpoint
 from spreadout.store.run_folder import Record, RunFolder
 
@@ -76,15 +72,16 @@ def run(
     device: str = "auto",
     data: Splits | None = None,
     encoder: nn.Module | None = None,
+    method: Method | None = None,
     observer: Observer | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Result:
     """Train and evaluate. Without `out`, nothing is written to disk.
 
-    `data` and `encoder` replace what `[data]` and `[model]` describe; the encoder's own weights are
-    where training starts.
+    `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; training
+    starts from the encoder's own weights and leaves them as they are.
     """
-    session = _Session.build(experiment, device, data, encoder, observer or Observer(), stop)
+    session = _Session.build(experiment, device, (data, encoder, method), observer or Observer(), stop)
     if out is not None:
         session.folder = RunFolder.create(Path(out), experiment.to_toml(), force=force)
     return session.train()
@@ -96,13 +93,17 @@ def resume(
     device: str = "auto",
     data: Splits | None = None,
     encoder: nn.Module | None = None,
+    method: Method | None = None,
     observer: Observer | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Go on from a run folder's last checkpoint, to the same end as if never interrupted."""
+    """Go on from a run folder's last checkpoint, to the same end as if never interrupted.
+
+    Give `data`, `encoder` and `method` again if the run was given them.
+    """
     opened = RunFolder.open(Path(folder))
     experiment = Experiment.load(opened.config)
-    session = _Session.build(experiment, device, data, encoder, observer or Observer(), stop)
+    session = _Session.build(experiment, device, (data, encoder, method), observer or Observer(), stop)
     state, extra = checkpoint.load(opened.checkpoint, session.federation.device)
     session.go_on_from(state, extra, opened)
     return session.train()
@@ -129,16 +130,16 @@ class _Session:
         cls,
         experiment: Experiment,
         device: str,
-        data: Splits | None,
-        encoder: nn.Module | None,
+        own: tuple[Splits | None, nn.Module | None, Method | None],
         observer: Observer,
         stop: Callable[[], bool],
     ) -> _Session:
         where = pick_device(device)
+        data, encoder, method = own
         held = data or splits.load(experiment.data, experiment.seed)
-        federation = build_federation(experiment, held, where, encoder)
+        federation = build_federation(experiment, held, where, encoder, method)
         dense, tables = federation.model.initial(experiment.seed, where)
-        if caution := experiment.method.caution(held.train):
+        if caution := federation.method.caution(held.train):
             observer.warned(caution)
         return cls(experiment, held, federation, ServerState(0, dense, tables), observer, stop)
 
@@ -203,7 +204,7 @@ class _Session:
         self.observer.evaluated(record)
         if found.gauges.collapsing and self.state.round and not self.collapse_told:
             self.collapse_told = True
-            self.observer.warned(collapse_advice(self.experiment, found.gauges))
+            self.observer.warned(collapse_advice(self.federation.method, found.gauges))
 
     def _checkpoint_is_due(self) -> bool:
         every = self.experiment.run.checkpoint_every or self.experiment.eval.every
@@ -229,7 +230,7 @@ class _Session:
         traffic = self.state.traffic
         return {
             "name": self.experiment.name,
-            "method": self.experiment.method.name,
+            "method": self.federation.method.name,
             "dataset": self.data.name,
             "clients": self.federation.data.clients,
             "classes": self.data.train.classes,
@@ -267,94 +268,15 @@ class _Session:
         }
 
 
-def build_federation(
-    experiment: Experiment, held: Splits, device: torch.device, encoder: nn.Module | None = None
-) -> Federation:
-    """All fixed parts of a run, from its description and its data."""
-    e, method = experiment, experiment.method
-    data = held.train
-    if complaint := method.complaint(data):
-        raise UserError(complaint)
-    if method.pools_data:
-        data = data.pooled()
-    per_round, selection = e.clients.per_round, e.clients.selection
-    if method.pools_data or per_round == "all":
-        per_round, selection = data.clients, "full"
-    elif per_round > data.clients:
-        raise UserError(
-            f"clients.per_round = {per_round}: there are only {data.clients} clients; "
-            'take fewer, or "all"'
-        )
-    module, dim = _encoder(e, data, encoder)
-    tables = {"classes": Table(data.classes, dim)}
-    unknown = set(e.server.tables) - set(tables)
-    if unknown:
-        raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
-    simulator = Simulator(int(e.run.memory_gb * 2**30))
-    return Federation(
-        data=data.to(device),
-        model=EmbeddingModel(module, tables),
-        method=method,
-        schedule=e.clients.schedule,
-        training=LocalTraining(
-            dense=e.clients.optimizer_for(),
-            rows={name: e.clients.optimizer_for(e.clients.row_lr) for name in tables},
-            sphere=frozenset(name for name, table in tables.items() if table.sphere),
-            fixed=method.fixed_tables(),
-        ),
-        optimizers=ServerOptimizers(
-            e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in tables}
-        ),
-        executor=sequential if e.run.executor == "sequential" else simulator,
-        device=device,
-        seed=e.seed,
-        selection=selection,
-        per_round=per_round,
-        max_norm=e.clients.max_update_norm,
-        privacy=e.privacy,
-        augment=Augment(e.clients.input_noise, e.clients.input_dropout),
-        bf16=e.run.precision == "bf16",
-    )
-
-
-def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> tuple[nn.Module, int]:
-    """The encoder and its output's width: the config's, or a copy of the user's own."""
-    one = data.columns["x"].values[:1]
-    if given is None:
-        built = encoders.seeded(e.seed, encoders.mlp, one.numel(), e.model.hidden, e.model.dim)
-        return built, e.model.dim
-    module = copy.deepcopy(given)
-    try:
-        with torch.no_grad():
-            shape = module.cpu()(one).shape
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"encoder: fails on an input of shape {tuple(one.shape)} ({reason})") from None
-    if len(shape) != 2:
-        raise UserError(f"encoder: gives shape {tuple(shape)} for one example; it must give (1, dim)")
-    return module, int(shape[1])
-
-
-def collapse_advice(experiment: Experiment, gauges: Gauges) -> str:
+def collapse_advice(method: Method, gauges: Gauges) -> str:
     """What a user should know, and try, when classes fall onto each other."""
     said = (
         f"classes are collapsing: the nearest two have cosine {gauges.max_cosine:.3f}, "
         f"the mean over all pairs is {gauges.mean_cosine:.3f}"
     )
-    if experiment.method.name == "fedaws":
+    if isinstance(method, FedAwS):
         return said + "; raise method.strength or method.spreadout_margin, or lower clients.row_lr"
     return said + '; nothing keeps them apart here: try method.name = "fedaws"'
-
-
-def pick_device(name: str) -> torch.device:
-    """`auto` takes CUDA where there is one; asking for CUDA where there is none is an error."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise UserError(f"--device {name}: unknown; known: auto, cpu, cuda")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda: no CUDA device is available here; use --device cpu")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
 
 
 def peak_memory(device: torch.device) -> int:

@@ -38,6 +38,7 @@ class Method(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    name: str
     pools_data: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic
     weighting: Weighting = "examples"
 

@@ -19,10 +19,9 @@ from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
 
 
-class FedAvg(Method):
+class FullSoftmax(Method):
     """Every client gets the whole model and trains a softmax over all classes (Eqs. 3 to 5)."""
 
-    name: Literal["fedavg"] = "fedavg"
     scale: float = Field(20.0, gt=0)  # logits are scale · cosine
     merge: RowMerge = "weighted-mean"
 
@@ -38,8 +37,14 @@ class FedAvg(Method):
         return losses.masked_mean(each, batch["mask"])
 
 
-class Centralized(FedAvg):
+class FedAvg(FullSoftmax):
+    """Clients keep their data; the server averages what they send."""
+
+    name: Literal["fedavg"] = "fedavg"
+
+
+class Centralized(FullSoftmax):
     """The oracle: the same softmax with all data in one place, negatives and all."""
 
     pools_data: ClassVar[bool] = True
-    name: Literal["centralized"] = "centralized"  # type: ignore[assignment]
+    name: Literal["centralized"] = "centralized"

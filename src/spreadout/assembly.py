@@ -1,0 +1,105 @@
+"""From the description of a run to its parts: data, model, method, optimisers and executor together."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+from spreadout.data.federated import FederatedDataset, Splits
+from spreadout.errors import UserError
+from spreadout.experiment import Experiment
+from spreadout.federated.augment import Augment
+from spreadout.federated.local import LocalTraining
+from spreadout.federated.round import Federation
+from spreadout.federated.server import ServerOptimizers
+from spreadout.methods.base import Method
+from spreadout.models import encoders
+from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.runtime.sequential import sequential
+from spreadout.runtime.simulator import Simulator
+
+
+def build_federation(
+    experiment: Experiment,
+    held: Splits,
+    device: torch.device,
+    encoder: nn.Module | None = None,
+    method: Method | None = None,
+) -> Federation:
+    """All fixed parts of a run, from its description and its data; own parts take precedence."""
+    e = experiment
+    method = method or e.method
+    data = held.train
+    if complaint := method.complaint(data):
+        raise UserError(complaint)
+    if method.pools_data:
+        data = data.pooled()
+    per_round, selection = e.clients.per_round, e.clients.selection
+    if method.pools_data or per_round == "all":
+        per_round, selection = data.clients, "full"
+    elif per_round > data.clients:
+        raise UserError(
+            f"clients.per_round = {per_round}: there are only {data.clients} clients; "
+            'take fewer, or "all"'
+        )
+    module, dim = _encoder(e, data, encoder)
+    tables = {"classes": Table(data.classes, dim)}
+    unknown = set(e.server.tables) - set(tables)
+    if unknown:
+        raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
+    simulator = Simulator(int(e.run.memory_gb * 2**30))
+    return Federation(
+        data=data.to(device),
+        model=EmbeddingModel(module, tables),
+        method=method,
+        schedule=e.clients.schedule,
+        training=LocalTraining(
+            dense=e.clients.optimizer_for(),
+            rows={name: e.clients.optimizer_for(e.clients.row_lr) for name in tables},
+            sphere=frozenset(name for name, table in tables.items() if table.sphere),
+            fixed=method.fixed_tables(),
+        ),
+        optimizers=ServerOptimizers(
+            e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in tables}
+        ),
+        executor=sequential if e.run.executor == "sequential" else simulator,
+        device=device,
+        seed=e.seed,
+        selection=selection,
+        per_round=per_round,
+        max_norm=e.clients.max_update_norm,
+        privacy=e.privacy,
+        augment=Augment(e.clients.input_noise, e.clients.input_dropout),
+        bf16=e.run.precision == "bf16",
+    )
+
+
+def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> tuple[nn.Module, int]:
+    """The encoder and its output's width: the config's, or a copy of the user's own."""
+    one = data.columns["x"].values[:1]
+    if given is None:
+        built = encoders.seeded(e.seed, encoders.mlp, one.numel(), e.model.hidden, e.model.dim)
+        return built, e.model.dim
+    module = copy.deepcopy(given)
+    try:
+        with torch.no_grad():
+            shape = module.cpu()(one).shape
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"encoder: fails on an input of shape {tuple(one.shape)} ({reason})") from None
+    if len(shape) != 2:
+        raise UserError(f"encoder: gives shape {tuple(shape)} for one example; it must give (1, dim)")
+    return module, int(shape[1])
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` takes CUDA where there is one; asking for CUDA where there is none is an error."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UserError(f"--device {name}: unknown; known: auto, cpu, cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: no CUDA device is available here; use --device cpu")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)

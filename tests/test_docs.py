@@ -1,0 +1,57 @@
+"""Documents say what is so: their code runs, their links lead somewhere, their numbers are the files'."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_readmes_python_example_does_what_it_claims(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(block.strip().splitlines()) <= 16  # it is said to be short
+    exec(compile(block, "README.md", "exec"), {})
+    found = re.findall(r"([\w-]+) \{'P@1': ([\d.]+)\} largest cosine (-?[\d.]+)", capsys.readouterr().out)
+    (first, first_score, first_cosine), (second, second_score, second_cosine) = found
+    assert (first, second) == ("baseline-1", "fedaws")
+    assert float(second_score) > float(first_score) + 5
+    assert float(first_cosine) > 0.85
+    assert float(second_cosine) < 0.1
+
+
+def test_numbers_in_documents_are_those_of_the_result_files() -> None:
+    checked = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "quote.py"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_relative_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text())
+    for link in links:
+        target = ROOT / link.lstrip("/") if link.startswith("/") else document.parent / link
+        assert target.exists(), f"{document.name} links to {link}"
+
+
+def test_every_key_of_a_config_is_documented() -> None:
+    from spreadout.experiment import Experiment
+    from spreadout.methods import METHODS
+
+    text = (ROOT / "docs" / "configuration.md").read_text() + (ROOT / "docs" / "fedaws.md").read_text()
+    sections = [Experiment, *METHODS.values()]
+    sections += [field.annotation for field in Experiment.model_fields.values() if hasattr(field.annotation, "model_fields")]
+    for section in sections:
+        for key in section.model_fields:
+            assert f"`{key}" in text or f"[{key}]" in text, f"{section.__name__}.{key} is not documented"
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_run(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(example), run_name="__main__")
+    assert "P@1" in capsys.readouterr().out
