@@ -31,4 +31,6 @@ if __name__ == "__main__":
     for method in (NearestOnly(), None):  # None: what the config says
         result = so.run(experiment, method=method)
         cosine = result.summary["gauges"]["max_cosine"]
-        print(f"{result.summary['method']}: P@1 {result.metrics['P@1']:.1f}, largest cosine {cosine:.2f}")
+        print(
+            f"{result.summary['method']}: P@1 {result.metrics['P@1']:.1f}, largest cosine {cosine:.2f}"
+        )

@@ -16,7 +16,9 @@ def test_the_readmes_python_example_does_what_it_claims(capsys: pytest.CaptureFi
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(block.strip().splitlines()) <= 16  # it is said to be short
     exec(compile(block, "README.md", "exec"), {})
-    found = re.findall(r"([\w-]+) \{'P@1': ([\d.]+)\} largest cosine (-?[\d.]+)", capsys.readouterr().out)
+    found = re.findall(
+        r"([\w-]+) \{'P@1': ([\d.]+)\} largest cosine (-?[\d.]+)", capsys.readouterr().out
+    )
     (first, first_score, first_cosine), (second, second_score, second_cosine) = found
     assert (first, second) == ("baseline-1", "fedaws")
     assert float(second_score) > float(first_score) + 5
@@ -26,7 +28,10 @@ def test_the_readmes_python_example_does_what_it_claims(capsys: pytest.CaptureFi
 
 def test_numbers_in_documents_are_those_of_the_result_files() -> None:
     checked = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "quote.py"), "--check"], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "benchmarks" / "quote.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -45,7 +50,11 @@ def test_every_key_of_a_config_is_documented() -> None:
 
     text = (ROOT / "docs" / "configuration.md").read_text() + (ROOT / "docs" / "fedaws.md").read_text()
     sections = [Experiment, *METHODS.values()]
-    sections += [field.annotation for field in Experiment.model_fields.values() if hasattr(field.annotation, "model_fields")]
+    sections += [
+        field.annotation
+        for field in Experiment.model_fields.values()
+        if hasattr(field.annotation, "model_fields")
+    ]
     for section in sections:
         for key in section.model_fields:
             assert f"`{key}" in text or f"[{key}]" in text, f"{section.__name__}.{key} is not documented"

@@ -61,6 +61,7 @@ ARMS = {
     "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5"],
     "top-k spreadout": ["method.spreadout=topk", "method.k=2", "method.candidates=4"],
     "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],
+    "rates that fall": ["clients.lr_decay=cosine", "rounds=8"],
     "inputs corrupted, fused": ["clients.local_steps=1", "clients.input_noise=0.3"],
     "centralized": ["method.name=centralized", "method.scale=5"],
 }  # fmt: skip

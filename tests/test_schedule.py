@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spreadout.federated.schedule import Schedule, plan
+from spreadout.federated.schedule import Schedule, plan, rate_factor
 
 
 def batches_of(schedule: Schedule, sizes: list[int], client: int) -> list[list[int]]:
@@ -67,3 +67,9 @@ def test_usable_examples(schedule: Schedule, sizes: list[int], usable: list[int]
 
 def test_a_full_batch_is_one_step_over_everything() -> None:
     assert batches_of(Schedule(steps=2, batch=None), [3, 5], 0) == [[0, 1, 2]] * 2
+
+
+def test_rates_fall_to_zero_at_the_end_of_the_run() -> None:
+    assert [rate_factor("none", r, 4) for r in range(4)] == [1, 1, 1, 1]
+    assert [rate_factor("linear", r, 4) for r in range(5)] == [1, 0.75, 0.5, 0.25, 0]
+    assert [rate_factor("cosine", r, 4) for r in (0, 2, 4)] == pytest.approx([1, 0.5, 0])

@@ -71,6 +71,8 @@ def build_federation(
         per_round=per_round,
         max_norm=e.clients.max_update_norm,
         privacy=e.privacy,
+        decay=e.clients.lr_decay,
+        rounds=e.rounds,
         augment=Augment(e.clients.input_noise, e.clients.input_dropout),
         bf16=e.run.precision == "bf16",
     )

@@ -17,7 +17,7 @@ from spreadout.data.splits import DataConfig
 from spreadout.errors import UserError
 from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.sampling import Selection
-from spreadout.federated.schedule import Schedule
+from spreadout.federated.schedule import Decay, Schedule
 from spreadout.methods import METHODS, AnyMethod, FedAwS
 from spreadout.privacy.mechanism import GaussianMechanism
 
@@ -46,6 +46,7 @@ class ClientsConfig(Optimizer):
 
     lr: float = Field(0.1, gt=0)
     row_lr: float | None = Field(None, gt=0)  # rate of the class rows; None: lr
+    lr_decay: Decay = "none"  # of both rates, to zero over the run
     per_round: int | Literal["all"] = "all"
     selection: Selection = "uniform"
     local_steps: int | None = Field(None, ge=1)  # give this or local_epochs; default: one epoch

@@ -8,7 +8,7 @@ whether `objective` is the one-client function itself or its `torch.vmap`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -39,6 +39,11 @@ class LocalTraining:
     rows: Mapping[str, Optimizer]
     sphere: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()  # tables a client may read but not train
+
+    def scaled(self, factor: float) -> LocalTraining:
+        """The same training with every rate multiplied, for schedules over rounds."""
+        rows = {name: optimizer.scaled(factor) for name, optimizer in self.rows.items()}
+        return replace(self, dense=self.dense.scaled(factor), rows=rows)
 
     @property
     def averages_gradients(self) -> bool:

@@ -34,6 +34,10 @@ class Optimizer(BaseModel):
         """Whether one step from rest is −lr·gradient, so that averaging may come before it."""
         return self.optimizer == "sgd"
 
+    def scaled(self, factor: float) -> Optimizer:
+        """The same rule at another rate."""
+        return self.model_copy(update={"lr": self.lr * factor})
+
     def init(self, like: Tensor, rows: int | None = None) -> Tensors:
         """Fresh state for a tensor; `rows` gives every row of a table its own step count."""
         slots: Tensors = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from spreadout.federated.local import Batch, Held, LocalTraining, Params
 from spreadout.federated.merge import Aggregate, MergeRules, merge, total
 from spreadout.federated.rows import Tensors
 from spreadout.federated.sampling import Selection, sample_clients
-from spreadout.federated.schedule import Plan, Schedule
+from spreadout.federated.schedule import Decay, Plan, Schedule, rate_factor
 from spreadout.federated.server import ServerOptimizers, ServerState, apply_
 from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import Method, ServerContext
@@ -64,6 +64,8 @@ class Federation:
     per_round: int = 1
     max_norm: float | None = None
     privacy: GaussianMechanism | None = None
+    decay: Decay = "none"  # of the clients' rates, over `rounds`
+    rounds: int = 1
     augment: Augment = field(default_factory=Augment)
     bf16: bool = False
 
@@ -102,7 +104,8 @@ class RoundReport:
 
 def run_round(federation: Federation, state: ServerState) -> RoundReport:
     """Advance the server's state by one round. Every draw depends on (seed, round) alone."""
-    f = federation
+    factor = rate_factor(federation.decay, state.round, federation.rounds)
+    f = replace(federation, training=federation.training.scaled(factor))
     clients = sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=state.round)
     cohort = Cohort(clients, f.method.request(f.data, clients))
     aggregate = total(f.executor(f, state, cohort))

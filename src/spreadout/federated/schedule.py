@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -10,6 +12,17 @@ from torch import Tensor
 
 from spreadout import randomness
 from spreadout.randomness import Ints
+
+Decay = Literal["none", "linear", "cosine"]
+"""How client rates fall over the rounds of a run: not at all, or to zero."""
+
+
+def rate_factor(decay: Decay, round: int, rounds: int) -> float:
+    """The share of its rate a client trains with in this round (the first is 0)."""
+    if decay == "none":
+        return 1.0
+    left = 1 - round / rounds
+    return left if decay == "linear" else (1 - math.cos(math.pi * left)) / 2
 
 
 @dataclass(frozen=True)
