@@ -22,7 +22,7 @@ from record import write
 import spreadout as so
 from spreadout.assembly import build_federation
 from spreadout.federated.merge import total
-from spreadout.federated.round import Cohort, Federation
+from spreadout.federated.round import Cohort, Federation, repeatable
 from spreadout.federated.server import ServerState
 from spreadout.runtime.sequential import sequential
 
@@ -51,7 +51,9 @@ def seconds(f: Federation, state: ServerState) -> float:
     """One round's client work: sub-models out, training, checks, and the sum of what comes back."""
     clients = torch.arange(CLIENTS)
     started = time.perf_counter()
-    aggregate = total(f.executor(f, state, Cohort(clients, f.method.request(f.data, clients))))
+    cohort = Cohort(clients, f.method.request(f.data, clients, seed=0, round=0))
+    with repeatable(f.device):
+        aggregate = total(f.executor(f, state, cohort))
     assert aggregate.clients == CLIENTS
     return time.perf_counter() - started
 

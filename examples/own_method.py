@@ -7,7 +7,7 @@ from typing import Literal
 
 import spreadout as so
 from spreadout.federated.optimizers import Optimizer
-from spreadout.federated.server import ServerState, step_table_
+from spreadout.federated.server import ServerState, descend_table_
 from spreadout.methods.base import ServerContext
 from spreadout.methods.fedaws import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
@@ -23,7 +23,7 @@ class NearestOnly(PositiveOnly):
         participating = context.touched["classes"].ids
         away = so.regularizers.FarPenalty("euclidean")
         push = so.regularizers.mined_pairs(state.tables["classes"], participating, 1, away).gradient
-        step_table_(state, "nearest-only", "classes", push, Optimizer(lr=self.rate), sphere=True)
+        descend_table_(state, "nearest-only", "classes", push, Optimizer(lr=self.rate), sphere=True)
 
 
 if __name__ == "__main__":

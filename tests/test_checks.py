@@ -12,7 +12,7 @@ SENT = SubModel(3, {"w": torch.zeros(2, 2)}, {"classes": Rows(torch.tensor([1, 4
 
 def honest(**changes: object) -> Update:
     rows = Rows(torch.tensor([1, 4]), torch.ones(2, 3))
-    update = Update(0, 3, 5, {"w": torch.ones(2, 2)}, {"classes": rows})
+    update = Update(7, 3, 5, {"w": torch.ones(2, 2)}, {"classes": rows}, loss=0.1)
     return dataclasses.replace(update, **changes)
 
 
@@ -21,7 +21,7 @@ def rows(ids: list[int], values: torch.Tensor) -> dict[str, object]:
 
 
 def judge(update: Update, **limits: float) -> str | None:
-    return checks.refusal(update, SENT, table_sizes={"classes": 10}, **limits)
+    return checks.refusal(update, SENT, client=7, table_sizes={"classes": 10}, **limits)
 
 
 def test_an_honest_update_is_accepted() -> None:
@@ -33,7 +33,21 @@ def test_an_honest_update_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
+        ({"client": 8}, "wrong client"),
         ({"round": 2}, "wrong round"),
+        ({"examples": math.nan}, "malformed"),
+        ({"examples": 5.0}, "malformed"),
+        ({"examples": "five"}, "malformed"),
+        ({"examples": True}, "malformed"),
+        ({"examples": 2**70}, "too many examples"),
+        ({"loss": math.nan}, "not finite"),
+        ({"loss": None}, "malformed"),
+        ({"dense": None}, "malformed"),
+        ({"dense": {"w": [[1, 1], [1, 1]]}}, "malformed"),
+        ({"dense": {"w": torch.ones(2, 2).to_sparse()}}, "malformed"),
+        ({"tables": {"classes": "all of them"}}, "malformed"),
+        # Finite, but not once it is weighed by its examples: the sum would be infinite.
+        ({"dense": {"w": torch.full((2, 2), 3e38)}}, "not finite"),
         ({"examples": 0}, "no examples"),
         ({"examples": -5}, "no examples"),
         ({"dense": {}}, "wrong parts"),
@@ -63,18 +77,34 @@ def test_a_norm_above_the_limit_is_refused() -> None:
 
 def test_a_fixed_table_must_not_come_back() -> None:
     fixed = frozenset({"classes"})
-    assert checks.refusal(honest(), SENT, table_sizes={"classes": 10}, fixed=fixed) == "wrong parts"
-    assert checks.refusal(honest(tables={}), SENT, table_sizes={"classes": 10}, fixed=fixed) is None
+    assert (
+        checks.refusal(honest(), SENT, client=7, table_sizes={"classes": 10}, fixed=fixed)
+        == "wrong parts"
+    )
+    assert (
+        checks.refusal(honest(tables={}), SENT, client=7, table_sizes={"classes": 10}, fixed=fixed)
+        is None
+    )
 
 
 def test_a_stack_is_judged_client_by_client_as_single_updates_are() -> None:
-    dense = torch.ones(4, 2, 2)
-    values = torch.ones(4, 2, 3)
-    dense[1, 0, 0], values[2, 1, 1], dense[3] = math.nan, math.inf, 100.0
-    bad = checks.bad_clients({"w": dense}, {"classes": values}, max_norm=50.0)
+    dense = torch.ones(6, 2, 2)
+    values = torch.ones(6, 2, 3)
+    dense[1, 0, 0], values[2, 1, 1], dense[3], dense[5] = math.nan, math.inf, 100.0, 3e38
+    loss, examples = torch.tensor([0.1, 0.1, 0.1, 0.1, math.nan, 0.1]), torch.full((6,), 5)
+    bad = checks.bad_clients({"w": dense}, {"classes": values}, loss, examples, max_norm=50.0)
     single = [
-        judge(honest(dense={"w": dense[i]}, **rows([1, 4], values[i])), max_norm=50.0) for i in range(4)
+        judge(
+            honest(dense={"w": dense[i]}, loss=float(loss[i]), **rows([1, 4], values[i])), max_norm=50.0
+        )
+        for i in range(6)
     ]
-    assert [[reason for reason, found in bad.items() if found[i]] for i in range(4)] == [
+    assert [[reason for reason, found in bad.items() if found[i]] for i in range(6)] == [
         [reason] if reason else [] for reason in single
     ]
+    assert single == [None, "not finite", "not finite", "norm above limit", "not finite", "not finite"]
+
+
+def test_a_claim_beyond_the_limit_of_examples_is_refused() -> None:
+    assert judge(honest(examples=300), max_examples=300) is None
+    assert judge(honest(examples=301), max_examples=300) == "too many examples"

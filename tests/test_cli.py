@@ -1,6 +1,7 @@
 """The command line as a person meets it: one clear line for bad input, exit 2, nothing lost."""
 
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -110,8 +111,10 @@ def test_force_never_deletes_what_is_no_run(tmp_path: Path, monkeypatch, capsys)
     (precious / "chapter.tex").write_text("all of it")
     assert invoke(monkeypatch, "run", "digits-fedaws", *QUICK, "--out", str(precious), "--force") == 2
     assert invoke(monkeypatch, "compare", "digits-demo", "--out", str(precious), "--force") == 2
+    (precious / "config.toml").write_text("title = 'a web site'")
+    assert invoke(monkeypatch, "run", "digits-fedaws", *QUICK, "--out", str(precious), "--force") == 2
     assert (precious / "chapter.tex").read_text() == "all of it"
-    assert capsys.readouterr().err.count("is not a run folder") == 2
+    assert capsys.readouterr().err.count("is not a run folder") == 3
 
 
 BAD = [
@@ -128,7 +131,7 @@ BAD = [
     (["run", "digits-fedaws", "method.spreadout=topk", "method.k=10"], "method.k = 10: must be below the number of classes, 10"),
     (["run", "digits-fedaws", "clients.per_round=11"], "clients.per_round = 11: there are only 10 clients"),
     (["run", "digits-fedaws", "data.source=digit"], "data.source = 'digit': unknown; did you mean 'digits'?"),
-    (["run", "digits-fedaws", "data.source=npz", "data.path=gone.npz"], "data.path = 'gone.npz': no such file"),
+    (["run", "digits-fedaws", "data.source=npz", "data.path=gone.npz"], "gone.npz': no such file"),
     (["run", "digits-fedaws", "data.source=npz", "data.path=broken.toml"], "broken.toml: not a readable .npz file"),
     (["run", "digits-fedaws", "eval.metrics=['accuracy']"], "must be P@k or R@k"),
     (["run", "digits-fedaws", "eval.split=validation"], "needs data.validation_fraction above 0"),
@@ -138,6 +141,14 @@ BAD = [
     (["run"], "Missing argument 'config'; see --help"),
     (["resume", "nowhere"], "nowhere: not a run folder"),
     (["resume", "half"], "half/checkpoint: no complete checkpoint here"),
+    (["run", "digits-fedaws", "name=my run"], "name = 'my run': may have letters"),
+    (["run", "digits-fedaws", "eval.metrics=[]"], "eval.metrics = []: must have at least 1 entries"),
+    (["run", "digits-fedaws", "data.test_fraction=0.0001"], "no example is left for the test part"),
+    (["run", "digits-fedaws", "method.spreadout=topk", "method.k=3", "method.candidates=3"], "method.candidates = 3: must be above method.k = 3"),
+    (["run", "digits-fedaws", "method.weighted=true", "data.partition=iid", "data.clients=4"], "method.weighted = true: needs one class per client"),
+    (["compare", "suite.toml"], "suite.toml: seeds = 3: must be a list"),
+    (["compare", "suite.toml", "--seeds", "1"], "suite.toml: seeds = 3: must be a list"),
+    (["compare", "empty.toml"], "empty.toml: variants = {}: must have at least 1 entries"),
     (["compare", "digits-demo", "--seeds", "x"], "--seeds x: write whole numbers"),
     (["compare", "digits-fedaws", "digits-fedaws"], "two of the configs have the same name"),
     (["report", "nowhere"], "nowhere: no such folder"),
@@ -153,6 +164,10 @@ def test_bad_input_is_one_line_and_exit_2(
     Path("typo.toml").write_text("[clients]\nlocal_step = 1\n")
     Path("half").mkdir()
     Path("half/config.toml").write_text("")
+    Path("half/checkpoint").mkdir()
+    Path("half/checkpoint/state-00000003.safetensors").touch()
+    Path("suite.toml").write_text("seeds = 3\n[variants.a]\n")
+    Path("empty.toml").write_text("[variants]\n")
     assert invoke(monkeypatch, *args) == 2
     err = capsys.readouterr().err
     assert line.lower() in err.lower()
@@ -246,3 +261,65 @@ def test_the_report_is_self_contained_and_quotes_the_runs(tmp_path: Path, monkey
     for outside in ("src=", "href=", "@import", "url("):
         assert outside not in text
     assert text.count("<svg") == 5  # four charts and one plane
+
+
+def test_force_replaces_nothing_before_the_new_comparison_can_run(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "cmp"
+    call = ["compare", "digits-demo", "--out", str(out), "--seeds", "0", "--set", "rounds=1"]
+    assert invoke(monkeypatch, *call) == 0
+    before = (out / "comparison.json").read_bytes()
+    assert invoke(monkeypatch, *call, "--force", "--set", "clients.per_round=11") == 2
+    assert (out / "comparison.json").read_bytes() == before
+
+
+def test_the_hint_of_an_interrupted_comparison_can_be_typed_as_it_is(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:  # type: ignore[no-untyped-def]
+    from spreadout import cli
+
+    out = tmp_path / "my cmp"
+    call = ["compare", "digits-demo", "--out", str(out), "--seeds", "5", "--set", "rounds=3"]
+    monkeypatch.setattr(cli._Stop, "asked", lambda self: True)  # as if Ctrl-C came at once
+    assert invoke(monkeypatch, *call) == 130
+    monkeypatch.undo()
+    hint = capsys.readouterr().err.partition("go on with: ")[2].strip()
+    assert invoke(monkeypatch, *shlex.split(hint)[1:]) == 0
+    assert json.loads((out / "comparison.json").read_text())["seeds"] == [5]
+
+
+def test_giving_epochs_takes_back_a_presets_steps(tmp_path: Path) -> None:
+    from spreadout.experiment import Experiment
+
+    clients = Experiment.load("digits-fedaws", ["clients.local_epochs=2"]).clients
+    assert (clients.local_steps, clients.local_epochs) == (None, 2)
+
+
+def test_runs_without_a_common_metric_make_no_report(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    for name, metric in (("a", "P@1"), ("b", "R@3")):
+        invoke(
+            monkeypatch,
+            "run",
+            "digits-fedaws",
+            *QUICK,
+            f"eval.metrics=['{metric}']",
+            "--out",
+            str(tmp_path / name),
+        )
+    capsys.readouterr()
+    assert (
+        invoke(
+            monkeypatch,
+            "report",
+            str(tmp_path / "a"),
+            str(tmp_path / "b"),
+            "-o",
+            str(tmp_path / "p.html"),
+        )
+        == 2
+    )
+    assert "no metric in common" in capsys.readouterr().err
+    (tmp_path / "a" / "summary.json").write_text("{}")
+    assert invoke(monkeypatch, "report", str(tmp_path / "a")) == 2
+    assert "not the summary of a run" in capsys.readouterr().err

@@ -80,6 +80,9 @@ def test_the_held_out_digits_are_stratified_and_disjoint() -> None:
         data.test.inputs["x"],
     ]
     assert sum(map(len, parts)) == 1797
+    # Every image is in one part: together they are the whole set, image by image.
+    everything = torch.cat(parts).sort(dim=0).values
+    assert torch.equal(everything, SOURCES["digits"](None).x.sort(dim=0).values)
 
 
 @pytest.mark.parametrize(("split_seed", "same"), [(None, False), (3, True)])
@@ -106,6 +109,28 @@ def test_your_own_npz_trains_end_to_end(tmp_path: Path, toy_arrays) -> None:  # 
     assert result.metrics["P@1"] > 90
 
 
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"client": np.array([0, -1])}, "client has the value -1"),
+        ({"client": np.array([0.5, 1])}, "client has shape .* and type float64"),
+        ({"client": np.array([0])}, "client has 1 entries, y has 2"),
+        ({"x": np.array([1.0, 2.0])}, r"x has shape \(2,\)"),
+        ({"x": np.array([["a"], ["b"]])}, "x has shape .* and type <U1"),
+        ({"x": np.zeros((0, 3)), "y": np.zeros(0, int)}, "are empty"),
+        (
+            {"x_test": np.zeros((1, 5)), "y_test": np.zeros(1, int)},
+            r"x_test has examples of shape \(5,\), x of \(1,\)",
+        ),
+        ({"x_test": np.zeros((1, 1))}, "x_test needs 'y_test' beside it"),
+    ],
+)
+def test_a_bad_npz_is_named(tmp_path: Path, arrays: dict[str, np.ndarray], complaint: str) -> None:
+    np.savez(tmp_path / "mine.npz", **{"x": np.array([[1.0], [2.0]]), "y": np.array([0, 1]), **arrays})
+    with pytest.raises(so.UserError, match=complaint):
+        load(DataConfig(source="npz", path=tmp_path / "mine.npz"), seed=0)
+
+
 def test_your_own_encoder_and_arrays_in_python(toy: so.Splits) -> None:
     encoder = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.Tanh(), torch.nn.Linear(12, 64))
     start = [p.detach().clone() for p in encoder.parameters()]
@@ -117,6 +142,58 @@ def test_your_own_encoder_and_arrays_in_python(toy: so.Splits) -> None:
     assert all(
         torch.equal(a, b) for a, b in zip(start, encoder.parameters(), strict=True)
     )  # yours is not changed
+
+
+@pytest.mark.parametrize(
+    ("layer", "complaint"),
+    [
+        (torch.nn.BatchNorm1d(12), "is a BatchNorm1d"),
+        (torch.nn.Dropout(), "is a Dropout"),
+        (torch.nn.Unflatten(1, (3, 4)), r"gives shape \(1, 3, 4\) for one example"),
+        (torch.nn.Linear(5, 5), r"fails on an input of shape \(1, 6\)"),
+    ],
+)
+def test_an_encoder_that_cannot_be_federated_is_refused(
+    toy: so.Splits, layer: torch.nn.Module, complaint: str
+) -> None:
+    encoder = torch.nn.Sequential(torch.nn.Linear(6, 12), layer)
+    with pytest.raises(so.UserError, match=complaint):
+        so.run(so.Experiment(rounds=1), data=toy, encoder=encoder)
+
+
+class Odd(torch.nn.Module):
+    """A frozen layer, a scalar that is trained, and a parameter nothing uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = torch.nn.Linear(6, 16).requires_grad_(False)
+        self.layer = torch.nn.Linear(16, 8)
+        self.gain = torch.nn.Parameter(torch.tensor(0.5))
+        self.idle = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(torch.tanh(self.gain * self.frozen(x)))
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_frozen_scalar_and_unused_parameters(toy: so.Splits, steps: int) -> None:
+    encoder, states = Odd(), []
+    for executor in ("simulator", "sequential"):
+        config = {
+            "rounds": 3,
+            "clients": {"local_steps": steps, "lr": 0.5},
+            "run": {"executor": executor},
+        }
+        states.append(so.run(so.Experiment.of(config), data=toy, encoder=encoder).state)
+    assert sorted(states[0].dense) == [
+        "gain",
+        "idle",
+        "layer.bias",
+        "layer.weight",
+    ]  # frozen: does not travel
+    assert float(states[0].dense["gain"]) != 0.5
+    assert states[0].dense["idle"].tolist() == [1, 1, 1]
+    torch.testing.assert_close(states[0].dense, states[1].dense, rtol=1e-4, atol=1e-6)
 
 
 ARFF = """@relation 'toy: -C 2'

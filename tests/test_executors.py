@@ -48,7 +48,7 @@ ARMS = {
     "baseline-1": ["method.name=baseline-1"],
     "baseline-2, fused": ["method.name=baseline-2", "clients.local_steps=1"],
     "baseline-2": ["method.name=baseline-2"],
-    "weighted by examples": ["method.weighting=examples", "method.weighted=true"],
+    "weighted by examples": ["method.weighting=examples"],
     "fedavg, all rows, softmax": ["method.name=fedavg", "method.scale=5"],
     "fedavg, one step": ["method.name=fedavg", "clients.local_steps=1"],
     "literal sum of rows": ["method.name=fedavg", "method.merge=sum", "server.momentum=0.9"],

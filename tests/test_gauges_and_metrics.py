@@ -32,6 +32,16 @@ def test_gauges_of_a_collapsed_table() -> None:
     assert found.collapsing
 
 
+def test_two_antipodal_clusters_are_a_collapse_too() -> None:
+    pole = torch.eye(8)[:1]
+    found = class_gauges(torch.cat([pole.expand(5, 8), -pole.expand(5, 8)]), epsilon=0.1)
+    assert found.mean_cosine < 0
+    assert found.effective_rank == pytest.approx(1.0)
+    assert found.collapsing
+    opposites = class_gauges(torch.cat([pole, -pole]), epsilon=0.1)
+    assert not opposites.collapsing  # with two classes there is nothing better
+
+
 def test_gauges_equal_the_full_pairwise_matrix_in_blocks_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -47,6 +57,7 @@ def test_gauges_equal_the_full_pairwise_matrix_in_blocks_too(
     sampled = class_gauges(w, epsilon=0.5)
     assert sampled.anchors == 64  # said, so that a reader knows ρ is from a sample
     assert sampled.max_cosine <= found.max_cosine + 1e-6
+    assert sampled.error_bound is None  # a nearest pair may have been missed: no promise
 
 
 @given(st.integers(0, 1000), st.integers(1, 5))

@@ -152,6 +152,41 @@ def test_resuming_a_finished_run_changes_nothing(whole: Path) -> None:
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
+def test_a_run_that_died_before_its_first_checkpoint_starts_again(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.toml").write_text((whole / "config.toml").read_text())
+    so.resume(folder)
+    assert_same_run(folder, whole)
+
+
+def test_a_run_is_not_resumed_on_other_data_or_without_its_own_parts(
+    tmp_path: Path, toy: so.Splits
+) -> None:
+    settings = ["rounds=4", "eval.every=1"]
+    rounds = iter(range(1, 100))
+    with pytest.raises(so.Interrupted):
+        so.run(
+            so.Experiment.load("digits-fedaws", settings),
+            data=toy,
+            out=tmp_path / "run",
+            stop=lambda: next(rounds) == 2,
+        )
+    with pytest.raises(so.UserError, match="was run with its own data; give it to resume too"):
+        so.resume(tmp_path / "run")
+    x = toy.test.inputs["x"].numpy()
+    other = so.Splits(
+        "other",
+        so.FederatedDataset.from_arrays(
+            x + 1, toy.test.labels.values.numpy(), toy.test.labels.values.numpy()
+        ),
+        toy.test,
+    )
+    with pytest.raises(so.UserError, match="was trained on other data"):
+        so.resume(tmp_path / "run", data=other)
+    assert so.resume(tmp_path / "run", data=toy).summary["rounds"] == 4
+
+
 def state(round: int = 3) -> ServerState:
     made = ServerState(
         round, {"b": torch.randn(2), "a": torch.randn(3, 2)}, {"classes": torch.randn(4, 2)}

@@ -20,6 +20,8 @@ from spreadout.models.embedding import EmbeddingModel, Table
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator import Simulator
 
+UNFIT_LAYERS = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
+
 
 def build_federation(
     experiment: Experiment,
@@ -46,6 +48,9 @@ def build_federation(
         )
     module, dim = _encoder(e, data, encoder)
     tables = {"classes": Table(data.classes, dim)}
+    clash = sorted(set(tables) & {name for name, _ in module.named_parameters()})
+    if clash:
+        raise UserError(f"encoder: has a parameter named {clash[0]!r} like a table; rename it")
     unknown = set(e.server.tables) - set(tables)
     if unknown:
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
@@ -84,11 +89,17 @@ def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> 
     if given is None:
         built = encoders.seeded(e.seed, encoders.mlp, one.numel(), e.model.hidden, e.model.dim)
         return built, e.model.dim
-    module = copy.deepcopy(given)
+    module = copy.deepcopy(given).cpu().eval()
+    for name, layer in module.named_modules():
+        if isinstance(layer, UNFIT_LAYERS):
+            raise UserError(
+                f"encoder: {name or 'it'} is a {type(layer).__name__}, whose batch statistics or random "
+                "draws do not average over clients; use GroupNorm, and clients.input_dropout"
+            )
     try:
         with torch.no_grad():
-            shape = module.cpu()(one).shape
-    except RuntimeError as error:
+            shape = module(one).shape
+    except (RuntimeError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"encoder: fails on an input of shape {tuple(one.shape)} ({reason})") from None
     if len(shape) != 2:

@@ -6,6 +6,7 @@ Nothing heavy is imported before a command needs it: `--help` must not wait for 
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 import time
@@ -116,6 +117,7 @@ def compare(
     from spreadout.comparison import compare as run_all
     from spreadout.report.page import write_page
     from spreadout.report.terminal import TerminalObserver, print_comparison
+    from spreadout.store.files import as_json as to_json
 
     suite = Suite.load(configs, _seeds(seeds), set_ or [])
     folder = out or Path("runs") / f"{suite.name}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -130,11 +132,11 @@ def compare(
                 observer=observer.named,
                 stop=stop.asked,
             ),
-            f"spreadout compare {' '.join(configs)} --out {folder} --resume",
+            _again("compare", *configs, out=folder, seeds=seeds, set_=set_) + " --resume",
         )
     page = write_page(arms, folder / "report.html", title=suite.name)
     if as_json:
-        print(json.dumps([arm_json(arm) for arm in arms], indent=2))
+        print(to_json([arm_json(arm) for arm in arms], indent=2))
     else:
         print_comparison(arms, folder, page)
 
@@ -227,6 +229,14 @@ def _resumable(work: Any, how: str) -> Any:
         said = f"interrupted after round {stopped.round}, state saved; go on with: {how}"
         print(said, file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+def _again(command: str, *arguments: str, out: Path, seeds: str | None, set_: list[str] | None) -> str:
+    """The command line that continues this one."""
+    parts = ["spreadout", command, *arguments, "--out", str(out)]
+    parts += ["--seeds", seeds] if seeds else []
+    parts += [part for change in set_ or [] for part in ("--set", change)]
+    return shlex.join(parts)
 
 
 def _seeds(text: str | None) -> list[int] | None:

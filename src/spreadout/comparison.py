@@ -7,15 +7,31 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from spreadout.assembly import build_federation, pick_device
+from spreadout.config_errors import explain
+from spreadout.data import splits
 from spreadout.errors import UserError
 from spreadout.experiment import Experiment, overlay, read_toml
-from spreadout.store.run_folder import Record, RunFolder, remove_run
+from spreadout.store.files import write_json
+from spreadout.store.run_folder import COMPARISON_MARK, Record, RunFolder, remove_run
 from spreadout.training import Observer, resume, run
 
-SUITE_KEYS = {"name", "base", "seeds", "variants"}
 SHOWN_GAUGES = ("max_cosine", "mean_cosine", "effective_rank", "error_bound")
+
+
+class SuiteConfig(BaseModel):
+    """A suite file: a base, and what each variant changes of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field("comparison", pattern=r"^[A-Za-z0-9._-]+$")
+    base: str | None = None
+    seeds: list[Annotated[int, Field(ge=0)]] = Field([0], min_length=1)
+    variants: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
 @dataclass(frozen=True)
@@ -52,20 +68,18 @@ class Suite:
         seeds: Sequence[int] | None,
         overrides: Sequence[str],
     ) -> Suite:
-        unknown = sorted(set(values) - SUITE_KEYS)
-        if unknown:
-            raise UserError(
-                f"{source}: {unknown[0]}: unknown key; known: {', '.join(sorted(SUITE_KEYS))}"
-            )
-        base = read_toml(_beside(source, str(values["base"]))) if "base" in values else {}
+        try:
+            suite = SuiteConfig.model_validate(values)
+        except ValidationError as error:
+            raise UserError(explain(error, source, SuiteConfig, values)) from None
+        base = read_toml(_beside(source, suite.base)) if suite.base else {}
         variants, labels = {}, {}
-        for name, changes in values["variants"].items():
+        for name, changes in suite.variants.items():
             own = dict(changes)
             labels[name] = str(own.pop("label", name))
             merged = {**overlay(base, own), "name": name}
             variants[name] = Experiment.of(merged, f"{source}: variants.{name}", overrides)
-        chosen = tuple(seeds or values.get("seeds", [0]))
-        return cls(str(values.get("name", "comparison")), chosen, variants, labels)
+        return cls(suite.name, tuple(seeds or suite.seeds), variants, labels)
 
 
 @dataclass(frozen=True)
@@ -81,8 +95,10 @@ class Arm:
     def metric(self, name: str) -> list[float]:
         return [float(summary["metrics"][name]) for summary in self.summaries]
 
-    def gauge(self, name: str) -> float:
-        return statistics.fmean(float(summary["gauges"][name]) for summary in self.summaries)
+    def gauge(self, name: str) -> float | None:
+        """Mean over seeds; None where a run has none (no bound from a sample of the classes)."""
+        found = [summary["gauges"][name] for summary in self.summaries]
+        return None if None in found else statistics.fmean(found)
 
     @property
     def metric_names(self) -> list[str]:
@@ -109,12 +125,15 @@ def compare(
 
     With `go_on`, runs already finished there are kept and the one cut short is resumed.
     """
-    if out.exists() and any(out.iterdir()) and not go_on:
+    where = pick_device(device)
+    for experiment in suite.variants.values():  # before anything is written or replaced
+        build_federation(experiment, splits.load(experiment.data, experiment.seed), where)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not go_on:
         if not force:
             raise UserError(f"{out}: exists; --resume to go on with it, or --force to replace it")
         remove_run(out)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "suite.toml").write_text(f'name = "{suite.name}"\n', encoding="utf-8")
+    (out / COMPARISON_MARK).touch()
     for variant, experiment in suite.variants.items():
         for seed in suite.seeds:
             seeded = experiment.model_copy(update={"seed": seed})
@@ -134,30 +153,25 @@ def compare(
         "seeds": list(suite.seeds),
         "variants": [as_json(arm) for arm in arms],
     }
-    (out / "comparison.json").write_text(json.dumps(table, indent=2) + "\n", encoding="utf-8")
+    write_json(out / "comparison.json", table)
     return arms
 
 
 def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
     """Read finished runs back from their folders."""
-    summaries, histories = [], []
-    for folder in folders:
-        try:
-            summaries.append(json.loads((folder / "summary.json").read_bytes()))
-        except FileNotFoundError:
-            raise UserError(f"{folder}: no finished run here (no summary.json)") from None
-        except json.JSONDecodeError as error:
-            raise UserError(f"{folder}/summary.json: unreadable ({error})") from None
-        histories.append(RunFolder(folder).history())
+    summaries = [_read_json(folder / "summary.json") for folder in folders]
+    for folder, summary in zip(folders, summaries, strict=True):
+        if not summary.keys() >= {"metrics", "gauges", "bytes", "seconds", "method"}:
+            raise UserError(f"{folder}/summary.json: not the summary of a run")
     drawn = folders[0] / "picture.json"
-    picture = json.loads(drawn.read_bytes()) if drawn.is_file() else None
-    return Arm(name, label, summaries, histories, picture)
+    picture = _read_json(drawn) if drawn.is_file() else None
+    return Arm(name, label, summaries, [RunFolder(folder).history() for folder in folders], picture)
 
 
 def arms_of(folder: Path) -> list[Arm]:
     """The runs a folder holds: a comparison's variants, or one run."""
     if (folder / "comparison.json").is_file():
-        table = json.loads((folder / "comparison.json").read_bytes())
+        table = _read_json(folder / "comparison.json")
         return [
             gather(v["name"], v["label"], [folder / v["name"] / f"seed-{s}" for s in table["seeds"]])
             for v in table["variants"]
@@ -167,6 +181,23 @@ def arms_of(folder: Path) -> list[Arm]:
     arm = gather(folder.name, folder.name, [folder])
     name = str(arm.summaries[0]["name"])
     return [Arm(name, name, arm.summaries, arm.histories, arm.picture)]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise UserError(f"{path.parent}: no finished run here (no {path.name})") from None
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}: unreadable ({error})") from None
+
+
+def shared_metrics(arms: Sequence[Arm]) -> list[str]:
+    """The metrics all variants have, in the first one's order."""
+    names = [n for n in arms[0].metric_names if all(n in arm.metric_names for arm in arms)]
+    if not names:
+        raise UserError("the runs have no metric in common: evaluate them with the same eval.metrics")
+    return names
 
 
 def as_json(arm: Arm) -> dict[str, Any]:

@@ -58,6 +58,10 @@ def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
         return f"{key} = {value!r}: {words} {context[name]:g}"
+    if kind == "string_pattern_mismatch":
+        return f"{key} = {value!r}: may have letters, digits, dots, dashes and underscores only"
+    if kind == "too_short":
+        return f"{key} = {value!r}: must have at least {context['min_length']} entries"
     if kind == "value_error":
         reason = str(context["error"])
         return f"{key} = {value!r}: {reason}" if key and not isinstance(value, dict) else reason

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-EXTRAS = {"flower": "flwr", "dp": "dp-accounting"}
+EXTRAS = {"flower": "flwr"}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from spreadout.federated.schedule import Decay, Schedule
 from spreadout.methods import METHODS, AnyMethod, FedAwS
 from spreadout.privacy.mechanism import GaussianMechanism
 
+ALTERNATIVES = {"clients": [("local_steps", "local_epochs")]}
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -100,7 +102,7 @@ class EvalConfig(_Section):
     """`[eval]`: what is measured, on which examples and how often."""
 
     every: int = Field(10, ge=1)
-    metrics: list[str] = ["P@1"]
+    metrics: list[str] = Field(["P@1"], min_length=1)
     split: Literal["test", "validation"] = "test"
 
     @field_validator("metrics")
@@ -225,6 +227,10 @@ def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
             raise UserError(f"{key} = {section!r} is not a section: it has no keys to override")
         if key == "method" and change.get("name") in METHODS:
             known = METHODS[change["name"]].model_fields
-            section = {name: value for name, value in section.items() if name in known}
+            others = {name for method in METHODS.values() for name in method.model_fields} - set(known)
+            section = {name: value for name, value in section.items() if name not in others}
+        for one, other in ALTERNATIVES.get(key, []):
+            if (one in change) != (other in change):  # giving one of them takes the other back
+                section = {n: v for n, v in section.items() if n not in (one, other)}
         result[key] = overlay(section, change)
     return result

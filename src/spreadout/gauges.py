@@ -27,13 +27,9 @@ class Gauges:
     mean_distance: float
     effective_rank: float  # exp of the entropy of W's normalised squared singular values
     epsilon: float  # mean distance of an example to its own class
-    error_bound: float  # 2ε/ρ, capped at 1: no more than this share can be misclassified
-    anchors: int  # classes the nearest-pair search started from; all of them unless there are many
-
-    @property
-    def collapsing(self) -> bool:
-        """The classes as a whole are drawn together; unrelated ones have a mean cosine near 0."""
-        return self.mean_cosine > 0.5
+    error_bound: float | None  # 2ε/ρ, capped at 1: no more than this share can be misclassified
+    anchors: int  # classes the nearest-pair search started from; if not all, there is no bound
+    collapsing: bool  # drawn to one point, or into a few directions
 
 
 def class_gauges(table: Tensor, epsilon: float) -> Gauges:
@@ -43,7 +39,7 @@ def class_gauges(table: Tensor, epsilon: float) -> Gauges:
     mean_cosine = float((total @ total - count) / (count * (count - 1))) if count > 1 else 1.0
     gram = (table.T @ table).double()
     share = torch.linalg.eigvalsh(gram).clamp_min(0) / count  # sums to 1 for unit rows
-    entropy = -float(torch.special.xlogy(share, share).sum())
+    rank = math.exp(-float(torch.special.xlogy(share, share).sum()))
 
     anchors = min(count, max(64, int(WORK_LIMIT / (count * dim))))
     some = torch.linspace(0, count - 1, anchors, device=table.device).long()
@@ -57,10 +53,11 @@ def class_gauges(table: Tensor, epsilon: float) -> Gauges:
         mean_cosine=mean_cosine,
         min_distance=least,
         mean_distance=_mean_distance(table, some),
-        effective_rank=math.exp(entropy),
+        effective_rank=rank,
         epsilon=epsilon,
-        error_bound=min(1.0, 2 * epsilon / least) if least > 0 else 1.0,
+        error_bound=_bound(epsilon, least) if anchors == count else None,
         anchors=anchors,
+        collapsing=mean_cosine > 0.5 or rank < 1 + 0.1 * (min(count - 1, dim) - 1),
     )
 
 
@@ -72,6 +69,10 @@ def _mean_distance(table: Tensor, anchors: Tensor) -> float:
         s[torch.arange(len(part), device=part.device), part] = 1.0  # distance 0 to itself
         total += float((2 - 2 * s).clamp_min(0).sqrt().sum(dtype=torch.float64))
     return total / max(len(anchors) * (len(table) - 1), 1)
+
+
+def _bound(epsilon: float, rho: float) -> float:
+    return min(1.0, 2 * epsilon / rho) if rho > 0 else 1.0
 
 
 def _distance(cosine: float) -> float:

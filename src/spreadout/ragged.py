@@ -45,9 +45,10 @@ class Ragged:
 
     def select(self, rows: Tensor) -> Ragged:
         """The lists with these numbers, in this order."""
-        lengths = self.lengths[rows]
+        first = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - first
         offsets = offsets_from_lengths(lengths)
-        start = torch.repeat_interleave(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        start = torch.repeat_interleave(first - offsets[:-1], lengths)
         return Ragged(offsets, self.values[start + torch.arange(start.numel())])
 
     def padded(self, fill: int) -> Tensor:

@@ -37,11 +37,6 @@ def bits(stream: int, *counters: Ints | int) -> Bits:
     return np.asarray(state, dtype=np.uint64)
 
 
-def uniform(stream: int, *counters: Ints | int) -> npt.NDArray[np.float64]:
-    """Uniform draws in [0, 1) with 53 random bits each."""
-    return (bits(stream, *counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
     """A NumPy generator for one server-side purpose, for bulk draws that need a distribution."""
     return np.random.default_rng(key(seed, *purpose))

@@ -172,8 +172,7 @@ def mined_pairs(
     alpha = torch.ones_like(s[:, :1]) if weight is None else weight[:, None]
     value = (alpha * penalty.value(s) * real).sum()
     slope = alpha * penalty.slope(s) * real  # (n, k)
-    pairs = slope.numel()
-    scale = 1.0 if reduction == "sum" else 1.0 / max(pairs, 1)
+    scale = 1.0 if reduction == "sum" else 1.0 / max(int(real.sum()), 1)
 
     ids, place = torch.unique(torch.cat([anchors, neighbours.flatten()]), return_inverse=True)
     anchor_place = place[: len(anchors)]

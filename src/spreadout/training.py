@@ -104,8 +104,11 @@ def resume(
     opened = RunFolder.open(Path(folder))
     experiment = Experiment.load(opened.config)
     session = _Session.build(experiment, device, (data, encoder, method), observer or Observer(), stop)
-    state, extra = checkpoint.load(opened.checkpoint, session.federation.device)
-    session.go_on_from(state, extra, opened)
+    if opened.has_checkpoint:
+        session.go_on_from(opened, *checkpoint.load(opened.checkpoint, session.federation.device))
+    else:  # it died before its first checkpoint: from the beginning
+        session.folder = opened
+        opened.rewind(-1)
     return session.train()
 
 
@@ -119,6 +122,7 @@ class _Session:
     state: ServerState
     observer: Observer
     stop: Callable[[], bool]
+    own: list[str]  # the parts given in Python instead of described in the config
     folder: RunFolder | None = None
     history: list[Record] = field(default_factory=list)
     seconds: float = 0.0
@@ -141,12 +145,25 @@ class _Session:
         dense, tables = federation.model.initial(experiment.seed, where)
         if caution := federation.method.caution(held.train):
             observer.warned(caution)
-        return cls(experiment, held, federation, ServerState(0, dense, tables), observer, stop)
+        given = {"data": data, "encoder": encoder, "method": method}
+        names = [name for name, part in given.items() if part is not None]
+        state = ServerState(0, dense, tables)
+        if where.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(where)
+        return cls(experiment, held, federation, state, observer, stop, names)
 
-    def go_on_from(self, state: ServerState, extra: dict[str, Any], folder: RunFolder) -> None:
-        for name, table in self.state.tables.items():
-            if name not in state.tables or state.tables[name].shape != table.shape:
-                raise UserError(f"{folder.checkpoint}: does not fit config.toml and its data ({name})")
+    def go_on_from(self, folder: RunFolder, state: ServerState, extra: dict[str, Any]) -> None:
+        """Take up a saved state, if it is one of this very run."""
+        missing = [name for name in extra["own"] if name not in self.own]
+        if missing:
+            raise UserError(f"{folder.path}: was run with its own {missing[0]}; give it to resume too")
+        for part in ("dense", "tables"):
+            ours, saved = getattr(self.state, part), getattr(state, part)
+            shapes = [{name: value.shape for name, value in side.items()} for side in (ours, saved)]
+            if shapes[0] != shapes[1]:
+                raise UserError(f"{folder.checkpoint}: does not fit config.toml ({part} parts differ)")
+        if extra["data"] != self.federation.data.fingerprint:
+            raise UserError(f"{folder.checkpoint}: was trained on other data than there is now")
         self.state, self.folder = state, folder
         self.history = folder.rewind(state.round)
         self.seconds, self.collapse_told = extra["seconds"], extra["collapse_told"]
@@ -212,7 +229,12 @@ class _Session:
 
     def _save(self) -> None:
         if self.folder is not None:
-            extra = {"seconds": self.seconds, "collapse_told": self.collapse_told}
+            extra = {
+                "seconds": self.seconds,
+                "collapse_told": self.collapse_told,
+                "own": self.own,
+                "data": self.federation.data.fingerprint,
+            }
             checkpoint.save(self.folder.checkpoint, self.state, extra)
 
     def _finish(self) -> Result:
@@ -259,7 +281,8 @@ class _Session:
         releases = int(self.state.memory["releases"].max())
         epsilon = epsilon_of(mechanism.noise, releases, mechanism.delta)
         return {
-            "guarantee": "local, per client, against the server",
+            "guarantee": "local: the values of a client's updates, against the server",
+            "not_protected": ["row ids asked for", "number of examples", "loss", "participation"],
             "clip": mechanism.clip,
             "noise": mechanism.noise,
             "delta": mechanism.delta,

@@ -6,6 +6,7 @@ a whole cohort are one gather per column.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -64,6 +65,18 @@ class FederatedDataset:
         return np.asarray(self.offsets.diff().numpy(), dtype=np.int64)
 
     @cached_property
+    def fingerprint(self) -> str:
+        """Changes with the number of examples, who holds them, or the rows they name."""
+        digest = hashlib.sha256(f"{self.examples} {self.classes}".encode())
+        digest.update(self.offsets.numpy().tobytes())
+        for name in sorted(self.refers):
+            digest.update(self.columns[name].take(torch.arange(self.examples)).cpu().numpy().tobytes())
+        for name in sorted(self.columns.keys() - self.refers.keys()):
+            some = torch.linspace(0, max(self.examples - 1, 0), min(64, self.examples)).long()
+            digest.update(self.columns[name].take(some).cpu().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    @cached_property
     def own_rows(self) -> dict[str, Ragged]:
         """Per table, the distinct rows each client's own examples name, ascending."""
         owner = torch.repeat_interleave(torch.arange(self.clients), self.offsets.diff())
@@ -93,16 +106,21 @@ class FederatedDataset:
         Clients are numbered 0 … max(client); a number that never occurs is a client without data.
         """
         features, labels = as_examples(x, y)
-        owner = _whole_numbers("client", client)
+        owner = whole_numbers("client", client)
         if len(owner) != len(labels):
             raise UserError(
                 f"client has {len(owner)} entries, y has {len(labels)}: give one client per example"
             )
-        count = _class_count(labels, classes)
+        return cls.by_owner(features, labels, owner, _class_count(labels, classes))
+
+    @classmethod
+    def by_owner(
+        cls, x: Tensor, y: Tensor, owner: Tensor, classes: int, clients: int = 0
+    ) -> FederatedDataset:
+        """Examples sorted to their owners; at least so many clients, the last ones maybe empty."""
         order = torch.argsort(owner, stable=True)
-        lengths = torch.bincount(owner)
-        columns = {"x": Column(features[order]), "y": Column(labels[order])}
-        return cls(columns, offsets_from_lengths(lengths), count)
+        columns = {"x": Column(x[order]), "y": Column(y[order])}
+        return cls(columns, offsets_from_lengths(torch.bincount(owner, minlength=clients)), classes)
 
 
 @dataclass(frozen=True)
@@ -133,17 +151,24 @@ class Splits:
 
 def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Features as float32 and one class per example as int64, checked."""
-    features = torch.as_tensor(np.asarray(x)).to(torch.float32)
-    labels = _whole_numbers("y", y)
+    array = np.asarray(x)
+    if array.ndim < 2 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+        raise UserError(
+            f"x has shape {array.shape} and type {array.dtype}: give numbers of shape (examples, …)"
+        )
+    features = torch.as_tensor(array).to(torch.float32)
+    labels = whole_numbers("y", y)
     if len(features) != len(labels):
         raise UserError(f"x has {len(features)} examples, y has {len(labels)}: they must agree")
+    if not len(labels):
+        raise UserError("x and y are empty: give at least one example")
     if not bool(features.isfinite().all()):
         row = int((~features.flatten(1).isfinite()).any(1).nonzero()[0])
         raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")
     return features, labels
 
 
-def _whole_numbers(name: str, values: Any) -> Tensor:
+def whole_numbers(name: str, values: Any) -> Tensor:
     array = np.asarray(values)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise UserError(

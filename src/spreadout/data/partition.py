@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,8 +9,6 @@ from torch import Tensor
 from spreadout import randomness
 from spreadout.data.federated import Column, FederatedDataset
 from spreadout.ragged import Ragged, offsets_from_lengths
-
-Partition = Literal["by_label", "iid"]
 
 
 def by_label(x: Tensor, labels: Ragged, classes: int) -> FederatedDataset:

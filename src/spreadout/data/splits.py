@@ -7,16 +7,16 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from torch import Tensor
 
 from spreadout import randomness
 from spreadout.data import partition
-from spreadout.data.federated import Column, Examples, FederatedDataset, Splits
+from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.data.sources import SOURCES
 from spreadout.data.sources.base import Labelled
 from spreadout.errors import UserError
-from spreadout.ragged import Ragged, offsets_from_lengths
+from spreadout.ragged import Ragged
 
 
 class DataConfig(BaseModel):
@@ -32,6 +32,12 @@ class DataConfig(BaseModel):
     validation_fraction: float = Field(0.0, ge=0, lt=1)  # cut off the training part
     split_seed: int | None = None  # which examples are held out; None: the run's seed draws them too
     validation_seed: int = 0  # which of the rest are for validation: several make a cross-validation
+
+    @field_validator("path")
+    @classmethod
+    def _from_anywhere(cls, path: Path | None) -> Path | None:
+        """Absolute, so that a run folder can be resumed from another place."""
+        return None if path is None else path.expanduser().absolute()
 
 
 def load(config: DataConfig, seed: int) -> Splits:
@@ -50,6 +56,15 @@ def load(config: DataConfig, seed: int) -> Splits:
             source.labels, train, config.validation_fraction, "validation", config.validation_seed
         )
         validation = _examples(source.x, source.labels, valid_at)
+    parts = {"test": len(test), "training": len(train)}
+    if validation is not None:
+        parts["validation"] = len(validation)
+    for part, size in parts.items():
+        if size == 0:
+            raise UserError(
+                f"data.source = {config.source!r}: no example is left for the {part} part; "
+                "change data.test_fraction or data.validation_fraction"
+            )
     return Splits(config.source, _deal(config, source, train, seed), test, validation)
 
 
@@ -67,11 +82,7 @@ def _deal(config: DataConfig, source: Labelled, at: Tensor, seed: int) -> Federa
             "an npz file may, with an array `client`"
         )
     clients = int(source.client.max()) + 1
-    owner = source.client[at]
-    order = torch.argsort(owner, stable=True)
-    columns = {"x": Column(x[order]), "y": Column(labels.values[order])}
-    lengths = torch.bincount(owner, minlength=clients)
-    return FederatedDataset(columns, offsets_from_lengths(lengths), source.classes)
+    return FederatedDataset.by_owner(x, labels.values, source.client[at], source.classes, clients)
 
 
 def _stratified(

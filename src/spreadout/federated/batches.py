@@ -23,20 +23,24 @@ def cohort_batches(
     """Every column of every step of every client: (k, S, B, …), and the mask (k, S, B)."""
     at = data.offsets[clients][:, None, None] + plan.index
     batches = {name: column.take(at).to(device) for name, column in data.columns.items()}
+    batches["mask"] = plan.mask.to(device)
     for name, table in data.refers.items():
-        batches[name] = places_in(requests[table], batches[name])
+        batches[name] = places_in(requests[table], batches[name], batches["mask"])
     if augment is not None:
         batches["x"] = augment(batches["x"])
-    batches["mask"] = plan.mask.to(device)
     return batches
 
 
-def places_in(rows: Ragged, ids: Tensor) -> Tensor:
+def places_in(rows: Ragged, ids: Tensor, mask: Tensor) -> Tensor:
     """For each client, where each of its row ids stands among the rows it asked for.
 
-    rows: k ascending lists; ids: (k, …). A masked-out slot may name a row the client does not hold;
-    it gets some place, which the mask then ignores.
+    rows: k ascending lists; ids: (k, S, B, …); mask: (k, S, B), 0 where a slot is empty and may name
+    any row.
     """
     held = rows.padded(torch.iinfo(torch.int64).max).to(ids.device)  # (k, m), ascending
-    places = torch.searchsorted(held, ids.flatten(1).contiguous())
-    return places.clamp_max(max(held.shape[1] - 1, 0)).view(ids.shape)
+    flat = ids.flatten(1).contiguous()
+    places = torch.searchsorted(held, flat).clamp_max(max(held.shape[1] - 1, 0))
+    missing = (held.gather(1, places) != flat).view(ids.shape)
+    if bool((missing & (mask > 0).view(*mask.shape, *[1] * (ids.dim() - 3))).any()):
+        raise ValueError("a method's request leaves out rows that its clients' examples name")
+    return places.view(ids.shape)

@@ -6,6 +6,7 @@ checks to a stack of simulated clients at once; shapes, ids and rounds cannot be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -13,31 +14,61 @@ from torch import Tensor
 
 from spreadout.federated.rows import SubModel, Tensors, Update
 
-NO_EXAMPLES = "no examples"
-NOT_FINITE = "not finite"
-NORM_ABOVE_LIMIT = "norm above limit"
+MALFORMED = "malformed"
+WRONG_CLIENT = "wrong client"
 WRONG_ROUND = "wrong round"
+NO_EXAMPLES = "no examples"
+TOO_MANY_EXAMPLES = "too many examples"
 WRONG_PARTS = "wrong parts"
 WRONG_SHAPE = "wrong shape"
 WRONG_DTYPE = "wrong dtype"
 UNKNOWN_ROWS = "unknown rows"
 UNREQUESTED_ROWS = "unrequested rows"
 REPEATED_ROWS = "repeated rows"
+NOT_FINITE = "not finite"
+NORM_ABOVE_LIMIT = "norm above limit"
+
+MOST_EXAMPLES = 2**31 - 1  # nobody holds more; a claim beyond it is an attempt to own the average
 
 
 def refusal(
     update: Update,
     sent: SubModel,
     *,
+    client: int,
     table_sizes: Mapping[str, int],
     fixed: frozenset[str] = frozenset(),
     max_norm: float | None = None,
+    max_examples: int | None = None,
 ) -> str | None:
-    """Why this update must be refused, or None. `sent` is what the client was given this round."""
+    """Why this update must be refused, or None. `sent` is what this client was given this round.
+
+    Anything a client can send has an answer here, however little it looks like an update.
+    """
+    try:
+        return (
+            _wrong_envelope(update, sent, client, max_examples or MOST_EXAMPLES)
+            or _wrong_parts(update, sent, fixed)
+            or _wrong_rows(update, sent, table_sizes)
+            or _wrong_values(update, max_norm)
+        )
+    except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError, OverflowError):
+        return MALFORMED
+
+
+def _wrong_envelope(update: Update, sent: SubModel, client: int, most: int) -> str | None:
+    if update.client != client:
+        return WRONG_CLIENT
     if update.round != sent.round:
         return WRONG_ROUND
+    if type(update.examples) is not int:
+        return MALFORMED
     if update.examples <= 0:
         return NO_EXAMPLES
+    return TOO_MANY_EXAMPLES if update.examples > most else None
+
+
+def _wrong_parts(update: Update, sent: SubModel, fixed: frozenset[str]) -> str | None:
     if update.dense.keys() != sent.dense.keys() or update.tables.keys() != sent.tables.keys() - fixed:
         return WRONG_PARTS
     for name, value in update.dense.items():
@@ -45,6 +76,10 @@ def refusal(
             return WRONG_SHAPE
         if value.dtype != sent.dense[name].dtype:
             return WRONG_DTYPE
+    return None
+
+
+def _wrong_rows(update: Update, sent: SubModel, table_sizes: Mapping[str, int]) -> str | None:
     for name, rows in update.tables.items():
         given = sent.tables[name]
         if rows.ids.dtype != torch.int64 or rows.values.dtype != given.values.dtype:
@@ -57,20 +92,32 @@ def refusal(
             return UNREQUESTED_ROWS
         if torch.unique(rows.ids).numel() != len(rows):
             return REPEATED_ROWS
-    values = [*update.dense.values(), *(rows.values for rows in update.tables.values())]
-    if not all(bool(value.isfinite().all()) for value in values):
-        return NOT_FINITE
-    if max_norm is not None and float(torch.stack([v.norm() for v in values]).norm()) > max_norm:
-        return NORM_ABOVE_LIMIT
     return None
 
 
-def bad_clients(dense: Tensors, rows: Tensors, max_norm: float | None) -> dict[str, Tensor]:
+def _wrong_values(update: Update, max_norm: float | None) -> str | None:
+    values = [*update.dense.values(), *(rows.values for rows in update.tables.values())]
+    if any(value.layout != torch.strided for value in values):
+        return MALFORMED
+    norm = float(torch.stack([value.double().norm() for value in values]).norm())
+    # What enters a sum is the value times its weight: that must fit its type as well.
+    if not math.isfinite(update.loss) or not norm * update.examples <= _most(values):
+        return NOT_FINITE
+    return NORM_ABOVE_LIMIT if max_norm is not None and norm > max_norm else None
+
+
+def bad_clients(
+    dense: Tensors, rows: Tensors, loss: Tensor, examples: Tensor, max_norm: float | None
+) -> dict[str, Tensor]:
     """Per reason, which clients of a stack must be refused: (k,) bool, one reason a client."""
-    values = [value.flatten(1) for value in [*dense.values(), *rows.values()]]
-    broken = ~torch.stack([value.isfinite().all(1) for value in values]).all(0)
+    values = [value.reshape(len(loss), -1) for value in [*dense.values(), *rows.values()]]
+    norm = torch.stack([value.double().norm(dim=1) for value in values]).norm(dim=0)  # (k,)
+    broken = ~(loss.isfinite() & (norm * examples <= _most(values)))  # NaN compares false
     bad = {NOT_FINITE: broken}
     if max_norm is not None:
-        norm = torch.stack([value.norm(dim=1) for value in values]).norm(dim=0)
         bad[NORM_ABOVE_LIMIT] = (norm > max_norm) & ~broken
     return bad
+
+
+def _most(values: list[Tensor]) -> float:
+    return min(torch.finfo(value.dtype).max for value in values)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import EllipsisType
 from typing import NamedTuple
 
 import torch
@@ -74,17 +75,19 @@ def local_update(
     loss_sum = torch.zeros(batches["mask"].shape[:1] if stacked else (), device=_device(params))
     for step in range(steps):
         # The clients still at work: the first few of a stack, or all there is of one client.
-        now = slice(0, active[step]) if active is not None else slice(None)
+        now = slice(0, active[step]) if active is not None else ...
         live = Params(*({n: v[now].detach() for n, v in part.items()} for part in params))
         trained = [*live.dense.values(), *(live.rows[name] for name in state.tables)]
         for tensor in trained:
             tensor.requires_grad_()
         batch = {n: column[now, step] if stacked else column[step] for n, column in batches.items()}
         loss = objective(live, batch, {name: real[now] for name, real in held.items()})
-        gradients = torch.autograd.grad(loss.sum(), trained)
+        gradients = torch.autograd.grad(loss.sum(), trained, allow_unused=True)
         with torch.no_grad():
-            loss_sum[now if stacked else ...] += loss.detach()
+            loss_sum[now] += loss.detach()
             for (name, optimizer, value), gradient in zip(state.parts, gradients, strict=True):
+                if gradient is None:  # the loss does not depend on it
+                    continue
                 present, slots = value[now], state.at(name, now)
                 if name in training.sphere:
                     move = optimizer.move(along_sphere(gradient, present), slots)
@@ -109,7 +112,7 @@ class _Slots:
         ]
         self._slots = {name: optimizer.init(value) for name, optimizer, value in self.parts}
 
-    def at(self, name: str, now: slice) -> Tensors:
+    def at(self, name: str, now: slice | EllipsisType) -> Tensors:
         # A step count (1,) is shared: all clients still at work have taken equally many steps.
         return {
             slot: tensor if slot == "steps" else tensor[now]

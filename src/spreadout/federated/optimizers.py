@@ -14,7 +14,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from spreadout.federated.rows import Rows, Tensors, along_sphere, project_to_sphere
+from spreadout.federated.rows import Rows, Tensors, project_to_sphere
 
 
 class Optimizer(BaseModel):
@@ -85,9 +85,8 @@ def step_rows_(
 ) -> None:
     """One lazy step of some rows of a table, in place: other rows and their state do not move."""
     ids = gradient.ids
-    rows, slope = table[ids], gradient.values
     touched = {name: slot[ids] for name, slot in slots.items()}
-    moved = rows + optimizer.move(along_sphere(slope, rows) if sphere else slope, touched)
+    moved = table[ids] + optimizer.move(gradient.values, touched)
     table[ids] = project_to_sphere(moved) if sphere else moved
     for name, slot in slots.items():
         slot[ids] = touched[name]

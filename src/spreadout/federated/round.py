@@ -7,7 +7,8 @@ select clients → each asks for rows → server sends SubModels → local train
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -102,12 +103,32 @@ class RoundReport:
     traffic: Traffic
 
 
+@contextmanager
+def repeatable(device: torch.device) -> Iterator[None]:
+    """Same bits every time: torch's CPU scatter adds in whatever order its threads come, unless told.
+
+    On CUDA the operations used here sort before they add, and repeat themselves as they are.
+    """
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(before or device.type == "cpu")
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
 def run_round(federation: Federation, state: ServerState) -> RoundReport:
     """Advance the server's state by one round. Every draw depends on (seed, round) alone."""
+    with repeatable(federation.device):
+        return _run_round(federation, state)
+
+
+def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     factor = rate_factor(federation.decay, state.round, federation.rounds)
     f = replace(federation, training=federation.training.scaled(factor))
     clients = sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=state.round)
-    cohort = Cohort(clients, f.method.request(f.data, clients))
+    requests = f.method.request(f.data, clients, seed=f.seed, round=state.round)
+    cohort = Cohort(clients, requests)
     aggregate = total(f.executor(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
         apply_(state, merge(aggregate, f.rules), f.rules, f.optimizers, f.model.sphere)

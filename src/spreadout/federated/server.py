@@ -11,7 +11,7 @@ from torch import Tensor
 
 from spreadout.federated.merge import Merged, MergeRules
 from spreadout.federated.optimizers import Optimizer, step_dense_, step_rows_
-from spreadout.federated.rows import Rows, Tensors, project_to_sphere, scatter_add_
+from spreadout.federated.rows import Rows, Tensors, along_sphere, project_to_sphere, scatter_add_
 from spreadout.federated.traffic import Traffic
 
 
@@ -66,20 +66,19 @@ def apply_(
             if name in sphere:
                 table[rows.ids] = project_to_sphere(table[rows.ids])
         else:
-            step_table_(
-                state,
-                f"tables/{name}",
-                name,
-                Rows(rows.ids, -rows.values),
-                optimizers.tables[name],
-                sphere=name in sphere,
-            )
+            # A difference of rows, not a gradient: at rate 1 the mean of the clients' rows comes out.
+            optimizer, gradient = optimizers.tables[name], Rows(rows.ids, -rows.values)
+            slots = state.slots_for(f"tables/{name}", optimizer, table, lazy=True)
+            step_rows_(optimizer, table, gradient, slots, sphere=name in sphere)
 
 
 @torch.no_grad()
-def step_table_(
-    state: ServerState, part: str, table: str, gradient: Rows, optimizer: Optimizer, *, sphere: bool
+def descend_table_(
+    state: ServerState, part: str, name: str, gradient: Rows, optimizer: Optimizer, *, sphere: bool
 ) -> None:
-    """One lazy optimiser step on some rows of a table; `part` names whose optimiser state it is."""
-    slots = state.slots_for(part, optimizer, state.tables[table], lazy=True)
-    step_rows_(optimizer, state.tables[table], gradient, slots, sphere=sphere)
+    """One lazy step of a table down a regulariser's gradient; `part` names whose state it is."""
+    table = state.tables[name]
+    slots = state.slots_for(part, optimizer, table, lazy=True)
+    if sphere:
+        gradient = Rows(gradient.ids, along_sphere(gradient.values, table[gradient.ids]))
+    step_rows_(optimizer, table, gradient, slots, sphere=sphere)

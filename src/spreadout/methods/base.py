@@ -50,8 +50,14 @@ class Method(BaseModel):
         """Tables clients read but never train."""
         return frozenset()
 
-    def request(self, data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:
-        """The rows each client of a cohort asks for, ascending: by default, its own."""
+    def request(
+        self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
+    ) -> dict[str, Ragged]:
+        """The rows each client of a cohort asks for, ascending: by default, its own.
+
+        Every row a client's examples name must be among them. What is drawn at random follows from
+        (seed, round, client).
+        """
         return {name: rows.select(clients) for name, rows in data.own_rows.items()}
 
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:

@@ -28,7 +28,9 @@ class FullSoftmax(Method):
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
 
-    def request(self, data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:
+    def request(
+        self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
+    ) -> dict[str, Ragged]:
         return every_row(data, clients)
 
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:

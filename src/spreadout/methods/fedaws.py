@@ -21,10 +21,12 @@ from spreadout.data.federated import FederatedDataset
 from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import RowMerge, RowSum, Weighting
 from spreadout.federated.optimizers import Optimizer
-from spreadout.federated.server import ServerState, step_table_
+from spreadout.federated.server import ServerState, descend_table_
 from spreadout.methods.base import Method, ServerContext
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.regularizers import FarPenalty, HingePenalty, TableLoss
+
+MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 
 
 class PositiveOnly(Method):
@@ -84,7 +86,7 @@ class FedAwS(PositiveOnly):
         optimizer = Optimizer(optimizer=self.spreadout_optimizer, lr=rate)
         for step in range(self.spreadout_steps):
             regularizer = self.regularizer(state, touched, context, step)
-            step_table_(
+            descend_table_(
                 state,
                 "spreadout/classes",
                 "classes",
@@ -127,20 +129,40 @@ class FedAwS(PositiveOnly):
         """a_c = C·n_c/n from the example counts clients have reported so far; 1 if all are equal."""
         table = state.tables["classes"]
         seen = state.memory.setdefault("class_examples", torch.zeros_like(table[:, 0]))
-        seen[touched.ids] = touched.examples
+        seen[touched.ids] = touched.examples  # one client per class: its n_i is the class's n_c
         known = seen.sum() / (seen > 0).sum()  # mean n_c of the classes seen
         return torch.where(seen > 0, seen / known, 1.0)
 
     def complaint(self, data: FederatedDataset) -> str | None:
         if self.spreadout == "topk" and self.k >= data.classes:
             return f"method.k = {self.k}: must be below the number of classes, {data.classes}"
+        if self.spreadout == "topk" and self.candidates is not None and self.candidates <= self.k:
+            return f"method.candidates = {self.candidates}: must be above method.k = {self.k}"
+        if self.weighted and not _one_client_per_class(data):
+            return (
+                "method.weighted = true: needs one class per client and one client per class; "
+                "elsewhere the server does not learn how many examples a class has"
+            )
         return None
 
     def caution(self, data: FederatedDataset) -> str | None:
-        if self.spreadout == "topk" and self.distance == "cosine" and 3 * self.k > data.classes:
+        pool = min(self.candidates or data.classes, data.classes)
+        if self.spreadout == "topk" and self.distance == "cosine" and 3 * self.k > pool:
             return (
-                f"method.k = {self.k} is large for {data.classes} classes: with the cosine distance, "
+                f"method.k = {self.k} is large for {pool} candidates: with the cosine distance, "
                 "Eq. 8 over nearly all pairs drives classes into two antipodal clusters; "
                 'take k well below C, distance = "euclidean", or spreadout = "hinge"'
             )
+        every_pair = HingePenalty(self.spreadout_margin, self.distance).polynomial() is None
+        if self.spreadout == "hinge" and every_pair and data.classes > MANY_CLASSES:
+            return (
+                f"Eq. 7 over all pairs of {data.classes} classes costs C² d every round; "
+                'spreadout = "topk" mines near pairs only, and a cosine margin of 2 or more '
+                "has an exact O(C d²) form"
+            )
         return None
+
+
+def _one_client_per_class(data: FederatedDataset) -> bool:
+    rows = data.own_rows["classes"]
+    return bool((rows.lengths <= 1).all()) and len(torch.unique(rows.values)) == len(rows.values)

@@ -36,9 +36,13 @@ class EmbeddingModel:
         return frozenset(name for name, table in self.tables.items() if table.sphere)
 
     def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tensors]:
-        """Fresh dense tensors and tables. The encoder keeps the weights it was built with."""
+        """Fresh dense tensors and tables. The encoder keeps the weights it was built with.
+
+        Its frozen parameters and buffers are part of the model's code: they do not travel.
+        """
         self.encoder.to(device)
-        dense = {name: value.detach().clone() for name, value in self.encoder.named_parameters()}
+        parameters = self.encoder.named_parameters()
+        dense = {name: value.detach().clone() for name, value in parameters if value.requires_grad}
         tables = {}
         for name, table in self.tables.items():
             generator = torch.Generator().manual_seed(randomness.key(seed, "table", name) >> 1)

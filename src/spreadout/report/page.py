@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
-from spreadout.comparison import Arm, spread
+from spreadout.comparison import Arm, shared_metrics, spread
 from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.report.terminal import human_bytes
 from spreadout.store.run_folder import Record
@@ -42,7 +42,7 @@ def page(arms: Sequence[Arm], title: str) -> str:
 
 
 def _table(arms: Sequence[Arm]) -> str:
-    names = arms[0].metric_names
+    names = shared_metrics(arms)
     head = [
         *names,
         "down",
@@ -59,9 +59,9 @@ def _table(arms: Sequence[Arm]) -> str:
         cells = [
             *(f"<b>{s['mean']:.1f}</b> <small>± {s['spread']:.1f}</small>" for s in scores),
             *(human_bytes(count) if count else "–" for count in moved),
-            *(f"{arm.gauge(name):.2f}" for name in ("max_cosine", "mean_cosine")),
-            f"{arm.gauge('effective_rank'):.1f}",
-            f"{arm.gauge('error_bound'):.2f}",
+            *(_shown(arm.gauge(name)) for name in ("max_cosine", "mean_cosine")),
+            _shown(arm.gauge("effective_rank"), 1),
+            _shown(arm.gauge("error_bound")),
         ]
         colour = LINES[i % len(LINES)]
         name = f"<i style='background:{colour}'></i>{html.escape(arm.label)}"
@@ -87,7 +87,7 @@ def _legend(arms: Sequence[Arm]) -> str:
 
 
 def _curves(arms: Sequence[Arm]) -> str:
-    metric = arms[0].metric_names[0]
+    metric = shared_metrics(arms)[0]
     charts = [
         (
             f"{metric} by round",
@@ -186,6 +186,10 @@ def _origin(arms: Sequence[Arm]) -> str:
 
 def _figure(caption: str, drawing: str) -> str:
     return f"<figure><figcaption>{html.escape(caption)}</figcaption>{drawing}</figure>"
+
+
+def _shown(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _clients(arms: Sequence[Arm]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from spreadout.comparison import Arm, spread
+from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, spread
 from spreadout.experiment import Experiment
 from spreadout.federated.round import RoundReport
+from spreadout.store.files import as_json as to_json
 from spreadout.store.run_folder import Record
 from spreadout.training import Observer
 
@@ -74,7 +74,7 @@ class TerminalObserver(Observer):
 def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) -> None:
     """The end of one run."""
     if as_json:
-        print(json.dumps({**summary, "folder": str(folder)}, indent=2))
+        print(to_json({**summary, "folder": str(folder)}, indent=2))
         return
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row(
@@ -92,11 +92,12 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     moved = summary["bytes"]
     table.add_row("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up")
     gauges = summary["gauges"]
+    bound = gauges["error_bound"]
     table.add_row(
         "classes",
         f"largest cosine {gauges['max_cosine']:.3f}, "
-        f"effective rank {gauges['effective_rank']:.1f}, "
-        f"error at most {100 * gauges['error_bound']:.0f} % by Prop. 1",
+        f"effective rank {gauges['effective_rank']:.1f}"
+        + ("" if bound is None else f", error at most {100 * bound:.0f} % by Prop. 1"),
     )
     if summary["refused_updates"]:
         table.add_row(
@@ -113,7 +114,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
 
 def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
     """Variants side by side: mean ± deviation over seeds, bytes, gauges of collapse."""
-    names = arms[0].metric_names
+    names = shared_metrics(arms)
     seeds = len(arms[0].summaries)
     table = Table(
         caption=f"mean ± standard deviation over {seeds} seeds; bytes per client and round",
@@ -139,10 +140,7 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
             arm.label,
             *(f"{score['mean']:.1f} ± {score['spread']:.1f}" for score in scores),
             *(human_bytes(count) if count else "–" for count in moved),
-            f"{arm.gauge('max_cosine'):.2f}",
-            f"{arm.gauge('mean_cosine'):.2f}",
-            f"{arm.gauge('effective_rank'):.1f}",
-            f"{arm.gauge('error_bound'):.2f}",
+            *("–" if value is None else f"{value:.2f}" for value in map(arm.gauge, SHOWN_GAUGES)),
             f"{seconds:.1f}",
         )
     console = Console(width=None if sys.stdout.isatty() else 132)

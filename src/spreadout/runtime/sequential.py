@@ -28,9 +28,11 @@ def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> It
         reason = checks.refusal(
             update,
             sent,
+            client=client,
             table_sizes=sizes,
             fixed=federation.training.fixed,
             max_norm=federation.max_norm,
+            max_examples=federation.schedule.max_examples,
         )
         part = merge.refused(reason) if reason else merge.of_update(update, federation.rules)
         part.traffic = traffic_of(sent, update)

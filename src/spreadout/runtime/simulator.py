@@ -18,7 +18,7 @@ from spreadout.federated import checks, merge
 from spreadout.federated.local import Params, local_update
 from spreadout.federated.merge import Aggregate, RowSum
 from spreadout.federated.round import Cohort, Federation
-from spreadout.federated.rows import Tensors, along_sphere, nbytes, project_to_sphere
+from spreadout.federated.rows import Tensors, along_sphere, nbytes, project_to_sphere, sum_by_id
 from spreadout.federated.schedule import plan
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
@@ -123,7 +123,8 @@ def _fused(chunk: _Chunk) -> Aggregate | None:
     objective = torch.vmap(f.objective(), in_dims=(Params(None, 0), 0, 0))  # type: ignore[arg-type]
     loss = objective(Params(dense, rows), batch, chunk.held)  # (k,)
     leaves = [*dense.values(), *(rows[name] for name in trained)]
-    gradients = torch.autograd.grad((weight * loss).sum(), leaves)
+    found = torch.autograd.grad((weight * loss).sum(), leaves, allow_unused=True)
+    gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
     if not bool(torch.stack([loss.detach().sum(), *(g.sum() for g in gradients)]).isfinite().all()):
         return None
     with torch.no_grad():
@@ -156,7 +157,7 @@ def _stacked(chunk: _Chunk) -> Aggregate:
     with torch.no_grad():
         if f.privacy is not None:
             change = _privatised(chunk, change)
-        bad = checks.bad_clients(change.dense, change.rows, f.max_norm)
+        bad = checks.bad_clients(change.dense, change.rows, loss, chunk.examples, f.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         weight = f.rules.client_weight(chunk.examples)
         sums = {name: _weighted_sum(weight, accepted, value) for name, value in change.dense.items()}
@@ -184,12 +185,9 @@ def _aggregate(
         owner = real.nonzero()[:, 0]  # (rows,)
         examples = chunk.examples[owner].float()
         weight = rules.row_weight(name, chunk.examples)[owner]
-        summed[name] = RowSum(
-            chunk.ids[name][real],
-            change[real] * weight[:, None],
-            torch.ones_like(examples),
-            examples,
-        )
+        each = torch.ones_like(examples)
+        columns = chunk.ids[name][real], change[real] * weight[:, None], each, examples
+        summed[name] = RowSum(*sum_by_id(*columns))
     kept = chunk.examples[accepted]
     part = Aggregate(
         dense,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -24,6 +23,7 @@ from torch import Tensor
 from spreadout.errors import UserError
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
+from spreadout.store.files import write_atomic
 
 FORMAT = 1
 POINTER = "state.json"
@@ -35,7 +35,7 @@ def save(folder: Path, state: ServerState, extra: Mapping[str, Any]) -> None:
     flat = _flatten(state)
     payload = dump_tensors(flat)
     tensors = f"state-{state.round:08d}.safetensors"
-    _write(folder / tensors, payload)
+    write_atomic(folder / tensors, payload)
     record = {
         "format": FORMAT,
         "round": state.round,
@@ -46,7 +46,7 @@ def save(folder: Path, state: ServerState, extra: Mapping[str, Any]) -> None:
         "refused": dict(state.refused),
         "extra": dict(extra),
     }
-    _write(folder / POINTER, json.dumps(record, indent=1).encode())
+    write_atomic(folder / POINTER, json.dumps(record, indent=1).encode())
     for old in folder.glob("state-*.safetensors"):
         if old.name != tensors:
             old.unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def _unflatten(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str,
     groups: dict[str, dict[str, Tensor]] = {"dense": {}, "tables": {}, "slots": {}, "memory": {}}
     for key, tensor in tensors.items():
         group, _, name = key.partition(":")
-        groups[group][name] = tensor.to(device)
+        groups[group][name] = tensor.to(device, copy=True)  # out of the file's buffer, aligned as usual
     return groups
 
 
@@ -106,16 +106,3 @@ def _by_part(slots: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
         part, _, name = key.rpartition("|")
         parts.setdefault(part, {})[name] = tensor
     return parts
-
-
-def _write(path: Path, payload: bytes) -> None:
-    """Write a file so that its name never stands for half of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(beside, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)

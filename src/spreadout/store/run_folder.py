@@ -12,8 +12,10 @@ from safetensors.torch import save_file
 
 from spreadout.errors import UserError
 from spreadout.federated.server import ServerState
+from spreadout.store.files import as_json, write_atomic, write_json
 
 Record = dict[str, Any]
+COMPARISON_MARK = ".spreadout-comparison"
 
 
 class RunFolder:
@@ -30,7 +32,7 @@ class RunFolder:
                 raise UserError(f"{path}: exists; choose another --out, or --force to replace it")
             remove_run(path)
         path.mkdir(parents=True, exist_ok=True)
-        (path / "config.toml").write_text(config, encoding="utf-8")
+        write_atomic(path / "config.toml", config.encode())
         return cls(path)
 
     @classmethod
@@ -48,12 +50,16 @@ class RunFolder:
         return self.path / "checkpoint"
 
     @property
+    def has_checkpoint(self) -> bool:
+        return self.checkpoint.is_dir() and any(self.checkpoint.iterdir())
+
+    @property
     def finished(self) -> bool:
         return (self.path / "summary.json").is_file()
 
     def append(self, record: Record) -> None:
         with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(as_json(record) + "\n")
 
     def history(self) -> list[Record]:
         """All evaluations so far; a last line cut short by a crash is left out."""
@@ -72,8 +78,8 @@ class RunFolder:
     def rewind(self, round: int) -> list[Record]:
         """Forget evaluations after this round: a resumed run makes them again."""
         kept = [record for record in self.history() if record["round"] <= round]
-        text = "".join(json.dumps(record) + "\n" for record in kept)
-        (self.path / "metrics.jsonl").write_text(text, encoding="utf-8")
+        text = "".join(as_json(record) + "\n" for record in kept)
+        write_atomic(self.path / "metrics.jsonl", text.encode())
         return kept
 
     def finish(self, summary: Mapping[str, Any], state: ServerState, picture: Mapping[str, Any]) -> None:
@@ -87,13 +93,14 @@ class RunFolder:
             {n: t.detach().cpu().contiguous() for n, t in tensors.items()},
             model / "weights.safetensors",
         )
-        (self.path / "picture.json").write_text(json.dumps(picture), encoding="utf-8")
-        (self.path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+        write_json(self.path / "picture.json", picture)
+        write_json(self.path / "summary.json", summary)  # last: it says the run is finished
 
 
 def remove_run(path: Path) -> None:
     """Delete an earlier run or comparison, and refuse to delete anything else."""
-    ours = {"config.toml", "comparison.json", "suite.toml"}
-    if not path.is_dir() or not any((path / name).is_file() for name in ours):
+    run = (path / "config.toml").is_file() and (path / "checkpoint").is_dir()
+    comparison = (path / COMPARISON_MARK).is_file()
+    if not run and not comparison:
         raise UserError(f"{path}: exists and is not a run folder; choose another --out")
     shutil.rmtree(path)

@@ -9,9 +9,8 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from spreadout.data.federated import as_examples
+from spreadout.data.federated import as_examples, whole_numbers
 from spreadout.data.sources.base import Labelled, single
 from spreadout.errors import UserError
 
@@ -26,15 +25,16 @@ def load(path: Path | None) -> Labelled:
     try:
         x, y = as_examples(arrays["x"], arrays["y"])
         held_out = as_examples(arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
+        client = whole_numbers("client", arrays["client"]) if "client" in arrays else None
     except KeyError as missing:
         raise UserError(f"{path}: x_test needs {missing} beside it") from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    client = None
-    if "client" in arrays:
-        client = torch.from_numpy(np.asarray(arrays["client"]).astype(np.int64))
-        if client.shape != y.shape:
-            raise UserError(f"{path}: client has {len(client)} entries, y has {len(y)}")
+    if held_out is not None and held_out[0].shape[1:] != x.shape[1:]:
+        shapes = f"{tuple(held_out[0].shape[1:])}, x of {tuple(x.shape[1:])}"
+        raise UserError(f"{path}: x_test has examples of shape {shapes}: they must agree")
+    if client is not None and client.shape != y.shape:
+        raise UserError(f"{path}: client has {len(client)} entries, y has {len(y)}")
     labels = [y] if held_out is None else [y, held_out[1]]
     classes = int(max(part.max() for part in labels)) + 1
     test = None if held_out is None else (held_out[0], single(held_out[1]))
