@@ -37,21 +37,19 @@ def test_neighbouring_counters_are_uncorrelated() -> None:
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.016  # five deviations of 1/√n
 
 
-def test_draws_on_a_device_are_uniform_and_their_own_for_every_slot_and_salt() -> None:
+def test_draws_on_a_device_are_uniform_or_normal_and_their_own_for_every_slot() -> None:
     slots = torch.from_numpy(randomness.bits(randomness.key(0, "t"), np.arange(500)).view(np.int64))
-    draws = randomness.uniform_on(slots, 200, salt=1)
-    assert draws.shape == (500, 200)
-    assert float(draws.min()) >= 0
-    assert float(draws.max()) < 1
-    counts = torch.histc(draws, bins=100, min=0, max=1)
-    assert float(((counts - 1000) ** 2 / 1000).sum()) < 99 + 5 * 14
-    assert torch.equal(randomness.uniform_on(slots[7:8], 200, salt=1)[0], draws[7])
-    other = randomness.uniform_on(slots, 200, salt=2)
-    assert abs(float(torch.corrcoef(torch.stack([draws.flatten(), other.flatten()]))[0, 1])) < 0.016
-    assert (
-        abs(float(torch.corrcoef(torch.stack([draws[:-1].flatten(), draws[1:].flatten()]))[0, 1]))
-        < 0.016
-    )
+    even, bell = randomness.uniform_on(slots, 200), randomness.normal_on(slots, 200)
+    assert even.shape == bell.shape == (500, 200)
+    assert 0 <= float(even.min()) <= float(even.max()) < 1
+    for draws in (even, torch.special.ndtr(bell)):  # a normal's own distribution makes it uniform
+        counts = torch.histc(draws, bins=100, min=0, max=1)
+        assert float(((counts - 1000) ** 2 / 1000).sum()) < 99 + 5 * 14
+    assert torch.equal(randomness.uniform_on(slots[7:8], 200)[0], even[7])
+    torch.testing.assert_close(randomness.normal_on(slots[7:8], 200)[0], bell[7])
+    for a, b in [(even, bell), (bell[:-1], bell[1:]), (bell[:, :-1], bell[:, 1:])]:
+        both = torch.stack([a.flatten(), b.flatten()])
+        assert abs(float(torch.corrcoef(both)[0, 1])) < 0.016  # five deviations of 1/√n
 
 
 def test_corruption_has_the_promised_size_and_keeps_the_mean() -> None:

@@ -8,6 +8,7 @@ resumed run needs no saved generator state beyond its seed and its round.
 from __future__ import annotations
 
 import hashlib
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -50,17 +51,29 @@ def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
 
 
-def uniform_on(slots: Tensor, width: int, *, salt: int) -> Tensor:
+def uniform_on(slots: Tensor, width: int) -> Tensor:
     """`width` uniform float32 draws in [0, 1) for every 64-bit slot, on the slots' own device.
 
     slots: (…) int64, themselves random bits. → (…, width)
     """
-    column = torch.arange(width, dtype=torch.int64, device=slots.device)
-    z = slots[..., None] + (column + 1 + salt * (1 << 32)) * _signed(_GOLDEN)
-    z = (z ^ _shifted(z, 30)) * _signed(_MIX_1)  # int64 products wrap, as splitmix64 wants
+    return _shifted(_words_on(slots, width, salt=0), 40).to(torch.float32) * 2.0**-24
+
+
+def normal_on(slots: Tensor, width: int) -> Tensor:
+    """`width` standard normal draws for every slot, independent of its uniform ones. → (…, width)"""
+    words = _words_on(slots, width, salt=1)
+    turn = _shifted(words, 40).to(torch.float32) * 2.0**-24  # the two halves of one word
+    share = ((words & 0xFFFFFF) + 1).to(torch.float32) * 2.0**-24  # in (0, 1]: it has a logarithm
+    return (-2 * share.log()).sqrt() * (2 * math.pi * turn).cos()  # Box and Muller
+
+
+def _words_on(slots: Tensor, width: int, *, salt: int) -> Tensor:
+    """splitmix64 in torch: int64 products wrap as they should."""
+    column = torch.arange(1, width + 1, dtype=torch.int64, device=slots.device) + salt * (1 << 32)
+    z = slots[..., None] + column * _signed(_GOLDEN)
+    z = (z ^ _shifted(z, 30)) * _signed(_MIX_1)
     z = (z ^ _shifted(z, 27)) * _signed(_MIX_2)
-    z = z ^ _shifted(z, 31)
-    return _shifted(z, 40).to(torch.float32) * 2.0**-24
+    return z ^ _shifted(z, 31)
 
 
 def _shifted(z: Tensor, by: int) -> Tensor:

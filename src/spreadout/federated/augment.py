@@ -7,7 +7,6 @@ stack of clients and a single one see the same corruption.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,12 +33,10 @@ class Augment:
         slots = _slot_bits(x.shape[:3], clients, seed, round).to(x.device)  # (k, S, B)
         width = x.shape[3:].numel()
         if self.dropout:
-            kept = randomness.uniform_on(slots, width, salt=1) >= self.dropout  # (k, S, B, width)
+            kept = randomness.uniform_on(slots, width) >= self.dropout  # (k, S, B, width)
             x = x * kept.view(x.shape) / (1 - self.dropout)
         if self.noise:
-            angle = 2 * math.pi * randomness.uniform_on(slots, width, salt=2)
-            radius = (-2 * torch.log1p(-randomness.uniform_on(slots, width, salt=3))).sqrt()
-            x = x + self.noise * (radius * angle.cos()).view(x.shape)  # Box and Muller's normal
+            x = x + self.noise * randomness.normal_on(slots, width).view(x.shape)
         return x
 
 
