@@ -143,7 +143,7 @@ BAD = [
     (["resume", "half"], "half/checkpoint: no complete checkpoint here"),
     (["run", "digits-fedaws", "name=my run"], "name = 'my run': may have letters"),
     (["run", "digits-fedaws", "eval.metrics=[]"], "eval.metrics = []: must have at least 1 entries"),
-    (["run", "digits-fedaws", "data.test_fraction=0.0001"], "no example is left for the test part"),
+    (["run", "digits-fedaws", "data.test_fraction=0.99999"], "no example is left for the test part"),
     (["run", "digits-fedaws", "method.spreadout=topk", "method.k=3", "method.candidates=3"], "method.candidates = 3: must be above method.k = 3"),
     (["run", "digits-fedaws", "method.weighted=true", "data.partition=iid", "data.clients=4"], "method.weighted = true: needs one class per client"),
     (["compare", "suite.toml"], "suite.toml: seeds = 3: must be a list"),

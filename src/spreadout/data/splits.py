@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from sklearn.model_selection import train_test_split
 from torch import Tensor
 
-from spreadout import randomness
 from spreadout.data import partition
 from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.data.sources import SOURCES
@@ -46,14 +46,14 @@ def load(config: DataConfig, seed: int) -> Splits:
     train = torch.arange(len(source.labels))
     if source.test is None:
         cut = seed if config.split_seed is None else config.split_seed
-        train, test_at = _stratified(source.labels, train, config.test_fraction, "test", cut)
+        train, test_at = _stratified(source.labels, train, config.test_fraction, cut)
         test = _examples(source.x, source.labels, test_at)
     else:
         test = Examples({"x": source.test[0]}, source.test[1])
     validation = None
     if config.validation_fraction:
         train, valid_at = _stratified(
-            source.labels, train, config.validation_fraction, "validation", config.validation_seed
+            source.labels, train, config.validation_fraction, config.validation_seed
         )
         validation = _examples(source.x, source.labels, valid_at)
     parts = {"test": len(test), "training": len(train)}
@@ -85,23 +85,25 @@ def _deal(config: DataConfig, source: Labelled, at: Tensor, seed: int) -> Federa
     return FederatedDataset.by_owner(x, labels.values, source.client[at], source.classes, clients)
 
 
-def _stratified(
-    labels: Ragged, at: Tensor, fraction: float, purpose: str, seed: int
-) -> tuple[Tensor, Tensor]:
-    """Cut a share of every class off, at random: (kept, cut off), ascending.
+def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """scikit-learn's stratified `train_test_split`: (kept, cut off), ascending.
 
-    A multi-label instance counts under its first label, one without labels under its own kind.
+    A multi-label instance counts under its first label; where classes are too small to be cut in
+    proportion, the split is plain.
     """
     some = labels.select(at)
     first = torch.full((len(at),), -1)
     labelled = some.lengths > 0
     first[labelled] = some.values[some.offsets[:-1][labelled]]
-    bits = randomness.bits(randomness.key(seed, purpose), at.numpy())
-    order = torch.from_numpy(np.lexsort((bits, first.numpy())))  # by class, then at random
-    _, counts = torch.unique_consecutive(first[order], return_counts=True)
-    rank = torch.arange(len(at)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
-    cut = rank < torch.repeat_interleave((counts * fraction).round().long(), counts)
-    return at[order[~cut].sort().values], at[order[cut].sort().values]
+    for strata in (first.numpy(), None):
+        try:
+            kept, cut = train_test_split(
+                at.numpy(), test_size=fraction, stratify=strata, random_state=seed
+            )
+            return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(cut))
+        except ValueError:
+            continue
+    return at, at[:0]  # too few for any cut; the caller says so
 
 
 def _examples(x: Tensor, labels: Ragged, at: Tensor) -> Examples:
