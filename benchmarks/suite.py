@@ -25,10 +25,11 @@ def main() -> None:
     parser.add_argument("suite")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")])
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--report", type=Path, help="also write the HTML page here")
     a = parser.parse_args()
-    suite = Suite.load([a.suite], a.seeds)
+    suite = Suite.load([a.suite], a.seeds, a.set)
     with tempfile.TemporaryDirectory() as folder:
         arms = compare(suite, Path(folder) / "runs", device=a.device)
     if a.report:

@@ -86,7 +86,7 @@ def test_the_held_out_digits_are_stratified_and_disjoint() -> None:
     assert torch.equal(everything, SOURCES["digits"](None).x.sort(dim=0).values)
 
 
-@pytest.mark.parametrize(("split_seed", "same"), [(None, False), (3, True)])
+@pytest.mark.parametrize(("split_seed", "same"), [("run", False), (3, True)])
 def test_a_run_seed_draws_the_held_out_part_unless_a_split_seed_fixes_it(
     split_seed: int | None, same: bool
 ) -> None:

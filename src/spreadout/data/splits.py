@@ -30,7 +30,7 @@ class DataConfig(BaseModel):
     clients: int | None = Field(None, ge=1)  # iid only
     test_fraction: float = Field(0.3, gt=0, lt=1)  # where the source has no test split of its own
     validation_fraction: float = Field(0.0, ge=0, lt=1)  # cut off the training part
-    split_seed: int | None = None  # which examples are held out; None: the run's seed draws them too
+    split_seed: int | Literal["run"] = "run"  # draws the held-out part; "run": by the run's own seed
     validation_seed: int = 0  # which of the rest are for validation: several make a cross-validation
 
     @field_validator("path")
@@ -45,7 +45,7 @@ def load(config: DataConfig, seed: int) -> Splits:
     source = SOURCES[config.source](config.path)
     train = torch.arange(len(source.labels))
     if source.test is None:
-        cut = seed if config.split_seed is None else config.split_seed
+        cut = seed if config.split_seed == "run" else config.split_seed
         train, test_at = _stratified(source.labels, train, config.test_fraction, cut)
         test = _examples(source.x, source.labels, test_at)
     else:
