@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import spreadout as so
+from spreadout.data.federated import Column
 from spreadout.data.partition import by_label, iid
 from spreadout.data.sources import SOURCES, mulan_arff
 from spreadout.data.splits import DataConfig, load
@@ -23,6 +24,16 @@ def test_by_label_puts_an_instance_on_every_client_that_knows_a_label_of_it() ->
     assert held == [[[0, 1], [8, 9]], [[2, 3]], [[0, 1], [6, 7]], []]
     assert [data.own_rows["classes"][i].tolist() for i in range(4)] == [[0], [1], [2], []]
     assert data.columns["x"].values is X  # stored once
+
+
+def test_own_rows_come_from_every_column_that_names_rows_of_a_table() -> None:
+    columns = {
+        "history": Column(torch.tensor([[7, 3], [3, 9], [1, 1]])),
+        "item": Column(torch.tensor([2, 7, 4])),
+    }
+    refers = {"history": "items", "item": "items"}
+    data = so.FederatedDataset(columns, torch.tensor([0, 2, 3]), classes=10, refers=refers)
+    assert [data.own_rows["items"][i].tolist() for i in range(2)] == [[2, 3, 7, 9], [1, 4]]
 
 
 def test_iid_deals_every_example_once_into_even_clients() -> None:

@@ -86,8 +86,11 @@ class FederatedDataset:
     def _rows_of(self, table: str, owner: Tensor) -> Ragged:
         every = torch.arange(self.examples)
         named = [name for name, refers in self.refers.items() if refers == table]
-        ids = [self.columns[name].take(every).cpu() for name in named]
-        return Ragged.from_pairs(owner.repeat(len(ids)), torch.cat(ids), self.clients)
+        ids = [self.columns[name].take(every).cpu().reshape(len(every), -1) for name in named]
+        owners = [owner[:, None].expand_as(some).flatten() for some in ids]
+        return Ragged.from_pairs(
+            torch.cat(owners), torch.cat([some.flatten() for some in ids]), self.clients
+        )
 
     def to(self, device: torch.device) -> FederatedDataset:
         """The same data with its columns on a device; offsets stay on the host."""
