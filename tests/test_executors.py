@@ -106,6 +106,15 @@ def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:
     assert sum(chunks) == 5  # the empty client trains nowhere
 
 
+def test_the_fused_path_needs_no_memory_for_copies_of_the_model(toy: Splits) -> None:
+    fused, copied = federation(toy, "clients.local_steps=1"), federation(toy, "clients.local_steps=2")
+    state = ServerState(0, *fused.model.initial(0, fused.device))
+    dense = sum(value.numel() * 4 for value in state.dense.values())
+    one = _bytes_per_client(fused, state, steps=1, width=3, held=3)
+    two = _bytes_per_client(copied, state, steps=2, width=3, held=3)
+    assert two - one > 5 * dense
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(toy: Splits) -> None:
     first, _ = train(federation(toy, "clients.per_round=3"))
     again, _ = train(federation(toy, "clients.per_round=3"))

@@ -44,7 +44,7 @@ class Simulator:
             yield part
         for members in self._chunks(federation, state, cohort, sizes, idle):
             chunk = _Chunk.build(federation, state, _select(cohort, members))
-            fused = _fused(chunk) if _is_fusable(federation, chunk) else None
+            fused = _fused(chunk) if _is_fusable(federation, len(chunk.active)) else None
             yield fused if fused is not None else _stacked(chunk)
 
     def _chunks(
@@ -104,10 +104,10 @@ class _Chunk:
         }
 
 
-def _is_fusable(federation: Federation, chunk: _Chunk) -> bool:
-    one_step = len(chunk.active) == 1
+def _is_fusable(federation: Federation, steps: int) -> bool:
+    """Whether clients that take so many steps can share one gradient of the dense part."""
     unchecked = federation.max_norm is None and federation.privacy is None
-    return one_step and unchecked and federation.training.averages_gradients
+    return steps == 1 and unchecked and federation.training.averages_gradients
 
 
 def _fused(chunk: _Chunk) -> Aggregate | None:
@@ -250,7 +250,8 @@ def _bytes_per_client(
     """A generous estimate of what one client of a chunk takes, padding included."""
     row = sum(table.shape[1] * table.element_size() for table in state.tables.values())
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
-    parameters = copies * (nbytes(state.dense.values()) + held * (row + 8))
+    own = 0 if _is_fusable(federation, steps) else nbytes(state.dense.values())
+    parameters = copies * (own + held * (row + 8))
     example = sum(nbytes([c.values[:1]]) for c in federation.data.columns.values())
     # Vectors among the parameters are biases and norms: their lengths are the layers' widths.
     layers = sum(value.numel() for value in state.dense.values() if value.dim() == 1)
