@@ -9,7 +9,7 @@ import spreadout as so
 from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.server import ServerState, descend_table_
 from spreadout.methods.base import ServerContext
-from spreadout.methods.fedaws import PositiveOnly
+from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 
 

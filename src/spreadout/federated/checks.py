@@ -52,7 +52,7 @@ def refusal(
             or _wrong_rows(update, sent, table_sizes)
             or _wrong_values(update, max_norm)
         )
-    except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError, OverflowError):
+    except (AttributeError, TypeError, ValueError, RuntimeError, OverflowError):
         return MALFORMED
 
 

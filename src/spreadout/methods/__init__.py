@@ -8,7 +8,8 @@ from pydantic import Field
 
 from spreadout.methods.base import Method
 from spreadout.methods.fedavg import Centralized, FedAvg
-from spreadout.methods.fedaws import Baseline1, Baseline2, FedAwS
+from spreadout.methods.fedaws import FedAwS
+from spreadout.methods.positive_only import Baseline1, Baseline2
 
 AnyMethod = Annotated[FedAwS | Baseline1 | Baseline2 | FedAvg | Centralized, Field(discriminator="name")]
 

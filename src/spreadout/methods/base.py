@@ -6,6 +6,7 @@ config), and everything it does is a function of them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -33,7 +34,7 @@ class ServerContext:
     low_precision: bool = False
 
 
-class Method(BaseModel):
+class Method(BaseModel, ABC):
     """Base of all methods. A subclass names itself and overrides what its paper does differently."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,9 +61,9 @@ class Method(BaseModel):
         """
         return {name: rows.select(clients) for name, rows in data.own_rows.items()}
 
+    @abstractmethod
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         """One client's loss on one batch, a scalar."""
-        raise NotImplementedError
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """What the server does to its tables after the merge; nothing by default."""

@@ -1,4 +1,4 @@
-"""FedAwS: Federated Averaging with Spreadout (Yu et al., ICML 2020), and its two baselines.
+"""FedAwS: Federated Averaging with Spreadout (Yu et al., ICML 2020).
 
 Algorithm 1                                           here
 4   send θ, w_i to client i                           Method.request: its own rows
@@ -16,51 +16,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from spreadout import losses, randomness, regularizers
+from spreadout import randomness, regularizers
 from spreadout.data.federated import FederatedDataset
-from spreadout.federated.local import Batch, Held, Params
-from spreadout.federated.merge import RowMerge, RowSum, Weighting
+from spreadout.federated.merge import RowSum
 from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.server import ServerState, descend_table_
-from spreadout.methods.base import Method, ServerContext
+from spreadout.methods.base import ServerContext
+from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.regularizers import FarPenalty, HingePenalty, TableLoss
 
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
-
-
-class PositiveOnly(Method):
-    """Clients pull examples and their own class together; nothing pushes classes apart."""
-
-    weighting: Weighting = "uniform"  # Algorithm 1 line 12
-    loss_form: Literal["hinge", "square"] = "hinge"  # Eq. 23, or (1 − s)² of Eq. 12
-    margin: float = Field(0.9, gt=-1, le=1)
-    merge: RowMerge = "replace"
-
-    def row_merge(self) -> dict[str, RowMerge]:
-        return {"classes": self.merge}
-
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
-        own = params.rows["classes"][batch["y"]]  # (B, d) w_y
-        s = (model.embed(params, batch) * own).sum(-1)  # (B,)
-        hinge = self.loss_form == "hinge"
-        each = losses.positive_hinge(s, self.margin) if hinge else losses.positive_square(s)
-        return losses.masked_mean(each, batch["mask"])
-
-
-class Baseline1(PositiveOnly):
-    """Positive loss and nothing else: every embedding falls onto one point."""
-
-    name: Literal["baseline-1"] = "baseline-1"
-
-
-class Baseline2(PositiveOnly):
-    """Positive loss with the class rows fixed at their random start."""
-
-    name: Literal["baseline-2"] = "baseline-2"
-
-    def fixed_tables(self) -> frozenset[str]:
-        return frozenset({"classes"})
 
 
 class FedAwS(PositiveOnly):

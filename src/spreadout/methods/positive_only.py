@@ -1,0 +1,52 @@
+"""Training with positives alone, and the two baselines of FedAwS (Yu et al., ICML 2020) it makes.
+
+Clients hold only their own class rows: they can pull examples and classes together (Eq. 23), and
+nothing pushes classes apart.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from spreadout import losses
+from spreadout.federated.local import Batch, Held, Params
+from spreadout.federated.merge import RowMerge, Weighting
+from spreadout.methods.base import Method
+from spreadout.models.embedding import EmbeddingModel
+
+
+class PositiveOnly(Method):
+    """Clients pull examples and their own class together; nothing pushes classes apart."""
+
+    weighting: Weighting = "uniform"  # Algorithm 1 line 12
+    loss_form: Literal["hinge", "square"] = "hinge"  # Eq. 23, or (1 − s)² of Eq. 12
+    margin: float = Field(0.9, gt=-1, le=1)
+    merge: RowMerge = "replace"
+
+    def row_merge(self) -> dict[str, RowMerge]:
+        return {"classes": self.merge}
+
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+        own = params.rows["classes"][batch["y"]]  # (B, d) w_y
+        s = (model.embed(params, batch) * own).sum(-1)  # (B,)
+        hinge = self.loss_form == "hinge"
+        each = losses.positive_hinge(s, self.margin) if hinge else losses.positive_square(s)
+        return losses.masked_mean(each, batch["mask"])
+
+
+class Baseline1(PositiveOnly):
+    """Positive loss and nothing else: every embedding falls onto one point."""
+
+    name: Literal["baseline-1"] = "baseline-1"
+
+
+class Baseline2(PositiveOnly):
+    """Positive loss with the class rows fixed at their random start."""
+
+    name: Literal["baseline-2"] = "baseline-2"
+
+    def fixed_tables(self) -> frozenset[str]:
+        return frozenset({"classes"})
