@@ -14,7 +14,7 @@ import torch
 from record import write
 
 from spreadout import metrics
-from spreadout.comparison import Suite, as_json, compare
+from spreadout.comparison import Suite, as_json, compare, shown
 from spreadout.data import splits
 from spreadout.experiment import Experiment
 from spreadout.report.page import write_page
@@ -40,8 +40,7 @@ def main() -> None:
     }
     table = [as_json(arm) for arm in arms]
     for row in table:
-        values = row["metrics"].values()
-        print(f"{row['label']:36}", *(f"{v['mean']:6.2f} ± {v['spread']:.2f}" for v in values))
+        print(f"{row['label']:36}", *(" ".join(shown(score)) for score in row["metrics"].values()))
     made = {"suite": suite.name, "seeds": list(suite.seeds), "variants": table}
     write(a.out, {**made, "constant": constant(next(iter(suite.variants.values()))), "configs": configs})
 

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 QUICK = ["rounds=2", "eval.every=1", "clients.local_steps=1"]
@@ -146,6 +147,13 @@ BAD = [
     (["run", "digits-fedaws", "data.test_fraction=0.99999"], "no example is left for the test part"),
     (["run", "digits-fedaws", "method.spreadout=topk", "method.k=3", "method.candidates=3"], "method.candidates = 3: must be above method.k = 3"),
     (["run", "digits-fedaws", "method.weighted=true", "data.partition=iid", "data.clients=4"], "method.weighted = true: needs one class per client"),
+    (["run", "digits-demo"], "digits-demo: is a suite; run it with `spreadout compare digits-demo`"),
+    (["run", "digits-fedaws", "clients.local_steps=2", "clients.local_epochs=2"], "give local_steps or local_epochs, not both"),
+    (["run", "digits-fedaws", "data.clients=3"], 'data.clients = 3: only partition = "iid" takes it'),
+    (["run", "digits-fedaws", "clients.lr=inf"], "clients.lr = inf: must be finite"),
+    (["run", "digits-fedaws", "eval.metrics=['P@11']"], "eval.metrics: P@11 needs more classes than the 10 there are"),
+    (["run", "digits-fedaws", "method.name=centralized", "privacy.clip=1", "privacy.noise=1"], "pools the data; nothing is private"),
+    (["compare", "digits-demo", "--out", "half", "--resume"], "half: is not the folder of a comparison; there is nothing to resume"),
     (["compare", "suite.toml"], "suite.toml: seeds = 3: must be a list"),
     (["compare", "suite.toml", "--seeds", "1"], "suite.toml: seeds = 3: must be a list"),
     (["compare", "empty.toml"], "empty.toml: variants = {}: must have at least 1 entries"),
@@ -323,3 +331,53 @@ def test_runs_without_a_common_metric_make_no_report(tmp_path: Path, monkeypatch
     (tmp_path / "a" / "summary.json").write_text("{}")
     assert invoke(monkeypatch, "report", str(tmp_path / "a")) == 2
     assert "not the summary of a run" in capsys.readouterr().err
+
+
+def test_a_table_that_is_no_longer_finite_ends_the_run_with_a_line(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "run"
+    assert (
+        invoke(monkeypatch, "run", "digits-fedaws", *QUICK, "method.strength=1e38", "--out", str(out))
+        == 2
+    )
+    assert (
+        "diverged by round 1: the table of classes is not finite; lower the rates"
+        in capsys.readouterr().err
+    )
+
+
+def test_clients_without_examples_are_told_of_and_their_refusals_shown(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:  # type: ignore[no-untyped-def]
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    np.savez(tmp_path / "gaps.npz", x=x, y=np.arange(40) % 4 * 10)
+    data = ["data.source=npz", f"data.path={tmp_path / 'gaps.npz'}"]
+    assert (
+        invoke(monkeypatch, "run", "digits-fedaws", *QUICK, *data, "--out", str(tmp_path / "run")) == 0
+    )
+    printed = capsys.readouterr()
+    assert "27 of 31 clients have no examples to train on" in printed.err
+    assert "54 no examples (of 62 updates)" in printed.out
+    np.savez(tmp_path / "ids.npz", x=x, y=np.arange(40) % 4 * 10**9)
+    data = ["data.source=npz", f"data.path={tmp_path / 'ids.npz'}"]
+    assert invoke(monkeypatch, "run", "digits-fedaws", *QUICK, *data, "--out", str(tmp_path / "r2")) == 2
+    assert (
+        "y has the class 3000000000, but only 4 classes occur: number them 0 … C−1"
+        in capsys.readouterr().err
+    )
+
+
+def test_one_seed_has_no_deviation(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    out = tmp_path / "cmp"
+    assert (
+        invoke(
+            monkeypatch, "compare", "digits-demo", "--out", str(out), "--seeds", "0", "--set", "rounds=1"
+        )
+        == 0
+    )
+    assert "±" not in capsys.readouterr().out
+    assert (
+        json.loads((out / "comparison.json").read_text())["variants"][0]["metrics"]["P@1"]["spread"]
+        is None
+    )

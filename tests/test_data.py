@@ -127,6 +127,8 @@ def test_your_own_npz_trains_end_to_end(tmp_path: Path, toy_arrays) -> None:  # 
         ({"client": np.array([0, -1])}, "client has the value -1"),
         ({"client": np.array([0.5, 1])}, "client has shape .* and type float64"),
         ({"client": np.array([0])}, "client has 1 entries, y has 2"),
+        ({"clients": np.array([0, 1])}, "array 'clients' is unknown; known: client,"),
+        ({"x": np.array([[1j], [2j]])}, "x has shape .* and type complex128"),
         ({"x": np.array([1.0, 2.0])}, r"x has shape \(2,\)"),
         ({"x": np.array([["a"], ["b"]])}, "x has shape .* and type <U1"),
         ({"x": np.zeros((0, 3)), "y": np.zeros(0, int)}, "are empty"),

@@ -7,6 +7,7 @@ import copy
 import torch
 from torch import nn
 
+from spreadout import metrics
 from spreadout.data.federated import FederatedDataset, Splits
 from spreadout.errors import UserError
 from spreadout.experiment import Experiment
@@ -38,6 +39,11 @@ def build_federation(
         raise UserError(complaint)
     if method.pools_data:
         data = data.pooled()
+        if e.privacy is not None:
+            raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
+    for name in e.eval.metrics:
+        if metrics.parse(name)[1] > data.classes:
+            raise UserError(f"eval.metrics: {name} needs more classes than the {data.classes} there are")
     per_round, selection = e.clients.per_round, e.clients.selection
     if method.pools_data or per_round == "all":
         per_round, selection = data.clients, "full"

@@ -66,7 +66,7 @@ def run(
     from spreadout.training import run as train
 
     experiment = Experiment.load(config, overrides or [])
-    folder = out or Path("runs") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = out or _fresh(experiment.name)
     with _Stop() as stop, TerminalObserver() as observer:
         result = _resumable(
             lambda: train(
@@ -77,7 +77,7 @@ def run(
                 observer=observer,
                 stop=stop.asked,
             ),
-            f"spreadout resume {folder}",
+            shlex.join(["spreadout", "resume", str(folder)]),
         )
     print_summary(result.summary, folder, as_json=as_json)
 
@@ -95,7 +95,7 @@ def resume(
     with _Stop() as stop, TerminalObserver() as observer:
         result = _resumable(
             lambda: go_on(folder, device=device, observer=observer, stop=stop.asked),
-            f"spreadout resume {folder}",
+            shlex.join(["spreadout", "resume", str(folder)]),
         )
     print_summary(result.summary, folder, as_json=as_json)
 
@@ -120,7 +120,7 @@ def compare(
     from spreadout.store.files import as_json as to_json
 
     suite = Suite.load(configs, _seeds(seeds), set_ or [])
-    folder = out or Path("runs") / f"{suite.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = out or _fresh(suite.name)
     with _Stop() as stop, TerminalObserver() as observer:
         arms = _resumable(
             lambda: run_all(
@@ -218,6 +218,13 @@ class _Stop:
     def __exit__(self, *exc: object) -> None:
         for s, handler in zip((signal.SIGINT, signal.SIGTERM), self._before, strict=True):
             signal.signal(s, handler)
+
+
+def _fresh(name: str) -> Path:
+    """A folder for a run that names none; to the millisecond, as two may start in one second."""
+    now = time.time()
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+    return Path("runs") / f"{name}-{stamp}-{int(now * 1000) % 1000:03d}"
 
 
 def _resumable(work: Any, how: str) -> Any:

@@ -128,7 +128,10 @@ def compare(
     where = pick_device(device)
     for experiment in suite.variants.values():  # before anything is written or replaced
         build_federation(experiment, splits.load(experiment.data, experiment.seed), where)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())) and not go_on:
+    taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    if taken and go_on and not (out / COMPARISON_MARK).is_file():
+        raise UserError(f"{out}: is not the folder of a comparison; there is nothing to resume")
+    if taken and not go_on:
         if not force:
             raise UserError(f"{out}: exists; --resume to go on with it, or --force to replace it")
         remove_run(out)
@@ -214,9 +217,14 @@ def as_json(arm: Arm) -> dict[str, Any]:
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Mean and sample standard deviation (0 for one value), with the values themselves."""
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    """Mean and sample standard deviation (None for one value), with the values themselves."""
+    deviation = statistics.stdev(values) if len(values) > 1 else None
     return {"mean": statistics.fmean(values), "spread": deviation, "values": list(values)}
+
+
+def shown(score: Mapping[str, Any]) -> tuple[str, str]:
+    """A mean and its deviation for people: ("98.5", "± 0.6"), or nothing after one run."""
+    return f"{score['mean']:.1f}", "" if score["spread"] is None else f"± {score['spread']:.1f}"
 
 
 def _was_started(folder: Path, experiment: Experiment) -> bool:

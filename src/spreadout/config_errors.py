@@ -60,6 +60,8 @@ def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
         return f"{key} = {value!r}: {words} {context[name]:g}"
     if kind == "string_pattern_mismatch":
         return f"{key} = {value!r}: may have letters, digits, dots, dashes and underscores only"
+    if kind == "finite_number":
+        return f"{key} = {value!r}: must be finite"
     if kind == "too_short":
         return f"{key} = {value!r}: must have at least {context['min_length']} entries"
     if kind == "value_error":

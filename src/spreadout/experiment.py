@@ -25,7 +25,7 @@ ALTERNATIVES = {"clients": [("local_steps", "local_epochs")]}
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ModelConfig(_Section):
@@ -153,9 +153,11 @@ class Experiment(_Section):
         cls, values: Mapping[str, Any], origin: str = "experiment", overrides: Iterable[str] = ()
     ) -> Experiment:
         """Validate plain values; `origin` names them in errors."""
+        if "variants" in values:
+            raise UserError(f"{origin}: is a suite; run it with `spreadout compare {origin}`")
         changes: dict[str, Any] = {}
         for override in overrides:
-            changes = overlay(changes, parse_override(override))
+            _put(changes, *parse_override(override))
         merged = overlay(values, changes)
         try:
             return cls.model_validate(merged)
@@ -197,19 +199,25 @@ def _preset(name: str) -> Any:
     return resources.files("spreadout.presets").joinpath(name)
 
 
-def parse_override(text: str) -> dict[str, Any]:
-    """`clients.lr=0.5` → {"clients": {"lr": 0.5}}; what is no TOML value is taken as a string."""
+def parse_override(text: str) -> tuple[list[str], Any]:
+    """`clients.lr=0.5` → (["clients", "lr"], 0.5); what is no TOML value is taken as a string."""
     key, equals, value = text.partition("=")
     path = key.strip().split(".")
     if not equals or not all(path):
         raise UserError(f"override {text!r}: write it as section.key=value")
     try:
-        change: Any = tomllib.loads(f"value = {value.strip()}")["value"]
+        return path, tomllib.loads(f"value = {value.strip()}")["value"]
     except tomllib.TOMLDecodeError:
-        change = value.strip()
-    for part in reversed(path):
-        change = {part: change}
-    return dict(change)
+        return path, value.strip()
+
+
+def _put(changes: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        inner = changes.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise UserError(f"override {'.'.join(path)}: {part} = {inner!r} is not a section")
+        changes = inner
+    changes[path[-1]] = value
 
 
 def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

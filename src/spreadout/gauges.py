@@ -55,7 +55,7 @@ def class_gauges(table: Tensor, epsilon: float) -> Gauges:
         mean_distance=_mean_distance(table, some),
         effective_rank=rank,
         epsilon=epsilon,
-        error_bound=_bound(epsilon, least) if anchors == count else None,
+        error_bound=_bound(epsilon, least) if anchors == count > 1 else None,
         anchors=anchors,
         collapsing=mean_cosine > 0.5 or rank < 1 + 0.1 * (min(count - 1, dim) - 1),
     )

@@ -109,6 +109,7 @@ def resume(
     else:  # it died before its first checkpoint: from the beginning
         session.folder = opened
         opened.rewind(-1)
+        session.observer.warned(f"{opened.path}: no checkpoint yet; starting from round 0")
     return session.train()
 
 
@@ -143,8 +144,9 @@ class _Session:
         held = data or splits.load(experiment.data, experiment.seed)
         federation = build_federation(experiment, held, where, encoder, method)
         dense, tables = federation.model.initial(experiment.seed, where)
-        if caution := federation.method.caution(held.train):
-            observer.warned(caution)
+        for caution in (federation.method.caution(held.train), idle_clients(federation)):
+            if caution:
+                observer.warned(caution)
         given = {"data": data, "encoder": encoder, "method": method}
         names = [name for name, part in given.items() if part is not None]
         state = ServerState(0, dense, tables)
@@ -203,6 +205,12 @@ class _Session:
         config = self.experiment.eval
         examples = self.data.test if config.split == "test" else self.data.validation
         assert examples is not None
+        for name, table in self.state.tables.items():
+            if not bool(table.isfinite().all()):
+                raise UserError(
+                    f"diverged by round {self.state.round}: the table of {name} is not finite; "
+                    "lower the rates (clients.row_lr, server.lr, method.strength)"
+                )
         found = evaluate(self.federation.model, self.state, examples, config.metrics)
         report = self.last_report
         record: Record = {
@@ -281,7 +289,9 @@ class _Session:
         releases = int(self.state.memory["releases"].max())
         epsilon = epsilon_of(mechanism.noise, releases, mechanism.delta)
         return {
-            "guarantee": "local: the values of a client's updates, against the server",
+            "guarantee": "local: the values of a client's updates, against the server"
+            if mechanism.noise
+            else "none: updates are clipped, but no noise is added",
             "not_protected": ["row ids asked for", "number of examples", "loss", "participation"],
             "clip": mechanism.clip,
             "noise": mechanism.noise,
@@ -289,6 +299,17 @@ class _Session:
             "most_releases_by_a_client": releases,
             "epsilon": epsilon if epsilon != float("inf") else None,
         }
+
+
+def idle_clients(federation: Federation) -> str | None:
+    """What to say of clients that have nothing to train on."""
+    idle = int((federation.schedule.usable(federation.data.sizes) == 0).sum())
+    if idle == 0:
+        return None
+    return (
+        f"{idle} of {federation.data.clients} clients have no examples to train on; "
+        "whenever they are chosen their updates are refused"
+    )
 
 
 def collapse_advice(method: Method, gauges: Gauges) -> str:

@@ -20,6 +20,8 @@ from spreadout.errors import UserError
 from spreadout.ragged import Ragged, offsets_from_lengths
 from spreadout.randomness import Ints
 
+MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
+
 
 @dataclass(frozen=True)
 class Column:
@@ -155,7 +157,8 @@ class Splits:
 def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Features as float32 and one class per example as int64, checked."""
     array = np.asarray(x)
-    if array.ndim < 2 or not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+    real = any(np.issubdtype(array.dtype, kind) for kind in (np.floating, np.integer, np.bool_))
+    if array.ndim < 2 or not real:
         raise UserError(
             f"x has shape {array.shape} and type {array.dtype}: give numbers of shape (examples, …)"
         )
@@ -165,6 +168,11 @@ def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
         raise UserError(f"x has {len(features)} examples, y has {len(labels)}: they must agree")
     if not len(labels):
         raise UserError("x and y are empty: give at least one example")
+    distinct, largest = len(torch.unique(labels)), int(labels.max())
+    if largest >= max(MOST_GAPS * distinct, 1_000_000):
+        raise UserError(
+            f"y has the class {largest}, but only {distinct} classes occur: number them 0 … C−1"
+        )
     if not bool(features.isfinite().all()):
         row = int((~features.flatten(1).isfinite()).any(1).nonzero()[0])
         raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")

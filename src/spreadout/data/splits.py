@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
@@ -22,7 +22,7 @@ from spreadout.ragged import Ragged
 class DataConfig(BaseModel):
     """`[data]`: what each client holds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     source: Literal["digits", "bibtex", "npz"] = "digits"
     path: Path | None = None
@@ -32,6 +32,12 @@ class DataConfig(BaseModel):
     validation_fraction: float = Field(0.0, ge=0, lt=1)  # cut off the training part
     split_seed: int | Literal["run"] = "run"  # draws the held-out part; "run": by the run's own seed
     validation_seed: int = 0  # which of the rest are for validation: several make a cross-validation
+
+    @model_validator(mode="after")
+    def _used(self) -> DataConfig:
+        if self.clients is not None and self.partition != "iid":
+            raise ValueError(f'data.clients = {self.clients}: only partition = "iid" takes it')
+        return self
 
     @field_validator("path")
     @classmethod

@@ -20,7 +20,7 @@ from spreadout.federated.rows import Rows, Tensors, project_to_sphere
 class Optimizer(BaseModel):
     """An update rule and its constants; a value, without state."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"
     lr: float = Field(1.0, gt=0)

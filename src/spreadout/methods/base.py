@@ -37,7 +37,7 @@ class ServerContext:
 class Method(BaseModel, ABC):
     """Base of all methods. A subclass names itself and overrides what its paper does differently."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
     pools_data: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic

@@ -20,7 +20,7 @@ from spreadout.federated.local import Params
 class GaussianMechanism(BaseModel):
     """Clip an update's Euclidean norm to `clip`, then add noise of deviation `noise · clip`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     clip: float = Field(gt=0)
     noise: float = Field(ge=0)  # noise multiplier; 0 clips only and promises nothing

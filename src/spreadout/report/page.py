@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
-from spreadout.comparison import Arm, shared_metrics, spread
+from spreadout.comparison import Arm, shared_metrics, shown, spread
 from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.report.terminal import human_bytes
 from spreadout.store.run_folder import Record
@@ -57,7 +57,7 @@ def _table(arms: Sequence[Arm]) -> str:
         scores = [spread(arm.metric(name)) for name in names]
         moved = [arm.bytes_per_visit(way) for way in ("down", "up")]
         cells = [
-            *(f"<b>{s['mean']:.1f}</b> <small>± {s['spread']:.1f}</small>" for s in scores),
+            *("<b>{}</b> <small>{}</small>".format(*shown(score)) for score in scores),
             *(human_bytes(count) if count else "–" for count in moved),
             *(_shown(arm.gauge(name)) for name in ("max_cosine", "mean_cosine")),
             _shown(arm.gauge("effective_rank"), 1),

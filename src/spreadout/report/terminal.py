@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, spread
+from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, shown, spread
 from spreadout.experiment import Experiment
 from spreadout.federated.round import RoundReport
 from spreadout.store.files import as_json as to_json
@@ -76,48 +76,52 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     if as_json:
         print(to_json({**summary, "folder": str(folder)}, indent=2))
         return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row(
-        "method",
-        f"{summary['method']} on {summary['dataset']}, "
-        f"{summary['clients']} clients, {summary['classes']} classes",
-    )
-    for name, value in summary["metrics"].items():
-        best = summary["best"]
-        table.add_row(
-            name,
-            f"[bold]{value:.2f}[/] after {summary['rounds']} rounds "
-            f"(best {best[name]:.2f} at round {best['round']})",
+    best, moved, gauges = summary["best"], summary["bytes"], summary["gauges"]
+    rows = [
+        (
+            "method",
+            f"{summary['method']} on {summary['dataset']}, "
+            f"{summary['clients']} clients, {summary['classes']} classes",
         )
-    moved = summary["bytes"]
-    table.add_row("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up")
-    gauges = summary["gauges"]
+    ]
+    for name, value in summary["metrics"].items():
+        rows.append(
+            (
+                name,
+                f"[bold]{value:.2f}[/] after {summary['rounds']} rounds "
+                f"(best {best[name]:.2f} at round {best['round']})",
+            )
+        )
+    rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
     bound = gauges["error_bound"]
-    table.add_row(
-        "classes",
-        f"largest cosine {gauges['max_cosine']:.3f}, "
-        f"effective rank {gauges['effective_rank']:.1f}"
-        + ("" if bound is None else f", error at most {100 * bound:.0f} % by Prop. 1"),
+    promise = "" if bound is None else f", error at most {100 * bound:.0f} % by Prop. 1"
+    rows.append(
+        (
+            "classes",
+            f"largest cosine {gauges['max_cosine']:.3f}, "
+            f"effective rank {gauges['effective_rank']:.1f}{promise}",
+        )
     )
     if summary["refused_updates"]:
-        table.add_row(
-            "refused", ", ".join(f"{n} {why}" for why, n in summary["refused_updates"].items())
-        )
-    if summary["privacy"]:
-        private = summary["privacy"]
+        reasons = (f"{count} {why}" for why, count in summary["refused_updates"].items())
+        rows.append(("refused", f"{', '.join(reasons)} (of {moved['participations']} updates)"))
+    if private := summary["privacy"]:
         epsilon = "∞" if private["epsilon"] is None else f"{private['epsilon']:.2f}"
-        table.add_row("privacy", f"ε = {epsilon} at δ = {private['delta']:g}, {private['guarantee']}")
-    table.add_row("time", f"{summary['seconds']:.1f} s on {summary['device']}")
-    table.add_row("folder", str(folder))
-    Console().print(table, soft_wrap=True)
+        rows.append(("privacy", f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
+    rows += [("time", f"{summary['seconds']:.1f} s on {summary['device']}"), ("folder", str(folder))]
+    console = Console(highlight=False)
+    for name, text in rows:
+        console.print(f"{name:<8} {text}", soft_wrap=True)
 
 
 def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
     """Variants side by side: mean ± deviation over seeds, bytes, gauges of collapse."""
     names = shared_metrics(arms)
     seeds = len(arms[0].summaries)
+    over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+    caption = f"{over}; bytes per client and round"
     table = Table(
-        caption=f"mean ± standard deviation over {seeds} seeds; bytes per client and round",
+        caption=caption,
         caption_justify="left",
     )
     table.add_column("variant")
@@ -138,7 +142,7 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
         seconds = sum(summary["seconds"] for summary in arm.summaries) / seeds
         table.add_row(
             arm.label,
-            *(f"{score['mean']:.1f} ± {score['spread']:.1f}" for score in scores),
+            *(" ".join(shown(score)).strip() for score in scores),
             *(human_bytes(count) if count else "–" for count in moved),
             *("–" if value is None else f"{value:.2f}" for value in map(arm.gauge, SHOWN_GAUGES)),
             f"{seconds:.1f}",

@@ -14,11 +14,16 @@ from spreadout.data.federated import as_examples, whole_numbers
 from spreadout.data.sources.base import Labelled, single
 from spreadout.errors import UserError
 
+KNOWN = {"x", "y", "client", "x_test", "y_test"}
+
 
 def load(path: Path | None) -> Labelled:
     if path is None:
         raise UserError("data.source = 'npz': set data.path to a .npz file with arrays x and y")
     arrays = _read(path)
+    unknown = sorted(set(arrays) - KNOWN)
+    if unknown:
+        raise UserError(f"{path}: array {unknown[0]!r} is unknown; known: {', '.join(sorted(KNOWN))}")
     for name in ("x", "y"):
         if name not in arrays:
             raise UserError(f"{path}: has {', '.join(sorted(arrays)) or 'no arrays'}, but no {name}")
