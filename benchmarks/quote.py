@@ -49,8 +49,9 @@ def simulator(path: str) -> str:
     ]
     for s in made["speed"]:
         each = s["clients_per_second"]
-        rates = f"{each['simulator']:,.0f} | {each['sequential']:,.0f}"
-        lines.append(f"| {s['local_steps']} | {rates} | {s['ratio']:.1f}x |")
+        rates = f"{each['simulator']:,.0f} | {each['sequential']:,.0f} | {s['ratio']:.1f}x"
+        bare = f"{each['bare loop']:,.0f} | {s['ratio_to_bare_loop']:.1f}x"
+        lines.append(f"| {s['local_steps']} | {rates} | {bare} |")
     lines += ["", "| classes | client work, ms a round | relative |", "|---|---|---|"]
     lines += [
         f"| {g['classes']:,} | {1000 * g['seconds']:.1f} | {g['relative']:.3f} |" for g in made["growth"]
