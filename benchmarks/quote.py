@@ -43,10 +43,8 @@ def comparison(path: str) -> str:
 
 def simulator(path: str) -> str:
     made = _read(path)
-    lines = [
-        "| local steps | simulator, clients/s | sequential, clients/s | ratio |",
-        "|---|---|---|---|",
-    ]
+    head = ("local steps", "simulator, clients/s", "sequential", "ratio", "bare loop", "ratio")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for s in made["speed"]:
         each = s["clients_per_second"]
         rates = f"{each['simulator']:,.0f} | {each['sequential']:,.0f} | {s['ratio']:.1f}x"

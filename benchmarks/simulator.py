@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,8 +77,8 @@ def bare_seconds(f: Federation, state: ServerState, steps: int) -> float:
             gradients = torch.autograd.grad(F.relu(0.9 - s).square().mean(), leaves)
             with torch.no_grad():
                 params = [p.add_(g, alpha=-0.1) for p, g in zip(params, gradients, strict=True)]
-        for total_change, new, old in zip(summed, params[:-1], start[:-1], strict=True):
-            total_change += new - old
+        changes = zip(summed, params, start, strict=False)  # the row is its owner's own
+        summed = [total_ + new - old for total_, new, old in changes]
     return time.perf_counter() - started
 
 
@@ -85,7 +86,7 @@ def ratio(steps: int, repeats: int) -> dict[str, Any]:
     fast = federation(1000, steps)
     slow = replace(fast, executor=sequential)
     state = ServerState(0, *fast.model.initial(0, fast.device))
-    contenders = {
+    contenders: dict[str, Callable[[], float]] = {
         "simulator": lambda: seconds(fast, state),
         "sequential": lambda: seconds(slow, state),
         "bare loop": lambda: bare_seconds(fast, state, steps),
