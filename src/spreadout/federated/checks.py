@@ -99,7 +99,7 @@ def _wrong_values(update: Update, max_norm: float | None) -> str | None:
     values = [*update.dense.values(), *(rows.values for rows in update.tables.values())]
     if any(value.layout != torch.strided for value in values):
         return MALFORMED
-    norm = float(torch.stack([value.double().norm() for value in values]).norm())
+    norm = float(torch.stack([value.norm() for value in values]).norm())
     # What enters a sum is the value times its weight: that must fit its type as well.
     if not math.isfinite(update.loss) or not norm * update.examples <= _most(values):
         return NOT_FINITE
@@ -111,7 +111,7 @@ def bad_clients(
 ) -> dict[str, Tensor]:
     """Per reason, which clients of a stack must be refused: (k,) bool, one reason a client."""
     values = [value.reshape(len(loss), -1) for value in [*dense.values(), *rows.values()]]
-    norm = torch.stack([value.double().norm(dim=1) for value in values]).norm(dim=0)  # (k,)
+    norm = torch.stack([value.norm(dim=1) for value in values]).norm(dim=0)  # (k,)
     broken = ~(loss.isfinite() & (norm * examples <= _most(values)))  # NaN compares false
     bad = {NOT_FINITE: broken}
     if max_norm is not None:
