@@ -17,7 +17,7 @@ from spreadout.federated.server import ServerState
 from spreadout.store import checkpoint
 
 SETTINGS = [
-    "rounds=12", "eval.every=4", "run.checkpoint_every=3", "clients.per_round=6", "server.optimizer=adam",
+    "rounds=12", "clients.local_steps=20", "eval.every=4", "run.checkpoint_every=3", "clients.per_round=6", "server.optimizer=adam",
     "server.lr=0.02", "method.merge=mean", "method.weighted=true", "privacy.clip=1.0", "privacy.noise=0.01",
 ]  # fmt: skip
 
@@ -83,28 +83,30 @@ def test_a_crash_between_checkpoints_loses_only_what_came_after(whole: Path, tmp
     assert_same_run(tmp_path / "run", whole)
 
 
-def test_a_killed_process_resumes_to_the_same_end(whole: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
+    """A run in a process of its own, with one thread as the runs it is compared with."""
     command = [
         sys.executable,
         "-m",
         "spreadout",
         "run",
         "digits-fedaws",
-        *SETTINGS,
+        *overrides,
         "--out",
         str(folder),
     ]
-    killed = 0
-    process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
-        pointer = folder / "checkpoint" / "state.json"
-        if pointer.exists() and '"round": 3,' in pointer.read_text():
+    one = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=one)
+
+
+def test_a_killed_process_resumes_to_the_same_end(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = start(folder, *SETTINGS)
+    pointer, killed = folder / "checkpoint" / "state.json", False
+    while process.poll() is None and not killed:
+        if pointer.exists() and json.loads(pointer.read_bytes())["round"] > 0:
             process.send_signal(signal.SIGKILL)
-            killed = 1
+            killed = True
         time.sleep(0.002)
     process.communicate()
     if not killed:
@@ -122,17 +124,7 @@ def test_a_killed_process_resumes_to_the_same_end(whole: Path, tmp_path: Path) -
 
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    command = [
-        sys.executable,
-        "-m",
-        "spreadout",
-        "run",
-        "digits-fedaws",
-        "rounds=100000",
-        "--out",
-        str(folder),
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = start(folder, "rounds=100000")
     while not (folder / "checkpoint" / "state.json").exists():
         assert process.poll() is None
         time.sleep(0.01)

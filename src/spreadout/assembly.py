@@ -93,8 +93,8 @@ def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> 
     """The encoder and its output's width: the config's, or a copy of the user's own."""
     one = data.columns["x"].values[:1]
     if given is None:
-        built = encoders.seeded(e.seed, encoders.mlp, one.numel(), e.model.hidden, e.model.dim)
-        return built, e.model.dim
+        hidden, dim = e.model.hidden, e.model.dim
+        return encoders.seeded(e.seed, lambda: encoders.mlp(one.numel(), hidden, dim)), dim
     module = copy.deepcopy(given).cpu().eval()
     for name, layer in module.named_modules():
         if isinstance(layer, UNFIT_LAYERS):

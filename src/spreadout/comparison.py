@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from spreadout.assembly import build_federation, pick_device
@@ -126,8 +127,7 @@ def compare(
     With `go_on`, runs already finished there are kept and the one cut short is resumed.
     """
     where = pick_device(device)
-    for experiment in suite.variants.values():  # before anything is written or replaced
-        build_federation(experiment, splits.load(experiment.data, experiment.seed), where)
+    _check(suite, where)  # before anything is written or replaced
     taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if taken and go_on and not (out / COMPARISON_MARK).is_file():
         raise UserError(f"{out}: is not the folder of a comparison; there is nothing to resume")
@@ -158,6 +158,14 @@ def compare(
     }
     write_json(out / "comparison.json", table)
     return arms
+
+
+def _check(suite: Suite, device: torch.device) -> None:
+    """Build every variant once, so that a bad one is told of first; data they share is read once."""
+    distinct = {experiment.data for experiment in suite.variants.values()}
+    held = {data: splits.load(data, suite.seeds[0]) for data in distinct}
+    for experiment in suite.variants.values():
+        build_federation(experiment, held[experiment.data], device)
 
 
 def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:

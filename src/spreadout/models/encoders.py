@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -20,10 +20,8 @@ def mlp(features: int, hidden: Sequence[int], dim: int) -> nn.Module:
     return nn.Sequential(*layers[:-1])
 
 
-def seeded(seed: int, build: type[nn.Module] | object, *args: object) -> nn.Module:
+def seeded(seed: int, build: Callable[[], nn.Module]) -> nn.Module:
     """Build a module whose random start depends on `seed` alone, leaving global state as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(randomness.key(seed, "encoder") >> 1)
-        module = build(*args)  # type: ignore[operator]
-    assert isinstance(module, nn.Module)
-    return module
+        return build()
