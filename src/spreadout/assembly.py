@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import torch
 from torch import nn
 
 from spreadout import metrics
+from spreadout.data.columns import Lists, Sparse, total_bytes
 from spreadout.data.federated import FederatedDataset, Splits
 from spreadout.errors import UserError
 from spreadout.experiment import Experiment
@@ -21,6 +23,7 @@ from spreadout.models.embedding import EmbeddingModel, Table
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator import Simulator
 
+DENSE_UP_TO = 1 << 30
 UNFIT_LAYERS = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
 
 
@@ -37,6 +40,17 @@ def build_federation(
     data = held.train
     if complaint := method.complaint(data):
         raise UserError(complaint)
+    if isinstance(data.columns["y"], Lists) and not method.label_sets:
+        raise UserError(
+            f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
+            'set data.targets to "each" or "one"'
+        )
+    if e.eval.split == "test" and len(held.test) and _unseen(held):
+        raise UserError(
+            f"data.source = {held.name!r}: its test classes are never trained on, so they have no "
+            f'{e.eval.metrics[0]}; set data.validation_fraction and eval.split = "validation"'
+        )
+    data = _densified(data)
     if method.pools_data:
         data = data.pooled()
         if e.privacy is not None:
@@ -62,7 +76,7 @@ def build_federation(
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
     simulator = Simulator(int(e.run.memory_gb * 2**30))
     return Federation(
-        data=data.to(device),
+        data=data.to(device) if _fits(data, device) else data,
         model=EmbeddingModel(module, tables),
         method=method,
         schedule=e.clients.schedule,
@@ -89,9 +103,37 @@ def build_federation(
     )
 
 
+def _unseen(held: Splits) -> bool:
+    """Whether no test class has a row in the table."""
+    labels = held.test.labels.values
+    return len(labels) > 0 and int(labels.min()) >= held.train.classes
+
+
+def _densified(data: FederatedDataset) -> FederatedDataset:
+    """Sparse features as dense rows, made once where they fit and batch by batch where they do not."""
+    columns = dict(data.columns)
+    for name, column in data.columns.items():
+        if isinstance(column, Sparse) and column.count * column.example_bytes <= DENSE_UP_TO:
+            columns[name] = column.dense()
+    return replace(data, columns=columns)
+
+
+def _fits(data: FederatedDataset, device: torch.device) -> bool:
+    """Whether the data may live on the device; if not, cohorts are gathered on the host."""
+    if device.type != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    return total_bytes(data.columns.values()) < free // 2
+
+
 def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> tuple[nn.Module, int]:
     """The encoder and its output's width: the config's, or a copy of the user's own."""
-    one = data.columns["x"].values[:1]
+    if "x" not in data.columns:
+        has = ", ".join(sorted(data.columns.keys() - {"y"}))
+        raise UserError(
+            f"model.encoder = {e.model.encoder!r}: takes the input x, and the data has {has}"
+        )
+    one = data.columns["x"].take(torch.tensor([0])).cpu()
     if given is None:
         hidden, dim = e.model.hidden, e.model.dim
         return encoders.seeded(e.seed, lambda: encoders.mlp(one.numel(), hidden, dim)), dim

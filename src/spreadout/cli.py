@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from spreadout import __version__
+from spreadout import __version__, cli_data
 from spreadout.errors import UserError
 
 app = typer.Typer(
@@ -25,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+app.add_typer(cli_data.app, name="data")
 
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]

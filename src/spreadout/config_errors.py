@@ -48,7 +48,8 @@ def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
         return f"{key}: is required"
     if kind == "union_tag_invalid":
         known = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
-        return f"{key}.name = {context['tag']!r}: unknown{_near(str(context['tag']), known)}"
+        name = key if key.rpartition(".")[2] in ("source", "partition") else f"{key}.name"
+        return f"{name} = {context['tag']!r}: unknown{_near(str(context['tag']), known)}"
     if kind == "union_tag_not_found":
         return f"{key}.name: is required"
     if kind == "literal_error":
@@ -86,6 +87,8 @@ def _key(location: Sequence[int | str], values: Mapping[str, Any]) -> str:
     parts: list[str] = []
     here: Any = values
     for step in location:
+        if here == step:  # a section given by its name alone
+            here = {"name": step}
         if isinstance(step, str) and isinstance(here, Mapping) and step not in here:
             tried = step in _KINDS or step.startswith(("literal", "function"))
             if tried or here.get("name") == step:
@@ -105,7 +108,7 @@ def _siblings(model: type[BaseModel], location: Sequence[int | str]) -> list[str
         if step in fields:
             section = fields[step].annotation
         else:  # a method by its name, or a table's optimiser
-            tagged = [c for c in _classes(section) if _tag(c) == step]
+            tagged = [c for c in _classes(section) if step in _tags(c)]
             section = tagged[0] if tagged else (_classes(section) or [section])[-1]
     found = [c for c in _classes(section) if hasattr(c, "model_fields")]
     return sorted({name for c in found for name in c.model_fields})
@@ -116,9 +119,10 @@ def _classes(annotation: Any) -> list[Any]:
     return [c for part in inner for c in _classes(part)] if inner else [annotation]
 
 
-def _tag(cls: Any) -> str | None:
+def _tags(cls: Any) -> tuple[Any, ...]:
+    """The names a section's class goes by."""
     fields = getattr(cls, "model_fields", {})
-    return fields["name"].default if "name" in fields else None
+    return get_args(fields["name"].annotation) if "name" in fields else ()
 
 
 def _near(word: str, known: Sequence[str]) -> str:

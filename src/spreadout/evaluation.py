@@ -54,7 +54,7 @@ def evaluate(
 def embed(model: EmbeddingModel, state: ServerState, examples: Examples, at: Tensor) -> Tensor:
     """Unit embeddings of some held-out examples: (len(at), d)."""
     table = state.tables["classes"]
-    batch = {name: column[at].to(table.device) for name, column in examples.inputs.items()}
+    batch = {name: column.take(at).to(table.device) for name, column in examples.inputs.items()}
     return model.embed(Params(state.dense, state.tables), batch)
 
 

@@ -22,6 +22,7 @@ from spreadout.methods import METHODS, AnyMethod, FedAwS
 from spreadout.privacy.mechanism import GaussianMechanism
 
 ALTERNATIVES = {"clients": [("local_steps", "local_epochs")]}
+NAMED = ("source", "partition")  # sections of [data] that may be given by their name alone
 
 
 class _Section(BaseModel):
@@ -214,10 +215,15 @@ def parse_override(text: str) -> tuple[list[str], Any]:
 def _put(changes: dict[str, Any], path: list[str], value: Any) -> None:
     for part in path[:-1]:
         inner = changes.setdefault(part, {})
+        if part in NAMED and isinstance(inner, str):
+            inner = changes[part] = {"name": inner}
         if not isinstance(inner, dict):
             raise UserError(f"override {'.'.join(path)}: {part} = {inner!r} is not a section")
         changes = inner
-    changes[path[-1]] = value
+    if path[-1] in NAMED and isinstance(changes.get(path[-1]), dict):
+        changes[path[-1]]["name"] = value
+    else:
+        changes[path[-1]] = value
 
 
 def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,6 +237,10 @@ def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
             result[key] = change
             continue
         section = result.get(key, {})
+        if key in NAMED:
+            section = {"name": section} if isinstance(section, str) else section
+            if "name" in change and change["name"] != section.get("name"):
+                section = {}  # another one: the old one's keys are not its keys
         if not isinstance(section, Mapping):
             raise UserError(f"{key} = {section!r} is not a section: it has no keys to override")
         if key == "method" and change.get("name") in METHODS:

@@ -63,5 +63,5 @@ class Ragged:
 
 
 def offsets_from_lengths(lengths: Tensor) -> Tensor:
-    zero = torch.zeros(1, dtype=torch.int64)
+    zero = torch.zeros(1, dtype=torch.int64, device=lengths.device)
     return torch.cat([zero, lengths.to(torch.int64).cumsum(0)])

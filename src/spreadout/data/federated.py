@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,31 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spreadout.data.columns import Column, Dense, Lists, ragged_places, select_all
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged, offsets_from_lengths
 from spreadout.randomness import Ints
 
 MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
-
-
-@dataclass(frozen=True)
-class Column:
-    """One value per held example. With `index`, examples share a pool of values, so an instance that
-    lives on several clients is stored once."""
-
-    values: Tensor  # (n, …)
-    index: Tensor | None = None  # (held examples,) into `values`
-
-    def __len__(self) -> int:
-        return len(self.values if self.index is None else self.index)
-
-    def take(self, at: Tensor) -> Tensor:
-        at = at.to(self.values.device)
-        return self.values[at if self.index is None else self.index[at]]
-
-    def to(self, device: torch.device) -> Column:
-        index = None if self.index is None else self.index.to(device)
-        return Column(self.values.to(device), index)
+BLOCK = 1 << 20  # examples looked at in one go by whole-set work
+REMEMBERED = 1 << 22  # up to so many examples, every client's rows are worked out once and kept
 
 
 @dataclass(frozen=True)
@@ -52,6 +35,7 @@ class FederatedDataset:
     classes: int
     # Which columns hold row ids, and of which table: a client needs at least these rows.
     refers: Mapping[str, str] = field(default_factory=lambda: {"y": "classes"})
+    numbers: Tensor | None = None  # (clients,) of a part of a federation: what its draws depend on
 
     @property
     def clients(self) -> int:
@@ -66,43 +50,85 @@ class FederatedDataset:
         """Examples per client."""
         return np.asarray(self.offsets.diff().numpy(), dtype=np.int64)
 
+    def number_of(self, clients: Tensor) -> Ints:
+        """Who these clients are in the whole federation: a view keeps its client's own number."""
+        named = clients if self.numbers is None else self.numbers[clients]
+        return np.asarray(named.numpy(), dtype=np.int64)
+
+    def places_of(self, clients: Tensor) -> Tensor:
+        """Where these clients' examples lie in every column, client by client."""
+        return ragged_places(self.offsets[clients], self.offsets.diff()[clients])
+
+    def part(self, clients: Tensor) -> FederatedDataset:
+        """What some clients hold, and nothing else: their own values, copied out of the pool."""
+        held = select_all(self.columns, self.places_of(clients))
+        return replace(
+            self,
+            columns={name: column.compact() for name, column in held.items()},
+            offsets=offsets_from_lengths(self.offsets.diff()[clients]),
+            numbers=torch.from_numpy(self.number_of(clients)),
+        )
+
+    def view(self, client: int) -> FederatedDataset:
+        """One client's own view: its examples, the size of the label space, and its number."""
+        return self.part(torch.tensor([client]))
+
     @cached_property
     def fingerprint(self) -> str:
         """Changes with the number of examples, who holds them, or the rows they name."""
         digest = hashlib.sha256(f"{self.examples} {self.classes}".encode())
         digest.update(self.offsets.numpy().tobytes())
         for name in sorted(self.refers):
-            digest.update(self.columns[name].take(torch.arange(self.examples)).cpu().numpy().tobytes())
+            for start in range(0, self.examples, BLOCK):
+                some = torch.arange(start, min(start + BLOCK, self.examples))
+                digest.update(self.columns[name].take(some).cpu().numpy().tobytes())
         for name in sorted(self.columns.keys() - self.refers.keys()):
             some = torch.linspace(0, max(self.examples - 1, 0), min(64, self.examples)).long()
             digest.update(self.columns[name].take(some).cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
 
-    @cached_property
-    def own_rows(self) -> dict[str, Ragged]:
+    def rows_of(self, clients: Tensor) -> dict[str, Ragged]:
         """Per table, the distinct rows each client's own examples name, ascending."""
-        owner = torch.repeat_interleave(torch.arange(self.clients), self.offsets.diff())
-        tables = sorted(set(self.refers.values()))
-        return {table: self._rows_of(table, owner) for table in tables}
+        if self.examples <= REMEMBERED:
+            return {table: rows.select(clients) for table, rows in self._all_rows.items()}
+        return self._rows_of(clients)
 
-    def _rows_of(self, table: str, owner: Tensor) -> Ragged:
-        every = torch.arange(self.examples)
-        named = [name for name, refers in self.refers.items() if refers == table]
-        ids = [self.columns[name].take(every).cpu().reshape(len(every), -1) for name in named]
-        owners = [owner[:, None].expand_as(some).flatten() for some in ids]
-        return Ragged.from_pairs(
-            torch.cat(owners), torch.cat([some.flatten() for some in ids]), self.clients
-        )
+    @cached_property
+    def _all_rows(self) -> dict[str, Ragged]:
+        return self._rows_of(torch.arange(self.clients))
+
+    def _rows_of(self, clients: Tensor) -> dict[str, Ragged]:
+        at = self.places_of(clients)
+        owner = torch.repeat_interleave(torch.arange(len(clients)), self.offsets.diff()[clients])
+        return {
+            table: self._rows_at(table, at, owner, len(clients))
+            for table in sorted(set(self.refers.values()))
+        }
+
+    def _rows_at(self, table: str, at: Tensor, owner: Tensor, clients: int) -> Ragged:
+        owners, ids = [], []
+        for name, refers in self.refers.items():
+            if refers != table:
+                continue
+            column = self.columns[name]
+            if isinstance(column, Lists):
+                lists = column.ragged(at)
+                owners.append(torch.repeat_interleave(owner, lists.lengths.cpu()))
+                ids.append(lists.values.cpu())
+            else:
+                found = column.take(at).cpu().reshape(len(at), -1)
+                owners.append(owner[:, None].expand_as(found).flatten())
+                ids.append(found.flatten())
+        return Ragged.from_pairs(torch.cat(owners), torch.cat(ids), clients)
 
     def to(self, device: torch.device) -> FederatedDataset:
         """The same data with its columns on a device; offsets stay on the host."""
         columns = {name: column.to(device) for name, column in self.columns.items()}
-        return FederatedDataset(columns, self.offsets, self.classes, self.refers)
+        return replace(self, columns=columns)
 
     def pooled(self) -> FederatedDataset:
         """All examples in one place, as centralised training has them."""
-        offsets = torch.tensor([0, self.examples])
-        return FederatedDataset(self.columns, offsets, self.classes, self.refers)
+        return replace(self, offsets=torch.tensor([0, self.examples]), numbers=None)
 
     @classmethod
     def from_arrays(cls, x: Any, y: Any, client: Any, *, classes: int | None = None) -> FederatedDataset:
@@ -116,23 +142,26 @@ class FederatedDataset:
             raise UserError(
                 f"client has {len(owner)} entries, y has {len(labels)}: give one client per example"
             )
-        return cls.by_owner(features, labels, owner, _class_count(labels, classes))
+        columns = {"x": Dense(features), "y": Dense(labels)}
+        return cls.by_owner(columns, owner, _class_count(labels, classes))
 
     @classmethod
     def by_owner(
-        cls, x: Tensor, y: Tensor, owner: Tensor, classes: int, clients: int = 0
+        cls, columns: Mapping[str, Column], owner: Tensor, classes: int, clients: int = 0
     ) -> FederatedDataset:
         """Examples sorted to their owners; at least so many clients, the last ones maybe empty."""
         order = torch.argsort(owner, stable=True)
-        columns = {"x": Column(x[order]), "y": Column(y[order])}
-        return cls(columns, offsets_from_lengths(torch.bincount(owner, minlength=clients)), classes)
+        sorted_columns = {name: column.select(order).compact() for name, column in columns.items()}
+        lengths = torch.bincount(owner, minlength=clients)
+        return cls(sorted_columns, offsets_from_lengths(lengths), classes)
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Held-out examples, owned by nobody: inputs and the set of right labels of each."""
+    """Held-out examples: inputs and the set of right labels of each. They have no clients, so they
+    cannot be trained on. Labels from `classes` on are classes that no client ever trains."""
 
-    inputs: Mapping[str, Tensor]  # (n, …) each
+    inputs: Mapping[str, Column]
     labels: Ragged  # n label sets; a set may be empty
 
     def __len__(self) -> int:
@@ -141,7 +170,7 @@ class Examples:
     @classmethod
     def from_arrays(cls, x: Any, y: Any) -> Examples:
         features, labels = as_examples(x, y)
-        return cls({"x": features}, Ragged(torch.arange(len(labels) + 1), labels))
+        return cls({"x": Dense(features)}, Ragged(torch.arange(len(labels) + 1), labels))
 
 
 @dataclass(frozen=True)
@@ -152,6 +181,7 @@ class Splits:
     train: FederatedDataset
     test: Examples
     validation: Examples | None = None
+    class_names: tuple[str, ...] = ()
 
 
 def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:

@@ -2,21 +2,146 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from spreadout.data import partition
+from spreadout.data.columns import Column, Dense, Lists, select_all
 from spreadout.data.federated import Examples, FederatedDataset, Splits
-from spreadout.data.sources import SOURCES
-from spreadout.data.sources.base import Labelled
+from spreadout.data.partition import Deal, Pairs
+from spreadout.data.sources import AnySource, by_name, source_of
+from spreadout.data.sources.base import Instances, Labelled
+from spreadout.data.sources.digits import Digits
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged
+
+
+class Partition(BaseModel, ABC):
+    """`[data.partition]`: a frozen value that deals instances to clients."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str
+    seed: int | Literal["run"] = "run"  # of whatever is random in it; "run": the run's own seed
+
+    @abstractmethod
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        """Who holds what."""
+
+
+class ByLabel(Partition):
+    """One client per label."""
+
+    name: Literal["by_label"] = "by_label"
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.by_label(pairs, classes)
+
+
+class ByUser(Partition):
+    """One client per user."""
+
+    name: Literal["by_user"] = "by_user"
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.by_user(pairs, _users(held, self.name))
+
+
+class Given(Partition):
+    """Clients as the source numbers them."""
+
+    name: Literal["given"] = "given"
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.given(pairs, _users(held, self.name))
+
+
+class Iid(Partition):
+    """Examples at random, client sizes nearly equal."""
+
+    name: Literal["iid"] = "iid"
+    clients: int = Field(ge=1)
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.iid(pairs, clients=self.clients, seed=seed)
+
+
+class Shuffled(Partition):
+    """The client sizes of another partition, the examples at random."""
+
+    name: Literal["shuffled"] = "shuffled"
+    like: Literal["by_user", "by_label"] = "by_user"
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        model: Partition = ByUser() if self.like == "by_user" else ByLabel()
+        return partition.shuffled(model.deal(held, pairs, classes, seed), seed=seed)
+
+
+class FewClasses(Partition):
+    """So many examples of so many classes on each client."""
+
+    name: Literal["few_classes"] = "few_classes"
+    examples: int = Field(100, ge=1)
+    classes: int = Field(20, ge=1)
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.few_classes(pairs, examples=self.examples, classes=self.classes, seed=seed)
+
+
+class FrequentClasses(Partition):
+    """All instances of a frequent class on one client."""
+
+    name: Literal["frequent_classes"] = "frequent_classes"
+    clients: int = Field(10, ge=1)
+    frequent: int = Field(100, ge=1)  # how many classes count as frequent
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        if pairs.label is not None:
+            raise UserError(
+                'data.partition = "frequent_classes": deals instances with all their labels; '
+                'set data.targets to "all"'
+            )
+        return partition.frequent_classes(
+            held.labels, clients=self.clients, frequent=self.frequent, seed=seed
+        )
+
+
+class Dirichlet(Partition):
+    """Each class over clients in Dirichlet(α) shares."""
+
+    name: Literal["dirichlet"] = "dirichlet"
+    clients: int = Field(ge=1)
+    alpha: float = Field(0.5, gt=0)
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.dirichlet(pairs, clients=self.clients, alpha=self.alpha, seed=seed)
+
+
+PARTITIONS: tuple[type[Partition], ...] = (
+    ByLabel,
+    ByUser,
+    FewClasses,
+    FrequentClasses,
+    Shuffled,
+    Dirichlet,
+    Iid,
+    Given,
+)
+AnyPartition = Annotated[
+    Annotated[
+        ByLabel | ByUser | FewClasses | FrequentClasses | Shuffled | Dirichlet | Iid | Given,
+        Field(discriminator="name"),
+    ],
+    BeforeValidator(by_name),
+]
 
 
 class DataConfig(BaseModel):
@@ -24,20 +149,25 @@ class DataConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    source: Literal["digits", "bibtex", "npz"] = "digits"
+    source: AnySource = Digits()
     path: Path | None = None
-    partition: Literal["by_label", "iid", "given"] = "by_label"
-    clients: int | None = Field(None, ge=1)  # iid only
-    test_fraction: float = Field(0.3, gt=0, lt=1)  # where the source has no test split of its own
+    partition: AnyPartition = ByLabel()
+    targets: Literal["each", "one", "all"] | None = None  # None: "all" for frequent_classes, or "each"
+    hold_out: Literal["random", "users"] = "random"  # where the source has no test part of its own
+    test_fraction: float = Field(0.3, gt=0, lt=1)
     validation_fraction: float = Field(0.0, ge=0, lt=1)  # cut off the training part
     split_seed: int | Literal["run"] = "run"  # draws the held-out part; "run": by the run's own seed
     validation_seed: int = 0  # which of the rest are for validation: several make a cross-validation
 
-    @model_validator(mode="after")
-    def _used(self) -> DataConfig:
-        if self.clients is not None and self.partition != "iid":
-            raise ValueError(f'data.clients = {self.clients}: only partition = "iid" takes it')
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _natural(cls, values: Any) -> Any:
+        """What goes with a source by nature, such as a client for every user, unless told otherwise."""
+        if not isinstance(values, Mapping):
+            return values
+        source = values.get("source")
+        name = source.get("name") if isinstance(source, Mapping) else source
+        return {**source_of(name).natural, **values} if isinstance(name, str) else values
 
     @field_validator("path")
     @classmethod
@@ -48,47 +178,99 @@ class DataConfig(BaseModel):
 
 def load(config: DataConfig, seed: int) -> Splits:
     """Read the source, hold out test and validation, and deal the rest to clients."""
-    source = SOURCES[config.source](config.path)
-    train = torch.arange(len(source.labels))
-    if source.test is None:
-        cut = seed if config.split_seed == "run" else config.split_seed
-        train, test_at = _stratified(source.labels, train, config.test_fraction, cut)
-        test = _examples(source.x, source.labels, test_at)
-    else:
-        test = Examples({"x": source.test[0]}, source.test[1])
-    validation = None
-    if config.validation_fraction:
-        train, valid_at = _stratified(
-            source.labels, train, config.validation_fraction, config.validation_seed
-        )
-        validation = _examples(source.x, source.labels, valid_at)
-    parts = {"test": len(test), "training": len(train)}
+    found = config.source.read(config.path)
+    train, validation, test = _hold_out(config, found, seed)
+    parts = {"test": test, "training": train}
     if validation is not None:
-        parts["validation"] = len(validation)
-    for part, size in parts.items():
-        if size == 0:
+        parts["validation"] = validation
+    for part, instances in parts.items():
+        if len(instances) == 0:
             raise UserError(
-                f"data.source = {config.source!r}: no example is left for the {part} part; "
+                f"data.source = {config.source.name!r}: no example is left for the {part} part; "
                 "change data.test_fraction or data.validation_fraction"
             )
-    return Splits(config.source, _deal(config, source, train, seed), test, validation)
+    held = hand_out(train, _deal(config, found, train, seed), found)
+    return Splits(
+        config.source.name,
+        held,
+        _examples(test),
+        None if validation is None else _examples(validation),
+        found.class_names,
+    )
 
 
-def _deal(config: DataConfig, source: Labelled, at: Tensor, seed: int) -> FederatedDataset:
-    x, labels = source.x[at], source.labels.select(at)
-    if config.partition == "by_label":
-        return partition.by_label(x, labels, source.classes)
-    if config.partition == "iid":
-        if config.clients is None:
-            raise UserError('data.partition = "iid": set data.clients to the number of clients')
-        return partition.iid(x, labels, source.classes, clients=config.clients, seed=seed)
-    if source.client is None:
+def hand_out(instances: Instances, deal: Deal, found: Labelled) -> FederatedDataset:
+    """Every client with its examples; an instance that several clients hold is stored once."""
+    at = deal.instance
+    in_order = len(at) == len(instances) and bool((at == torch.arange(len(at))).all())
+    columns: dict[str, Column] = dict(
+        instances.columns if in_order else select_all(instances.columns, at)
+    )
+    if deal.label is not None:
+        columns["y"] = Dense(deal.label)
+    else:
+        columns["y"] = Lists.of(instances.labels, index=None if in_order else at)
+    return FederatedDataset(columns, deal.offsets, found.classes, {**found.refers, "y": "classes"})
+
+
+def _deal(config: DataConfig, found: Labelled, train: Instances, seed: int) -> Deal:
+    chosen = config.partition
+    drawn = seed if chosen.seed == "run" else chosen.seed
+    targets = config.targets or ("all" if chosen.name == "frequent_classes" else "each")
+    if targets == "each":
+        pairs = partition.each_label(train.labels)
+    elif targets == "one":
+        pairs = partition.one_label(train.labels, seed=drawn)
+    else:
+        pairs = partition.label_sets(train.labels)
+    return chosen.deal(train, pairs, found.classes, drawn)
+
+
+def _users(held: Instances, name: str) -> Tensor:
+    if held.user is None:
         raise UserError(
-            f'data.partition = "given": the source {config.source!r} does not say who holds what; '
-            "an npz file may, with an array `client`"
+            f'data.partition = "{name}": the source does not say whose each example is; '
+            "movielens, interactions, omniglot and image-folder do, and an npz file with `client`"
         )
-    clients = int(source.client.max()) + 1
-    return FederatedDataset.by_owner(x, labels.values, source.client[at], source.classes, clients)
+    return held.user
+
+
+def _hold_out(
+    config: DataConfig, found: Labelled, seed: int
+) -> tuple[Instances, Instances | None, Instances]:
+    """The training, validation and test instances; no instance is in two of them."""
+    every = found.train
+    if found.test is None and config.hold_out == "users":
+        return _by_user(config, every)
+    train = torch.arange(len(every))
+    if found.test is None:
+        drawn = seed if config.split_seed == "run" else config.split_seed
+        train, test_at = _stratified(every.labels, train, config.test_fraction, drawn)
+        test = every.select(test_at)
+    else:
+        test = found.test
+    if not config.validation_fraction:
+        return (every if len(train) == len(every) else every.select(train)), None, test
+    train, valid_at = _stratified(
+        every.labels, train, config.validation_fraction, config.validation_seed
+    )
+    return every.select(train), every.select(valid_at), test
+
+
+def _by_user(config: DataConfig, every: Instances) -> tuple[Instances, Instances | None, Instances]:
+    """Whole users, by ascending id: the first train, the next validate, the last test."""
+    user = _users(every, "users")
+    _, rank = torch.unique(user, return_inverse=True)
+    count = int(rank.max()) + 1
+    first_test = int(count * (1 - config.test_fraction) + 1e-9)
+    share = config.test_fraction + config.validation_fraction
+    first_valid = int(count * (1 - share) + 1e-9) if config.validation_fraction else first_test
+    train = every.select((rank < first_valid).nonzero()[:, 0])
+    test = every.select((rank >= first_test).nonzero()[:, 0])
+    if not config.validation_fraction:
+        return train, None, test
+    between = (rank >= first_valid) & (rank < first_test)
+    return train, every.select(between.nonzero()[:, 0]), test
 
 
 def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
@@ -112,5 +294,5 @@ def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple
     return at, at[:0]  # too few for any cut; the caller says so
 
 
-def _examples(x: Tensor, labels: Ragged, at: Tensor) -> Examples:
-    return Examples({"x": x[at]}, labels.select(at))
+def _examples(part: Instances) -> Examples:
+    return Examples(part.columns, part.labels)

@@ -76,7 +76,8 @@ class Federation:
 
     def batches(self, clients: Tensor, plan: Plan, requests: dict[str, Ragged], round: int) -> Tensors:
         """What a cohort trains on, step by step: (k, S, B, …) per column."""
-        corrupt = partial(self.augment, clients=clients.numpy(), seed=self.seed, round=round)
+        numbers = self.data.number_of(clients)
+        corrupt = partial(self.augment, clients=numbers, seed=self.seed, round=round)
         return cohort_batches(
             self.data, clients, plan, requests, self.device, corrupt if self.augment else None
         )

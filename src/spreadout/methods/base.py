@@ -41,6 +41,7 @@ class Method(BaseModel, ABC):
 
     name: str
     pools_data: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic
+    label_sets: ClassVar[bool] = False  # whether the loss takes examples with several labels
     weighting: Weighting = "examples"
 
     def row_merge(self) -> dict[str, RowMerge]:
@@ -59,7 +60,7 @@ class Method(BaseModel, ABC):
         Every row a client's examples name must be among them. What is drawn at random follows from
         (seed, round, client).
         """
-        return {name: rows.select(clients) for name, rows in data.own_rows.items()}
+        return data.rows_of(clients)
 
     @abstractmethod
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:

@@ -130,5 +130,5 @@ class FedAwS(PositiveOnly):
 
 
 def _one_client_per_class(data: FederatedDataset) -> bool:
-    rows = data.own_rows["classes"]
+    rows = data.rows_of(torch.arange(data.clients))["classes"]
     return bool((rows.lengths <= 1).all()) and len(torch.unique(rows.values)) == len(rows.values)

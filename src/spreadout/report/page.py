@@ -31,6 +31,11 @@ def page(arms: Sequence[Arm], title: str) -> str:
         f"{first['rounds']} rounds, {seeds} seed{'s' if seeds > 1 else ''}"
     )
     sections = [_table(arms), _legend(arms), _curves(arms), _space(arms), _origin(arms)]
+    return document(title, about, sections)
+
+
+def document(title: str, about: str, sections: Sequence[str]) -> str:
+    """A whole page around its sections."""
     return (
         "<!doctype html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width, initial-scale=1'>"

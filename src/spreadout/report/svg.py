@@ -45,6 +45,7 @@ def line_chart(
     y_title: str,
     y_range: tuple[float, float] | None = None,
     x_format: Callable[[float], str] = lambda value: f"{value:g}",
+    y_format: Callable[[float], str] = lambda value: f"{value:g}",
 ) -> str:
     """Mean lines with a band from the lowest to the highest seed; values appear under the pointer."""
     every_x = [x for line in lines for x in line.x]
@@ -62,14 +63,14 @@ def line_chart(
     parts = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{html.escape(y_title)} against {html.escape(x_title)}" '
-        f'data-lines="{html.escape(_hover_data(lines, px, py, x_format))}">'
+        f'data-lines="{html.escape(_hover_data(lines, px, py, x_format, y_format))}">'
     ]
     for tick in ticks(y_low, y_high):
         parts.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{py(tick):.1f}" y2="{py(tick):.1f}"/>'
         )
         parts.append(
-            f'<text class="tick" x="{LEFT - 6}" y="{py(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>'
+            f'<text class="tick" x="{LEFT - 6}" y="{py(tick) + 4:.1f}" text-anchor="end">{y_format(tick)}</text>'
         )
     for tick in ticks(x_low, x_high):
         parts.append(
@@ -96,6 +97,44 @@ def line_chart(
         )
     parts.append('<g class="cursor"></g></svg>')
     return "".join(parts)
+
+
+def bar_chart(
+    bars: Sequence[tuple[str, float]], *, x_title: str, y_title: str, colour: str = LINES[2]
+) -> str:
+    """One bar per label, from 0; its value appears under the pointer."""
+    most = max([1.0, *(value for _, value in bars)])
+    width = (WIDTH - LEFT - RIGHT) / max(len(bars), 1)
+    floor = HEIGHT - BOTTOM
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{html.escape(y_title)} by {html.escape(x_title)}">'
+    ]
+    for tick in ticks(0, most):
+        y = floor - tick / most * (HEIGHT - TOP - BOTTOM)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(
+            f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>'
+        )
+    every = max(1, -(-len(bars) // 8))  # as many labels as there is room for
+    for i, (label, value) in enumerate(bars):
+        tall = value / most * (HEIGHT - TOP - BOTTOM)
+        x = LEFT + i * width
+        parts.append(
+            f'<rect x="{x + 0.5:.1f}" y="{floor - tall:.1f}" width="{max(width - 1, 0.5):.1f}" height="{tall:.1f}" '
+            f'fill="{colour}"><title>{html.escape(label)}: {value:g}</title></rect>'
+        )
+        if i % every == 0:
+            parts.append(
+                f'<text class="tick" x="{x + width / 2:.1f}" y="{floor + 16}" text-anchor="middle">{html.escape(label)}</text>'
+            )
+    parts.append(
+        f'<text class="title" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(x_title)}</text>'
+    )
+    parts.append(
+        f'<text class="title" transform="translate(12 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" text-anchor="middle">{html.escape(y_title)}</text>'
+    )
+    return "".join([*parts, "</svg>"])
 
 
 def plane(
@@ -152,6 +191,7 @@ def _hover_data(
     px: Callable[[float], float],
     py: Callable[[float], float],
     x_format: Callable[[float], str],
+    y_format: Callable[[float], str],
 ) -> str:
     return json.dumps(
         [
@@ -159,7 +199,7 @@ def _hover_data(
                 "label": line.label,
                 "colour": line.colour,
                 "at": [
-                    [round(px(x), 1), round(py(y), 1), x_format(x), f"{y:.4g}"]
+                    [round(px(x), 1), round(py(y), 1), x_format(x), y_format(y)]
                     for x, y in zip(line.x, line.mean, strict=True)
                 ],
             }

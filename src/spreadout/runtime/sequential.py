@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
@@ -24,11 +25,12 @@ def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> It
     for i, client in enumerate(cohort.clients.tolist()):
         request = {name: rows[i].to(federation.device) for name, rows in cohort.requests.items()}
         sent = sub_model(state.round, state.dense, state.tables, request)
-        update = train_client(federation, sent, client)
+        own = replace(federation, data=federation.data.view(client))
+        update = train_client(own, sent)
         reason = checks.refusal(
             update,
             sent,
-            client=client,
+            client=int(own.data.number_of(torch.tensor([0]))[0]),
             table_sizes=sizes,
             fixed=federation.training.fixed,
             max_norm=federation.max_norm,
@@ -39,14 +41,18 @@ def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> It
         yield part
 
 
-def train_client(federation: Federation, sent: SubModel, client: int) -> Update:
-    """All that one client does in a round: from the sub-model it was sent to the update it returns."""
+def train_client(federation: Federation, sent: SubModel) -> Update:
+    """All that one client does in a round: from the sub-model it was sent to the update it returns.
+
+    `federation.data` is the client's own view: there is nobody else's example in it to look at.
+    """
     f = federation
-    number = torch.tensor([client])
-    sizes = f.data.sizes[[client]]
-    steps = plan(f.schedule, sizes, number.numpy(), seed=f.seed, round=sent.round)
+    only = torch.tensor([0])
+    client = int(f.data.number_of(only)[0])
+    sizes = f.data.sizes
+    steps = plan(f.schedule, sizes, f.data.number_of(only), seed=f.seed, round=sent.round)
     requests = {name: Ragged.from_lists([rows.ids.cpu()]) for name, rows in sent.tables.items()}
-    stack = f.batches(number, steps, requests, sent.round)
+    stack = f.batches(only, steps, requests, sent.round)
     start = Params(sent.dense, {name: rows.values for name, rows in sent.tables.items()})
     held = {
         name: torch.ones(len(rows), dtype=torch.bool, device=f.device)

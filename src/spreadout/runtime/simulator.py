@@ -83,8 +83,8 @@ class _Chunk:
     @classmethod
     def build(cls, federation: Federation, state: ServerState, cohort: Cohort) -> _Chunk:
         f, device = federation, federation.device
-        numbers = cohort.clients.numpy()
-        sizes = f.data.sizes[numbers]
+        numbers = f.data.number_of(cohort.clients)
+        sizes = f.data.sizes[cohort.clients.numpy()]
         steps = plan(f.schedule, sizes, numbers, seed=f.seed, round=state.round)
         batches = f.batches(cohort.clients, steps, cohort.requests, state.round)
         ids = {name: rows.padded(-1).to(device) for name, rows in cohort.requests.items()}
@@ -210,7 +210,7 @@ def _privatised(chunk: _Chunk, change: Params) -> Params:
     bound = f.privacy.clip
     clip: Callable[[Params], Params] = torch.vmap(lambda one: clip_norm(one, bound))
     change = clip(change)
-    for i, client in enumerate(chunk.cohort.clients.tolist()):
+    for i, client in enumerate(f.data.number_of(chunk.cohort.clients).tolist()):
         real = {name: int((ids[i] >= 0).sum()) for name, ids in chunk.ids.items()}
         add_noise_(
             {name: value[i] for name, value in change.dense.items()},
@@ -252,7 +252,7 @@ def _bytes_per_client(
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
     own = 0 if _is_fusable(federation, steps) else nbytes(state.dense.values())
     parameters = copies * (own + held * (row + 8))
-    example = sum(nbytes([c.values[:1]]) for c in federation.data.columns.values())
+    example = sum(column.example_bytes for column in federation.data.columns.values())
     # Vectors among the parameters are biases and norms: their lengths are the layers' widths.
     layers = sum(value.numel() for value in state.dense.values() if value.dim() == 1)
     activations = 8 * width * layers * 4

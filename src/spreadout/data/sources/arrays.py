@@ -7,43 +7,57 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from spreadout.data.columns import Dense
 from spreadout.data.federated import as_examples, whole_numbers
-from spreadout.data.sources.base import Labelled, single
+from spreadout.data.sources.base import Instances, Labelled, Source, single
 from spreadout.errors import UserError
 
 KNOWN = {"x", "y", "client", "x_test", "y_test"}
 
 
-def load(path: Path | None) -> Labelled:
-    if path is None:
-        raise UserError("data.source = 'npz': set data.path to a .npz file with arrays x and y")
-    arrays = _read(path)
-    unknown = sorted(set(arrays) - KNOWN)
-    if unknown:
-        raise UserError(f"{path}: array {unknown[0]!r} is unknown; known: {', '.join(sorted(KNOWN))}")
-    for name in ("x", "y"):
-        if name not in arrays:
-            raise UserError(f"{path}: has {', '.join(sorted(arrays)) or 'no arrays'}, but no {name}")
-    try:
-        x, y = as_examples(arrays["x"], arrays["y"])
-        held_out = as_examples(arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
-        client = whole_numbers("client", arrays["client"]) if "client" in arrays else None
-    except KeyError as missing:
-        raise UserError(f"{path}: x_test needs {missing} beside it") from None
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-    if held_out is not None and held_out[0].shape[1:] != x.shape[1:]:
-        shapes = f"{tuple(held_out[0].shape[1:])}, x of {tuple(x.shape[1:])}"
-        raise UserError(f"{path}: x_test has examples of shape {shapes}: they must agree")
-    if client is not None and client.shape != y.shape:
-        raise UserError(f"{path}: client has {len(client)} entries, y has {len(y)}")
-    labels = [y] if held_out is None else [y, held_out[1]]
-    classes = int(max(part.max() for part in labels)) + 1
-    test = None if held_out is None else (held_out[0], single(held_out[1]))
-    return Labelled(x, single(y), classes, test, client)
+class Npz(Source):
+    """Arrays as NumPy saved them."""
+
+    caches: ClassVar[bool] = False  # it is as fast to read as a cache of it would be
+    name: Literal["npz"] = "npz"
+
+    def locate(self, path: Path | None) -> Path:
+        if path is None:
+            raise UserError("data.source = 'npz': set data.path to a .npz file with arrays x and y")
+        return path
+
+    def parse(self, path: Path) -> Labelled:
+        arrays = _read(path)
+        unknown = sorted(set(arrays) - KNOWN)
+        if unknown:
+            known = ", ".join(sorted(KNOWN))
+            raise UserError(f"{path}: array {unknown[0]!r} is unknown; known: {known}")
+        for name in ("x", "y"):
+            if name not in arrays:
+                raise UserError(f"{path}: has {', '.join(sorted(arrays)) or 'no arrays'}, but no {name}")
+        try:
+            x, y = as_examples(arrays["x"], arrays["y"])
+            held_out = as_examples(arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
+            client = whole_numbers("client", arrays["client"]) if "client" in arrays else None
+        except KeyError as missing:
+            raise UserError(f"{path}: x_test needs {missing} beside it") from None
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        if held_out is not None and held_out[0].shape[1:] != x.shape[1:]:
+            shapes = f"{tuple(held_out[0].shape[1:])}, x of {tuple(x.shape[1:])}"
+            raise UserError(f"{path}: x_test has examples of shape {shapes}: they must agree")
+        if client is not None and client.shape != y.shape:
+            raise UserError(f"{path}: client has {len(client)} entries, y has {len(y)}")
+        labels = [y] if held_out is None else [y, held_out[1]]
+        classes = int(max(part.max() for part in labels)) + 1
+        test = None
+        if held_out is not None:
+            test = Instances({"x": Dense(held_out[0])}, single(held_out[1]))
+        return Labelled(Instances({"x": Dense(x)}, single(y), client), classes, test)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -1,27 +1,108 @@
-"""What every source returns: labelled instances, and the publisher's test split where there is one."""
+"""What a source is, and what every source returns: labelled instances in their published parts."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from spreadout.data import cache, stored
+from spreadout.data.columns import Column, select_all
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Instances with their label sets. `test` is the published test part; None: cut one off."""
+class Instances:
+    """Inputs with their label sets, and whose they are where the source knows."""
 
-    x: Tensor  # (n, …)
+    columns: Mapping[str, Column]
     labels: Ragged  # n label sets
+    user: Tensor | None = None  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def select(self, at: Tensor) -> Instances:
+        user = None if self.user is None else self.user[at]
+        return Instances(select_all(self.columns, at), self.labels.select(at), user)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A source's instances. `test` is the published test part; None: cut one off.
+
+    Labels below `classes` have a row in the table. Test labels from there on are classes that are only
+    ever retrieved, never trained.
+    """
+
+    train: Instances
     classes: int
-    test: tuple[Tensor, Ragged] | None = None
-    client: Tensor | None = None  # (n,) who holds each instance, where the source knows
+    test: Instances | None = None
+    refers: Mapping[str, str] = field(default_factory=dict)  # input columns that name rows of a table
+    class_names: tuple[str, ...] = ()
+
+
+class Source(BaseModel, ABC):
+    """A frozen value: its options are its fields (and the keys of `[data.source]` in a config)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str
+    usual: ClassVar[Mapping[str, str]] = {}  # name → its file or folder inside SPREADOUT_DATA
+    caches: ClassVar[bool] = True
+    natural: ClassVar[Mapping[str, Any]] = {}  # keys of [data] that go with it unless told otherwise
+
+    @abstractmethod
+    def parse(self, path: Path) -> Labelled:
+        """Read the published files."""
+
+    def read(self, path: Path | None) -> Labelled:
+        """The instances, out of the cache where they were read before."""
+        found = self.locate(path)
+        if not self.caches:
+            return self.parse(found)
+        about = f"{type(self).__name__} {self.model_dump_json()}"
+        files = self.content(found)
+        return open_stored(cache.cached(found, files, about, lambda into: self.store(found, into)))
+
+    def content(self, path: Path) -> list[Path]:
+        """The files and folders a cache entry depends on."""
+        return [path]
+
+    def store(self, path: Path, folder: Path) -> None:
+        """Write what was read to a folder; a source that streams does it piece by piece."""
+        write(self.parse(path), folder)
+
+    def locate(self, path: Path | None) -> Path:
+        """Where the files lie: the given path, or their usual place in SPREADOUT_DATA."""
+        found = path if path is not None else self.usual_path()
+        if not found.exists():
+            raise UserError(f"data.source = {self.name!r}: {found} is not there{self._where()}")
+        return found
+
+    def usual_path(self) -> Path:
+        default = self.usual.get(self.name)
+        if default is None:
+            raise UserError(f"data.source = {self.name!r}: set data.path to the file or folder to read")
+        home = os.environ.get("SPREADOUT_DATA")
+        if not home:
+            raise UserError(
+                f"data.source = {self.name!r}: set data.path, or SPREADOUT_DATA to a folder that "
+                f"holds {default}"
+            )
+        return Path(home) / default
+
+    def _where(self) -> str:
+        named = self.name in self.usual
+        return f"; `spreadout data list {self.name}` says where to get it" if named else ""
 
 
 def single(label: Tensor) -> Ragged:
@@ -29,16 +110,36 @@ def single(label: Tensor) -> Ragged:
     return Ragged(torch.arange(len(label) + 1), label)
 
 
-def data_file(source: str, path: Path | None, default: str) -> Path:
-    """Where a source's file or folder lies: the given path, or its usual place in SPREADOUT_DATA."""
-    if path is None:
-        home = os.environ.get("SPREADOUT_DATA")
-        if not home:
-            raise UserError(
-                f"data.source = {source!r}: set data.path, or SPREADOUT_DATA to a folder that "
-                f"holds {default}"
-            )
-        path = Path(home) / default
-    if not path.exists():
-        raise UserError(f"data.source = {source!r}: {path} is not there")
-    return path
+def write(found: Labelled, folder: Path) -> None:
+    """Labelled instances as arrays in a folder."""
+    meta: dict[str, Any] = {
+        "classes": found.classes,
+        "refers": dict(found.refers),
+        "class_names": list(found.class_names),
+        "parts": {},
+    }
+    for part, instances in (("train", found.train), ("test", found.test)):
+        if instances is None:
+            continue
+        arrays = stored.column_arrays(part, instances.columns)
+        arrays |= {f"{part}-labels": instances.labels.values, f"{part}-sets": instances.labels.offsets}
+        if instances.user is not None:
+            arrays[f"{part}-user"] = instances.user
+        stored.write_arrays(folder, arrays)
+        meta["parts"][part] = stored.columns_meta(instances.columns)
+    stored.write_index(folder, meta)
+
+
+def open_stored(folder: Path) -> Labelled:
+    """What `write` wrote, memory-mapped."""
+    meta = stored.read_index(folder)
+    assert meta is not None  # the cache gives whole folders only
+    parts = {}
+    for part, described in meta["parts"].items():
+        columns = stored.open_columns(folder, part, described)
+        sets, labels = (stored.open_array(folder / f"{part}-{n}.npy") for n in ("sets", "labels"))
+        whose = folder / f"{part}-user.npy"
+        user = stored.open_array(whose) if whose.exists() else None
+        parts[part] = Instances(columns, Ragged(sets, labels), user)
+    names = tuple(meta["class_names"])
+    return Labelled(parts["train"], meta["classes"], parts.get("test"), meta["refers"], names)

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import torch
 from sklearn.datasets import load_digits
 
-from spreadout.data.sources.base import Labelled, single
+from spreadout.data.columns import Dense
+from spreadout.data.sources.base import Instances, Labelled, Source, single
 
 
-def load(path: Path | None) -> Labelled:
-    bunch = load_digits()
-    x = torch.from_numpy(bunch.data).float() / 8 - 1  # pixels are 0 … 16
-    return Labelled(x, single(torch.from_numpy(bunch.target).long()), classes=10)
+class Digits(Source):
+    """Nothing to set: the data is part of scikit-learn."""
+
+    caches: ClassVar[bool] = False
+    name: Literal["digits"] = "digits"
+
+    def locate(self, path: Path | None) -> Path:
+        return Path()
+
+    def parse(self, path: Path) -> Labelled:
+        bunch = load_digits()
+        x = torch.from_numpy(bunch.data).float() / 8 - 1  # pixels are 0 … 16
+        labels = single(torch.from_numpy(bunch.target).long())
+        names = tuple(str(digit) for digit in range(10))
+        return Labelled(Instances({"x": Dense(x)}, labels), classes=10, class_names=names)

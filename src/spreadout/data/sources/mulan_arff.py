@@ -1,106 +1,200 @@
 """Multi-label data in Mulan's ARFF (sparse or dense rows), the labels named by an XML file beside it.
 
-https://mulan.sourceforge.net/format.html. Known by name: `bibtex` (Katakis et al. 2008), 1,836 binary
-features, 159 labels, 4,880 + 2,515 instances.
+A folder with `NAME.xml` and either `NAME-train.arff` and `NAME-test.arff` or one `NAME.arff`.
+https://mulan.sourceforge.net/format.html. Known by name: `bibtex` (Katakis et al. 2008) and others.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import IO, ClassVar, Literal
 from xml.etree import ElementTree
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from spreadout.data.sources.base import Labelled, data_file
+from spreadout.data.archive import Archive, opened
+from spreadout.data.columns import Sparse
+from spreadout.data.sources.base import Instances, Labelled, Source
+from spreadout.data.text import Block, blocks, cut, whole
 from spreadout.errors import UserError
-from spreadout.ragged import Ragged
+from spreadout.ragged import Ragged, offsets_from_lengths
+from spreadout.randomness import Ints
 
 _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"[^\"]*\"|\S+)", re.IGNORECASE)
+OPEN, CLOSE, SPACE, COMMA, NEWLINE = (ord(c) for c in "{} ,\n")
 
 
-def load_bibtex(path: Path | None) -> Labelled:
-    folder = data_file("bibtex", path, "bibtex")
-    names = label_names(folder / "bibtex.xml")
-    x, labels = read(folder / "bibtex-train.arff", names)
-    return Labelled(x, labels, len(names), test=read(folder / "bibtex-test.arff", names))
+class MulanArff(Source):
+    """Features and labels in one table; the XML says which attributes are labels."""
 
+    usual: ClassVar[Mapping[str, str]] = {
+        "bibtex": "bibtex",
+        "mediamill": "mediamill",
+        "delicious": "delicious",
+        "corel5k": "corel5k",
+    }
+    name: Literal["mulan", "bibtex", "mediamill", "delicious", "corel5k"]
 
-def label_names(path: Path) -> list[str]:
-    """The label attributes' names, in the XML's order: label i is the i-th."""
-    try:
-        root = ElementTree.parse(path).getroot()
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; it names the labels of Mulan data") from None
-    except ElementTree.ParseError as error:
-        raise UserError(f"{path}: not well-formed XML ({error})") from None
-    return [str(node.get("name")) for node in root.iter() if node.tag.endswith("label")]
-
-
-def read(path: Path, label_names: list[str]) -> tuple[Tensor, Ragged]:
-    """Features (n, features) float32 and label sets of one ARFF file."""
-    attributes, rows, first_line = _sections(path)
-    place = {name: i for i, name in enumerate(attributes)}
-    missing = [name for name in label_names if name not in place]
-    if missing:
-        raise UserError(f"{path}: no attribute for the label {missing[0]!r} named in the XML")
-    labels = np.array([place[name] for name in label_names])
-    features = np.setdiff1d(np.arange(len(attributes)), labels)
-    values = np.zeros((len(rows), len(attributes)), dtype=np.float32)
-    for i, row in enumerate(rows):
-        try:
-            _fill(values[i], row)
-        except (ValueError, IndexError):
-            shown = row if len(row) < 40 else row[:40] + "…"
+    def parse(self, path: Path) -> Labelled:
+        folder = path if path.is_dir() or path.suffix == ".zip" else path.parent
+        with opened(folder) as archive:
+            labels = label_names(archive)
+            train, test = _files(archive)
+            taught = read(archive, train, labels)
+            held = None if test is None else read(archive, test, labels)
+        if held is not None and _width(held) != _width(taught):
             raise UserError(
-                f"{path}:{first_line[i]}: cannot read the row {shown!r} of {len(attributes)} attributes"
-            ) from None
-    bad = np.flatnonzero(~np.isfinite(values).all(1))
-    if bad.size:
-        raise UserError(f"{path}:{first_line[bad[0]]}: a value is not finite")
-    instance, label = np.nonzero(values[:, labels])
-    sets = Ragged.from_pairs(torch.from_numpy(instance), torch.from_numpy(label), len(rows))
-    return torch.from_numpy(values[:, features]), sets
+                f"{archive.label(test or '')}: has {_width(held)} features, "
+                f"{train} has {_width(taught)}: they must agree"
+            )
+        return Labelled(taught, len(labels), held, class_names=tuple(labels))
 
 
-def _sections(path: Path) -> tuple[list[str], list[str], list[int]]:
-    """Attribute names, data rows, and each row's line number."""
+def _width(part: Instances) -> int:
+    column = part.columns["x"]
+    assert isinstance(column, Sparse)
+    return column.width
+
+
+def _files(archive: Archive) -> tuple[str, str | None]:
+    arff = [name for name in archive.names if name.lower().endswith(".arff")]
+    ends = {name: Path(name).stem.lower().replace("_", "-") for name in arff}
+    train = [name for name in arff if ends[name].endswith("-train")]
+    test = [name for name in arff if ends[name].endswith("-test")]
+    if len(train) == 1 and len(test) == 1:
+        return train[0], test[0]
+    if len(arff) == 1:
+        return arff[0], None
+    found = ", ".join(arff[:4]) or "no .arff file"
+    raise UserError(
+        f"{archive.path}: needs NAME-train.arff and NAME-test.arff, or one .arff; has {found}"
+    )
+
+
+def label_names(archive: Archive) -> list[str]:
+    """The label attributes' names, in the XML's order: label i is the i-th."""
+    files = [name for name in archive.names if name.lower().endswith(".xml")]
+    if len(files) != 1:
+        found = ", ".join(files) or "none"
+        raise UserError(f"{archive.path}: needs one XML file that names the labels; has {found}")
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    attributes, rows, numbers = [], [], []
-    in_data = False
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip()
-        if not line or line.startswith("%"):
-            continue
-        if in_data:
-            rows.append(line)
-            numbers.append(number)
-        elif line.lower().startswith("@data"):
-            in_data = True
-        elif match := _ATTRIBUTE.match(line):
+        root = ElementTree.fromstring(archive.read(files[0]))
+    except ElementTree.ParseError as error:
+        raise UserError(f"{archive.label(files[0])}: not well-formed XML ({error})") from None
+    names = [str(node.get("name")) for node in root.iter() if node.tag.endswith("label")]
+    if not names:
+        raise UserError(f"{archive.label(files[0])}: names no labels")
+    return names
+
+
+def read(archive: Archive, name: str, label_names: list[str]) -> Instances:
+    """Features as a sparse column and the label sets of one ARFF file."""
+    label = archive.label(name)
+    with archive.open(name) as stream:
+        attributes, lines = _header(stream, label)
+        place = {attribute: i for i, attribute in enumerate(attributes)}
+        missing = [wanted for wanted in label_names if wanted not in place]
+        if missing:
+            raise UserError(f"{label}: no attribute for the label {missing[0]!r} named in the XML")
+        parts = [_cells(block, len(attributes)) for block in blocks(stream, label, skip_lines=lines)]
+    row, attribute, value, count = _joined(parts)
+    # Where each attribute goes: labels to −1 − their number, features to their place among features.
+    target = np.zeros(len(attributes), dtype=np.int64)
+    target[[place[wanted] for wanted in label_names]] = -1 - np.arange(len(label_names))
+    is_feature = target == 0
+    target[is_feature] = np.arange(is_feature.sum())
+    goes = target[attribute]
+    feature, tagged = goes >= 0, (goes < 0) & (value != 0)
+    sets = Ragged.from_pairs(torch.from_numpy(row[tagged]), torch.from_numpy(-1 - goes[tagged]), count)
+    kept = feature & (value != 0)
+    lengths = torch.from_numpy(np.bincount(row[kept], minlength=count))
+    x = Sparse(
+        torch.from_numpy(goes[kept].astype(np.int32)),
+        torch.from_numpy(value[kept].astype(np.float32)),
+        offsets_from_lengths(lengths),
+        int(is_feature.sum()),
+    )
+    return Instances({"x": x}, sets)
+
+
+def _header(stream: IO[bytes], label: str) -> tuple[list[str], int]:
+    """The attributes' names, and how many lines the header takes."""
+    attributes: list[str] = []
+    number = 0
+    while raw := stream.readline(1 << 20):
+        number += 1
+        line = raw.decode("utf-8", "replace").strip()
+        if line.lower().startswith("@data"):
+            return attributes, number
+        if match := _ATTRIBUTE.match(line):
             attributes.append(match[1].strip("'\"").replace("\\'", "'"))
-    if not in_data:
-        raise UserError(f"{path}: no @data section; the file may be cut short")
-    return attributes, rows, numbers
+    raise UserError(f"{label}: no @data section; the file may be cut short")
 
 
-def _fill(values: np.ndarray, row: str) -> None:
-    if not row.startswith("{"):
-        numbers = row.split(",")
-        if len(numbers) != len(values):
-            raise ValueError
-        values[:] = [float(number) for number in numbers]
-        return
-    if not row.endswith("}"):
-        raise ValueError
-    inside = row[1:-1].strip()
-    for pair in inside.split(",") if inside else []:
-        at, value = pair.split()
-        if int(at) < 0:
-            raise ValueError
-        values[int(at)] = float(value)
+Cells = tuple[Ints, Ints, np.ndarray, int]  # row, attribute, value of every cell; rows
+
+
+def _joined(parts: list[Cells]) -> Cells:
+    if not parts:
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty, np.empty(0), 0
+    before = np.cumsum([0, *(rows for *_, rows in parts)])
+    row = np.concatenate([part[0] + start for part, start in zip(parts, before, strict=False)])
+    return (
+        row,
+        np.concatenate([part[1] for part in parts]),
+        np.concatenate([part[2] for part in parts]),
+        int(before[-1]),
+    )
+
+
+def _cells(block: Block, attributes: int) -> Cells:
+    """The cells of a block: all of a dense row's, the named ones of a sparse row."""
+    block = _tidy(block)
+    raw = np.frombuffer(block.text, dtype=np.uint8)
+    ends = np.flatnonzero(raw == NEWLINE)
+    starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
+    sparse_line = raw[starts] == OPEN  # (lines,)
+    is_row = ends > starts
+    closed = raw[np.maximum(ends - 1, 0)] == CLOSE
+    if (sparse_line & ~closed).any():
+        at = int(starts[np.flatnonzero(sparse_line & ~closed)[0]])
+        raise block.error(at, "a sparse row without its closing brace")
+    row_of: Ints = np.cumsum(is_row) - is_row  # rows are counted without blank lines
+    tokens = cut(block, b"{} ,")
+    values = tokens.numbers()
+    in_sparse = sparse_line[tokens.line]
+    named = in_sparse & (tokens.after == SPACE)
+    valued = in_sparse & (tokens.before == SPACE)
+    odd = in_sparse & (named == valued)
+    tokens.refuse(odd, "{} is not part of an `attribute value` pair")
+    number = whole(tokens, values, named, "attribute")
+    beyond = named.copy()
+    beyond[named] = number >= attributes
+    tokens.refuse(beyond, f"attribute {{}}, but there are {attributes} (counted from 0)")
+    dense = ~in_sparse
+    width = np.bincount(tokens.line[dense], minlength=tokens.lines)
+    wrong = is_row & ~sparse_line & (width != attributes)
+    if wrong.any():
+        line = int(np.flatnonzero(wrong)[0])
+        raise block.error(int(starts[line]), f"{width[line]} values for {attributes} attributes")
+    place = np.arange(int(dense.sum())) % max(attributes, 1)
+    row = np.concatenate([row_of[tokens.line[named]], row_of[tokens.line[dense]]])
+    order = np.argsort(row, kind="stable")  # a file may mix both kinds of row
+    attribute = np.concatenate([number, place])[order]
+    value = np.concatenate([values[valued], values[dense]])[order]
+    return row[order], attribute, value, int(is_row.sum())
+
+
+def _tidy(block: Block) -> Block:
+    """Without comments, and with single spaces where pairs are cut."""
+    text = block.text.replace(b"\t", b" ")
+    if b"%" in text:
+        text = re.sub(rb"(?m)^\s*%.*$", b"", text)
+    for loose, tight in ((b", ", b","), (b" ,", b","), (b"{ ", b"{"), (b" }", b"}"), (b" \n", b"\n")):
+        while loose in text:
+            text = text.replace(loose, tight)
+    return Block(block.name, text, block.first_line)

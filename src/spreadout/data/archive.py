@@ -1,0 +1,152 @@
+"""Reading published archives in place: zip, tar, or the folder they unpack to, all alike.
+
+Nothing is ever unpacked to disk. Members are refused that point outside the archive, and reading stops
+where a member is larger than it says or than anything published: a bomb is a message, not a full disk.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from spreadout.errors import UserError
+
+DENSEST = 200  # times the packed size; published text packs 10 to 30 times, a bomb about 1,000
+HARMLESS = 1 << 27  # bytes that may be packed as densely as they like
+BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Named members, sorted, each to be opened or read."""
+
+    path: Path
+    names: list[str]
+    _open: Callable[[str], IO[bytes]]
+
+    def only(self, ending: str, *, what: str) -> str:
+        """The one member whose path ends so."""
+        found = self.find(ending)
+        if not found:
+            raise UserError(f"{self.path}: has no {ending} ({what}); the archive may be another one")
+        if len(found) > 1:
+            raise UserError(f"{self.path}: has both {found[0]} and {found[1]}; give one of them")
+        return found[0]
+
+    def find(self, ending: str) -> list[str]:
+        """Members with this file name (or this end of their path), whatever folder they lie in."""
+        return [name for name in self.names if name == ending or name.endswith("/" + ending)]
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        try:
+            with self._open(name) as stream:
+                yield stream
+        except BROKEN as error:
+            reason = str(error) or "it ends too early"
+            raise UserError(
+                f"{self.path}: {name} cannot be read, it may be cut short ({reason})"
+            ) from None
+
+    def read(self, name: str) -> bytes:
+        with self.open(name) as stream:
+            return stream.read()
+
+    def label(self, name: str) -> str:
+        """How errors name a member."""
+        return str(self.path / name) if self.path.is_dir() else f"{self.path}:{name}"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Archive]:
+    """An archive, or a folder as one, or a single file as one member."""
+    try:
+        if path.is_dir():
+            files = (file for file in path.rglob("*") if file.is_file())
+            hidden = sorted(f.relative_to(path) for f in files)
+            names = [p.as_posix() for p in hidden if not any(part.startswith(".") for part in p.parts)]
+            yield Archive(path, names, lambda name: (path / name).open("rb"))
+        elif zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as file:
+                yield _zip(path, file)
+        elif tarfile.is_tarfile(path):
+            with tarfile.open(path) as tar:
+                yield _tar(path, tar)
+        elif path.suffix in (".zip", ".tar", ".tgz") or path.name.endswith(".tar.gz"):
+            raise UserError(f"{path}: not a readable archive; it may be cut short: fetch it again")
+        else:
+            yield Archive(path.parent, [path.name], lambda name: open_plain(path))
+    except BROKEN as error:
+        reason = str(error) or "it ends too early"
+        raise UserError(f"{path}: not a readable archive, it may be cut short ({reason})") from None
+
+
+def open_plain(path: Path) -> IO[bytes]:
+    """A file as it is, or what a .gz file holds."""
+    return _Gzip(path) if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
+
+
+def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
+    members = [info for info in file.infolist() if not info.is_dir()]
+    for info in members:
+        _refuse_outside(path, info.filename)
+    _refuse_bomb(path, sum(info.file_size for info in members))  # zipfile reads no more than that
+    return Archive(path, sorted(info.filename for info in members), file.open)
+
+
+def _tar(path: Path, tar: tarfile.TarFile) -> Archive:
+    members, total = {}, 0
+    for info in tar:
+        _refuse_outside(path, info.name)
+        if info.isfile():  # links are not followed
+            members[info.name] = info
+            total += info.size
+            _refuse_bomb(path, total)
+
+    def open_member(name: str) -> IO[bytes]:
+        stream = tar.extractfile(members[name])
+        assert stream is not None  # it is a plain file
+        return stream
+
+    return Archive(path, sorted(members), open_member)
+
+
+class _Gzip(gzip.GzipFile):
+    """A gzip stream that stops with an error where it turns out a bomb: it does not say its size."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._path, self._given = path, 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        wanted = _allowed(self._path) - self._given + 1
+        found = super().read(wanted if size is None or size < 0 else min(size, wanted))
+        self._given += len(found)
+        _refuse_bomb(self._path, self._given)
+        return found
+
+
+def _allowed(path: Path) -> int:
+    return max(HARMLESS, DENSEST * path.stat().st_size)
+
+
+def _refuse_bomb(path: Path, unpacked: int) -> None:
+    if unpacked > _allowed(path):
+        raise UserError(
+            f"{path}: unpacks to {unpacked:,} bytes or more, over {DENSEST} times its size: "
+            "refused as a bomb"
+        )
+
+
+def _refuse_outside(path: Path, name: str) -> None:
+    parts = PurePosixPath(name.replace("\\", "/"))
+    drive = len(name) > 1 and name[1] == ":"
+    if parts.is_absolute() or ".." in parts.parts or drive:
+        raise UserError(f"{path}: member {name!r} points outside the archive: refused")

@@ -1,0 +1,80 @@
+"""Parsed sources, kept beside the files they came from.
+
+An entry is named by the content it was made from and the options it was made with. It is written to
+one side and moved into place, under a lock, so that two processes make it once and nobody ever sees
+half of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from spreadout.data import stored
+
+try:
+    import fcntl
+except ImportError:  # no such locks here: two processes may both make an entry, the last one stays
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT = 1  # raise it when what readers write changes
+
+
+def cached(source: Path, files: Sequence[Path], about: str, write: Callable[[Path], None]) -> Path:
+    """A folder made by `write` out of a source's files, from the cache where it is there already."""
+    folder = home(source if files else None) / f"{source.name.split('.')[0]}-{key(files, about)}"
+    with _locked(folder):
+        if stored.read_index(folder) is None:
+            shutil.rmtree(folder, ignore_errors=True)  # damaged: made again
+            with stored.whole_folder(folder) as beside:
+                write(beside)
+    return folder
+
+
+def home(source: Path | None) -> Path:
+    """Where entries lie: `SPREADOUT_CACHE`, beside the source, or in the user's own cache folder."""
+    if told := os.environ.get("SPREADOUT_CACHE"):
+        return Path(told)
+    # Permission bits rather than access() alone: to root every folder looks writable.
+    if source is not None:
+        beside = source.absolute().parent
+        if beside.stat().st_mode & 0o222 and os.access(beside, os.W_OK):
+            return beside / ".spreadout-cache"
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "spreadout"
+
+
+def key(files: Sequence[Path], about: str) -> str:
+    """Changes with the content of any file and with the options.
+
+    A folder counts by its files' names, sizes and times: reading thousands of images twice would take
+    as long as not having a cache.
+    """
+    digest = hashlib.blake2b(f"{FORMAT} {about}".encode(), digest_size=16)
+    for path in files:
+        if path.is_dir():
+            for file in sorted(path.rglob("*")):
+                if file.is_file() and ".spreadout-cache" not in file.parts:
+                    facts = file.stat()
+                    name = file.relative_to(path).as_posix()
+                    digest.update(f"{name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+        else:
+            with open(path, "rb") as stream:
+                digest.update(hashlib.file_digest(stream, "blake2b").digest())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Held by one process at a time; the system lets go of it if the process dies."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
+        if fcntl is not None:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        for stale in folder.parent.glob(f".{folder.name}.[0-9]*"):
+            shutil.rmtree(stale, ignore_errors=True)  # of a process that died at it
+        yield

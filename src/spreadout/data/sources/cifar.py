@@ -1,0 +1,134 @@
+"""CIFAR-10 and CIFAR-100 (Krizhevsky 2009): the python archive, the binary one, or folders of PNGs.
+
+The python archive holds pickles. They are read by an unpickler that knows arrays and nothing else, so
+that a tampered archive can run no code.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout.data.archive import Archive, opened
+from spreadout.data.sources import image_folder
+from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.images import as_column
+from spreadout.errors import UserError
+
+PIXELS = 3 * 32 * 32
+SAFE = {
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("_codecs", "encode"),  # how newer Pythons pickle bytes for old ones
+}
+
+
+class Cifar(Source):
+    """32x32 colour photographs of 10 or 100 kinds of thing."""
+
+    usual: ClassVar[Mapping[str, str]] = {
+        "cifar-10": "cifar-10-python.tar.gz",
+        "cifar-100": "cifar-100-python.tar.gz",
+    }
+    name: Literal["cifar-10", "cifar-100"]
+    labels: Literal["fine", "coarse"] = "fine"  # CIFAR-100 has 100 fine ones and 20 coarse
+
+    def locate(self, path: Path | None) -> Path:
+        if path is None:
+            usual = self.usual_path()
+            others = (usual.with_name(f"{self.name}-binary.tar.gz"), usual.with_name(self.name))
+            path = next((p for p in (usual, *others) if p.exists()), None)
+        return super().locate(path)
+
+    def parse(self, path: Path) -> Labelled:
+        ten = self.name == "cifar-10"
+        if ten and self.labels == "coarse":
+            raise UserError("data.source.labels = 'coarse': only CIFAR-100 has coarse labels")
+        classes = 10 if ten else 20 if self.labels == "coarse" else 100
+        with opened(path) as archive:
+            files = {Path(name).name: name for name in archive.names}
+            if "train.bin" in files or "data_batch_1.bin" in files:
+                train, test = (self._binary(archive, files, part) for part in ("train", "test"))
+            elif "train" in files or "data_batch_1" in files:
+                train, test = (self._python(archive, files, part) for part in ("train", "test"))
+            else:
+                found = image_folder.read(archive, size=32, grey=False)
+                if found.classes != classes:
+                    raise UserError(f"{path}: has {found.classes} folders of pictures, not {classes}")
+                return found
+        for part in (train, test):
+            if int(part.labels.values.max()) >= classes:
+                raise UserError(f"{path}: a label beyond {classes - 1}; is it {self.name}?")
+        return Labelled(train, classes, test)
+
+    def _names(self, files: Mapping[str, str], part: str, ending: str) -> list[str]:
+        if self.name == "cifar-100":
+            wanted = [f"{part}{ending}"]
+        elif part == "test":
+            wanted = [f"test_batch{ending}"]
+        else:
+            wanted = [f"data_batch_{i}{ending}" for i in range(1, 6)]
+        for name in wanted:
+            if name not in files:
+                raise UserError(f"data.source = {self.name!r}: the archive has no {name}")
+        return [files[name] for name in wanted]
+
+    def _binary(self, archive: Archive, files: Mapping[str, str], part: str) -> Instances:
+        """Records of the label (coarse, then fine in CIFAR-100) and 3,072 pixels."""
+        marks = 1 if self.name == "cifar-10" else 2
+        records = []
+        for name in self._names(files, part, ".bin"):
+            raw = np.frombuffer(archive.read(name), dtype=np.uint8)
+            if not raw.size or raw.size % (marks + PIXELS):
+                raise UserError(
+                    f"{archive.label(name)}: {raw.size:,} bytes are no whole number of records of "
+                    f"{marks + PIXELS}; it may be cut short"
+                )
+            records.append(raw.reshape(-1, marks + PIXELS))
+        every = np.concatenate(records)
+        label = every[:, 0 if self.labels == "coarse" else marks - 1]
+        return _instances(every[:, marks:], label.astype(np.int64))
+
+    def _python(self, archive: Archive, files: Mapping[str, str], part: str) -> Instances:
+        key = "labels" if self.name == "cifar-10" else f"{self.labels}_labels"
+        pixels, labels = [], []
+        for name in self._names(files, part, ""):
+            batch = _unpickle(archive.read(name), archive.label(name))
+            data: Any = batch.get("data")
+            whole = isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2
+            if not whole or data.shape[1] != PIXELS or len(batch.get(key, ())) != len(data):
+                raise UserError(f"{archive.label(name)}: no batch of {key} with {PIXELS} pixels each")
+            pixels.append(data)
+            labels.append(np.asarray(batch[key], dtype=np.int64))
+        return _instances(np.concatenate(pixels), np.concatenate(labels))
+
+
+def _instances(pixels: np.ndarray, label: np.ndarray) -> Instances:
+    images: Tensor = torch.from_numpy(np.ascontiguousarray(pixels)).view(-1, 3, 32, 32)
+    return Instances({"x": as_column(images)}, single(torch.from_numpy(label)))
+
+
+class _ArraysOnly(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in SAFE:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+
+
+def _unpickle(raw: bytes, label: str) -> dict[str, Any]:
+    try:
+        found = _ArraysOnly(io.BytesIO(raw), encoding="latin1").load()
+    except Exception as error:  # a broken pickle may raise anything
+        raise UserError(f"{label}: not a CIFAR batch ({error})") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{label}: not a CIFAR batch, but a {type(found).__name__}")
+    return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in found.items()}

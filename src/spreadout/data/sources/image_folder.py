@@ -1,0 +1,77 @@
+"""Your own pictures: one folder per class, or per person.
+
+`layout = "class"`: CLASS/picture, the class being also the one who holds it (a phone that knows one
+face); `"person/class"`: PERSON/CLASS/picture. Where the top holds `train` and `test` (as CIFAR and many
+others come in PNG form), they are the two parts. A folder, zip or tar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from spreadout.data.archive import Archive, opened
+from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.images import as_column, decode_all, is_picture
+from spreadout.errors import UserError
+
+PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test", "val": "test"}
+
+
+class ImageFolder(Source):
+    """Pictures whose folders say what they show."""
+
+    name: Literal["image-folder"] = "image-folder"
+    layout: Literal["class", "person/class"] = "class"
+    size: int = Field(32, ge=4, le=1024)  # pixels a side
+    grey: bool = False
+
+    def parse(self, path: Path) -> Labelled:
+        with opened(path) as archive:
+            return read(archive, size=self.size, grey=self.grey, layout=self.layout)
+
+
+def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> Labelled:
+    """Every picture in the folders of an archive."""
+    names = [name for name in archive.names if is_picture(name)]
+    if not names:
+        raise UserError(f"{archive.path}: holds no pictures; put one folder per class there")
+    depth = 2 if layout == "class" else 3  # folders and the picture itself
+    paths = [PurePosixPath(name).parts for name in names]
+    parts = [next((PARTS[p.lower()] for p in path[:-depth] if p.lower() in PARTS), "") for path in paths]
+    for name, path in zip(names, paths, strict=True):
+        if len(path) < depth:
+            wanted = "CLASS/picture" if depth == 2 else "PERSON/CLASS/picture"
+            raise UserError(f"{archive.label(name)}: lies too high up; pictures lie as {wanted}")
+    classes = sorted({path[-2] for path in paths})
+    people = sorted({path[-depth] for path in paths})
+    number = {name: i for i, name in enumerate(classes)}
+    person = {name: i for i, name in enumerate(people)}
+    label = np.array([number[path[-2]] for path in paths])
+    user = np.array([person[path[-depth]] for path in paths])
+    found = {}
+    for part in ("train", "test", ""):
+        at = np.flatnonzero([p == part for p in parts])
+        if len(at):
+            found[part] = _instances(archive, [names[i] for i in at], label[at], user[at], size, grey)
+    if "" in found and len(found) > 1:
+        raise UserError(
+            f"{archive.path}: has train/ or test/ and pictures beside them; use one or the other"
+        )
+    if "test" in found and "train" not in found:
+        raise UserError(f"{archive.path}: has test/ but no train/")
+    train = found.get("train") or found[""]
+    return Labelled(train, len(classes), found.get("test"), class_names=tuple(classes))
+
+
+def _instances(
+    archive: Archive, names: Sequence[str], label: np.ndarray, user: np.ndarray, size: int, grey: bool
+) -> Instances:
+    pixels = decode_all(names, archive.read, archive.label, size=size, grey=grey)
+    labels = single(torch.from_numpy(label.astype(np.int64)))
+    return Instances({"x": as_column(pixels)}, labels, torch.from_numpy(user.astype(np.int64)))

@@ -1,0 +1,71 @@
+"""Decoding pictures to one size: (n, channels, height, width) bytes."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout.data.columns import Dense
+from spreadout.errors import UserError
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+
+
+def is_picture(name: str) -> bool:
+    return name.lower().endswith(PICTURES)
+
+
+def decode_all(
+    names: Sequence[str],
+    read: Callable[[str], bytes],
+    label: Callable[[str], str],
+    *,
+    size: int,
+    grey: bool,
+) -> Tensor:
+    """Every picture, its shorter side scaled to `size` and the middle cut out, as bytes."""
+    module = _pillow()
+    pixels = np.empty((len(names), 1 if grey else 3, size, size), dtype=np.uint8)
+    for i, name in enumerate(names):
+        pixels[i] = _decode(module, read(name), label(name), size, grey)
+    return torch.from_numpy(pixels)
+
+
+def as_column(pixels: Tensor) -> Dense:
+    """Bytes 0 … 255, handed out as −1 … 1."""
+    return Dense(pixels, scale=2 / 255, shift=-1.0)
+
+
+def _decode(module: Any, raw: bytes, label: str, size: int, grey: bool) -> np.ndarray:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", module.DecompressionBombWarning)
+            picture = module.open(io.BytesIO(raw))
+            picture = picture.convert("L" if grey else "RGB")
+    except (OSError, SyntaxError, ValueError, module.DecompressionBombError) as error:
+        raise UserError(f"{label}: does not decode as a picture ({str(error)[:80]})") from None
+    except module.DecompressionBombWarning:
+        raise UserError(f"{label}: more pixels than any photograph: refused as a bomb") from None
+    wide, high = picture.size
+    if (wide, high) != (size, size):
+        side = min(wide, high)
+        left, top = (wide - side) // 2, (high - side) // 2
+        picture = picture.resize(
+            (size, size), module.Resampling.BOX, box=(left, top, left + side, top + side)
+        )
+    array = np.asarray(picture, dtype=np.uint8)
+    return array[None] if grey else array.transpose(2, 0, 1)
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise UserError("reading pictures needs an extra: pip install 'spreadout[images]'") from None
+    return Image

@@ -1,0 +1,69 @@
+"""libsvm's multi-label text: `label,label feature:value …`, no header, features usually from 1.
+
+A folder holds one training file and, if its name contains `test` (or ends in `.t`), a test file.
+https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multilabel.html
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from spreadout.data.archive import open_plain
+from spreadout.data.sources.base import Instances, Labelled, Source
+from spreadout.data.sources.sparse_rows import Rows, as_labels, as_sparse, read_rows
+from spreadout.errors import UserError
+
+
+class LibSVM(Source):
+    """Sparse features with one or several labels, numbered as you like."""
+
+    name: Literal["libsvm"] = "libsvm"
+    first_feature: Literal[0, 1] = 1  # what the first feature is called
+
+    def parse(self, path: Path) -> Labelled:
+        train, test = _files(path)
+        rows = [_read(file, self.first_feature) for file in (train, test) if file is not None]
+        names = np.unique(np.concatenate([part.labels for part in rows]))
+        width = 1 + max((int(part.features.max()) for part in rows if len(part.features)), default=0)
+        parts = []
+        for part in rows:
+            numbered = replace(part, labels=np.searchsorted(names, part.labels))
+            parts.append(Instances({"x": as_sparse(part, str(train), width)}, as_labels(numbered)))
+        held = parts[1] if len(parts) > 1 else None
+        return Labelled(parts[0], len(names), held, class_names=tuple(map(str, names.tolist())))
+
+
+def _files(path: Path) -> tuple[Path, Path | None]:
+    if path.is_file():
+        beside = path.with_name(path.name + ".t")
+        return path, beside if beside.exists() else None
+    files = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith("."))
+    tests = [f for f in files if "test" in f.name.lower() or f.suffix == ".t"]
+    trains = [f for f in files if f not in tests]
+    if len(trains) != 1 or len(tests) > 1:
+        found = ", ".join(f.name for f in files[:4]) or "nothing"
+        raise UserError(f"{path}: needs one training file and at most one test file; found {found}")
+    return trains[0], tests[0] if tests else None
+
+
+def _read(path: Path, first: int) -> Rows:
+    with open_plain(path) as stream:
+        rows = read_rows(stream, str(path), comments=True)
+    if len(rows.features) and rows.features.min() < first:
+        at = int(np.flatnonzero(rows.features < first)[0])
+        raise UserError(
+            f"{path}:{rows.feature_line[at]}: feature 0, but data.source.first_feature = {first}; "
+            "set it to 0"
+        )
+    kept = rows.label_counts + rows.feature_counts > 0  # blank and comment lines are no rows
+    return replace(
+        rows,
+        features=rows.features - first,
+        label_counts=rows.label_counts[kept],
+        feature_counts=rows.feature_counts[kept],
+        line=rows.line[kept],
+    )

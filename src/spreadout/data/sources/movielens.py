@@ -1,0 +1,183 @@
+"""MovieLens (Harper & Konstan 2015) in GroupLens' own layouts: 100K, 1M, 10M, and 20M and later.
+
+`u.data` is separated by tabs, `ratings.dat` by `::`, `ratings.csv` by commas under a header. The zip or
+the folder it unpacks to. Movies are named from `u.item`, `movies.dat` or `movies.csv` where it is there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from spreadout.data.archive import Archive, opened
+from spreadout.data.sources.base import Labelled, Source
+from spreadout.data.sources.timeline import BY_USER, Windows
+from spreadout.data.text import Block, blocks, cut, whole
+from spreadout.errors import UserError
+from spreadout.randomness import Ints
+
+HEADER = b"userId,movieId,rating,timestamp"
+LAYOUTS = {"u.data": b"\t", "ratings.dat": b":", "ratings.csv": b","}
+
+
+class MovieLens(Windows, Source):
+    """Who rated what when, as next-movie examples; a rating counts as having watched."""
+
+    natural: ClassVar[Mapping[str, Any]] = BY_USER
+    usual: ClassVar[Mapping[str, str]] = {
+        "movielens-100k": "ml-100k.zip",
+        "movielens-1m": "ml-1m.zip",
+        "movielens-10m": "ml-10m.zip",
+        "movielens-20m": "ml-20m.zip",
+        "movielens-25m": "ml-25m.zip",
+        "movielens-32m": "ml-32m.zip",
+    }
+
+    name: Literal[
+        "movielens",
+        "movielens-100k",
+        "movielens-1m",
+        "movielens-10m",
+        "movielens-20m",
+        "movielens-25m",
+        "movielens-32m",
+    ]
+    min_rating: float = Field(0.0, ge=0)  # ratings below are left out
+
+    def locate(self, path: Path | None) -> Path:
+        found = self.usual_path() if path is None else path
+        unpacked = found.with_suffix("")
+        if path is None and not found.exists() and unpacked.is_dir():
+            return unpacked
+        return super().locate(path)
+
+    def parse(self, path: Path) -> Labelled:
+        with opened(path) as archive:
+            found = ratings(archive)
+            titles = movie_titles(archive)
+            _refuse_unknown(archive, found, titles)
+            _refuse_repeated_users(archive)
+        kept = found.rating >= self.min_rating
+        if not kept.any():
+            raise UserError(f"data.source.min_rating = {self.min_rating}: leaves no rating in {path}")
+        names = [""] * (max(titles, default=0) + 1)
+        for number, title in titles.items():
+            names[number] = title
+        return self.examples(found.user[kept], found.movie[kept], found.time[kept], tuple(names))
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Every rating in file order, and the line it stands in."""
+
+    user: Ints
+    movie: Ints
+    rating: npt.NDArray[np.float64]
+    time: Ints
+    line: Ints
+
+
+def ratings(archive: Archive) -> Ratings:
+    """The ratings, whichever of the three layouts they come in."""
+    found = [(file, mark) for file, mark in LAYOUTS.items() if archive.find(file)]
+    if not found:
+        raise UserError(f"{archive.path}: has no u.data, ratings.dat or ratings.csv; is it MovieLens?")
+    file, mark = found[0]
+    name = archive.only(file, what="ratings")
+    label = archive.label(name)
+    parts = []
+    with archive.open(name) as stream:
+        if mark == b",":
+            header = stream.readline(1000).strip()
+            if header != HEADER:
+                shown = header[:60].decode("utf-8", "replace")
+                raise UserError(f"{label}:1: the header must be {HEADER.decode()!r}, is {shown!r}")
+        for block in blocks(stream, label, skip_lines=1 if mark == b"," else 0):
+            parts.append(_four_numbers(block, mark))
+    if not parts:
+        raise UserError(f"{label}: has no ratings; the file may be cut short")
+    columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(Ratings)}
+    return Ratings(**{column: np.concatenate(pieces) for column, pieces in columns.items()})
+
+
+def _four_numbers(block: Block, mark: bytes) -> Ratings:
+    tokens = cut(block, mark)
+    count = np.bincount(tokens.line, minlength=tokens.lines)
+    filled = np.flatnonzero(count)
+    if (count[filled] != 4).any():
+        bad = filled[count[filled] != 4][0]
+        at = int(tokens.start[np.flatnonzero(tokens.line == bad)[0]])
+        raise block.error(at, f"{count[bad]} fields instead of user, movie, rating, time")
+    values = tokens.numbers()
+    user, movie, time = (
+        whole(tokens, values, np.arange(len(tokens)) % 4 == field, what)
+        for field, what in ((0, "user"), (1, "movie"), (3, "time"))
+    )
+    return Ratings(user, movie, values[2::4], time, block.first_line + filled)
+
+
+def movie_titles(archive: Archive) -> dict[int, str]:
+    """Movie id → title, from whichever file lists them; empty where none does."""
+    for file, mark in (("movies.csv", ","), ("movies.dat", "::"), ("u.item", "|")):
+        if archive.find(file):
+            name = archive.only(file, what="movies")
+            return _titles(_decoded(archive.read(name)), mark, archive.label(name))
+    return {}
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8 as since 10M; 100K and 1M are in ISO 8859-1."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("iso-8859-1")
+
+
+def _titles(text: str, mark: str, label: str) -> dict[int, str]:
+    titles: dict[int, str] = {}
+    rows = csv.reader(io.StringIO(text)) if mark == "," else (ln.split(mark) for ln in text.split("\n"))
+    for number, row in enumerate(rows, 1):
+        if not row or row == [""] or (mark == "," and number == 1):
+            continue
+        if len(row) < 2 or not row[0].strip().isdigit():
+            raise UserError(f"{label}:{number}: cannot read a movie's id and title in {str(row)[:40]!r}")
+        movie = int(row[0])
+        if movie in titles:
+            raise UserError(f"{label}:{number}: movie {movie} is listed twice")
+        titles[movie] = row[1].strip()
+    return titles
+
+
+def _refuse_unknown(archive: Archive, found: Ratings, titles: dict[int, str]) -> None:
+    if not titles:
+        return
+    movie = found.movie
+    known = np.zeros(max(int(movie.max()), *titles) + 1, dtype=bool)
+    known[list(titles)] = True
+    bad = np.flatnonzero(~known[movie])
+    if bad.size:
+        name = next(n for file in LAYOUTS for n in archive.find(file))
+        line, odd = found.line[bad[0]], movie[bad[0]]
+        raise UserError(f"{archive.label(name)}:{line}: movie {odd} is not in the list of movies")
+
+
+def _refuse_repeated_users(archive: Archive) -> None:
+    for name in archive.find("users.dat"):
+        seen: dict[bytes, int] = {}
+        for number, row in enumerate(archive.read(name).split(b"\n"), 1):
+            user = row.partition(b"::")[0]
+            if user and user in seen:
+                shown = user.decode("utf-8", "replace")
+                raise UserError(
+                    f"{archive.label(name)}:{number}: user {shown} is listed twice, "
+                    f"first in line {seen[user]}"
+                )
+            seen[user] = number

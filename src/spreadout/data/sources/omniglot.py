@@ -1,0 +1,56 @@
+"""Omniglot (Lake et al. 2015): 1,623 characters of 50 alphabets, each drawn by 20 people.
+
+`images_background.zip` is for training, the alphabets of `images_evaluation.zip` for testing: classes
+never trained on, numbered after the trained ones. The user of a drawing is who drew it. Layout
+`alphabet/characterNN/NNNN_DD.png`, 105x105, ink black.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from spreadout.data.archive import opened
+from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.images import as_column, decode_all, is_picture
+from spreadout.errors import UserError
+
+
+class Omniglot(Source):
+    """Handwritten characters; background alphabets train, evaluation alphabets test."""
+
+    natural: ClassVar[Mapping[str, Any]] = {"partition": "few_classes"}
+    usual: ClassVar[Mapping[str, str]] = {"omniglot": "omniglot"}
+    name: Literal["omniglot"] = "omniglot"
+    size: int = Field(28, ge=4, le=105)  # pixels a side
+
+    def parse(self, path: Path) -> Labelled:
+        train, train_names = _part(path, "images_background", self.size, 0)
+        test, test_names = _part(path, "images_evaluation", self.size, len(train_names))
+        return Labelled(train, len(train_names), test, class_names=(*train_names, *test_names))
+
+
+def _part(path: Path, part: str, size: int, first_class: int) -> tuple[Instances, list[str]]:
+    source = next((p for p in (path / f"{part}.zip", path / part) if p.exists()), None)
+    if source is None:
+        raise UserError(f"{path}: has no {part}.zip; put both Omniglot zips there")
+    with opened(source) as archive:
+        names = [name for name in archive.names if is_picture(name)]
+        paths = [PurePosixPath(name).parts for name in names]
+        for name, place in zip(names, paths, strict=True):
+            drawer = place[-1].rpartition(".")[0].rpartition("_")[2]
+            if len(place) < 3 or not drawer.isdigit():
+                raise UserError(f"{archive.label(name)}: not ALPHABET/characterNN/NNNN_DD.png")
+        classes = sorted({place[-3:-1] for place in paths})
+        number = {name: first_class + i for i, name in enumerate(classes)}
+        label = torch.tensor([number[place[-3:-1]] for place in paths], dtype=torch.int64)
+        drawer_of = [int(place[-1].rpartition(".")[0].rpartition("_")[2]) for place in paths]
+        pixels = decode_all(names, archive.read, archive.label, size=size, grey=True)
+    ink = 255 - pixels  # strokes bright on a dark ground, as in MNIST
+    user = torch.from_numpy(np.array(drawer_of, dtype=np.int64))
+    return Instances({"x": as_column(ink)}, single(label), user), ["/".join(name) for name in classes]

@@ -1,0 +1,178 @@
+"""Made-up extremes: power-law labels, sparse features that tell them apart, any number of classes.
+
+Every label has a few prototype features and a few companion labels, both drawn by hashing its number,
+so that nothing of the size of the label space is ever stored. An instance draws its first label from a
+power law, further ones mostly from that label's companions, some prototypes of each label, and noise
+features. It is a function of (seed, part, instance number): parts are made in chunks, as a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from spreadout import randomness
+from spreadout.data import stored
+from spreadout.data.sources.base import Labelled, Source
+from spreadout.randomness import Bits, Ints
+
+CHUNK = 1 << 16
+COMPANIONS = 8
+FROM_COMPANIONS = 0.7  # share of further labels that are companions of the first
+MOST_LABELS = 64
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some instances: flat labels and features, and how many of them each instance has."""
+
+    labels: Ints
+    label_counts: Ints  # (n,)
+    features: Ints
+    weights: npt.NDArray[np.float32]
+    feature_counts: Ints  # (n,)
+
+
+class Synthetic(Source):
+    """A learnable multi-label problem of any size."""
+
+    name: Literal["synthetic"] = "synthetic"
+    classes: int = Field(1000, ge=2, le=10_000_000)
+    features: int = Field(5000, ge=8)
+    examples: int = Field(10_000, ge=1)
+    test_examples: int = Field(2_000, ge=1)
+    labels_per_example: float = Field(3.0, ge=1, le=MOST_LABELS)
+    exponent: float = Field(1.0, ge=0)  # label of rank r has chance r^−exponent; 0: all alike
+    prototypes: int = Field(8, ge=1)  # features that mark a label
+    shown: float = Field(0.6, gt=0, le=1)  # chance that an instance shows each of them
+    noise: int = Field(10, ge=0)  # features of no meaning in every instance
+    seed: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.labels_per_example > self.classes:
+            raise ValueError(f"labels_per_example = {self.labels_per_example}: more than the classes")
+        return self
+
+    def locate(self, path: Path | None) -> Path:
+        return Path(self.name)  # nothing is read
+
+    def content(self, path: Path) -> list[Path]:
+        return []
+
+    def parse(self, path: Path) -> Labelled:
+        raise NotImplementedError("written as a stream by `store`")
+
+    def store(self, path: Path, folder: Path) -> None:
+        """Write both parts chunk by chunk; memory does not grow with their length."""
+        parts = {}
+        for part, count in (("train", self.examples), ("test", self.test_examples)):
+            files = {
+                f"{part}.x.ids": stored.ArrayFile(folder / f"{part}.x.ids.npy", np.dtype(np.int32)),
+                f"{part}.x.weights": stored.ArrayFile(
+                    folder / f"{part}.x.weights.npy", np.dtype(np.float32)
+                ),
+                f"{part}.x.offsets": stored.ArrayFile(
+                    folder / f"{part}.x.offsets.npy", np.dtype(np.int64)
+                ),
+                f"{part}-labels": stored.ArrayFile(folder / f"{part}-labels.npy", np.dtype(np.int64)),
+                f"{part}-sets": stored.ArrayFile(folder / f"{part}-sets.npy", np.dtype(np.int64)),
+            }
+            for name in (f"{part}.x.offsets", f"{part}-sets"):
+                files[name].append(np.zeros(1, dtype=np.int64))
+            for chunk in self.chunks(part, count):
+                start = files[f"{part}.x.ids"].rows, files[f"{part}-labels"].rows
+                files[f"{part}.x.ids"].append(chunk.features)
+                files[f"{part}.x.weights"].append(chunk.weights)
+                files[f"{part}.x.offsets"].append(start[0] + np.cumsum(chunk.feature_counts))
+                files[f"{part}-labels"].append(chunk.labels)
+                files[f"{part}-sets"].append(start[1] + np.cumsum(chunk.label_counts))
+            for file in files.values():
+                file.close()
+            tensors = ["ids", "offsets", "weights"]
+            parts[part] = {"x": {"kind": "sparse", "tensors": tensors, "width": self.features}}
+        meta = {"classes": self.classes, "refers": {}, "class_names": [], "parts": parts}
+        stored.write_index(folder, meta)
+
+    def chunks(self, part: str, count: int, size: int = CHUNK) -> Iterator[Chunk]:
+        """The part's instances in order. A chunk does not depend on how the part is cut."""
+        for start in range(0, count, size):
+            yield self.chunk(part, np.arange(start, min(start + size, count), dtype=np.int64))
+
+    def chunk(self, part: str, number: Ints) -> Chunk:
+        """The instances with these numbers."""
+        labels, held = self._labels(part, number)  # (n, L)
+        features, weights, filled = self._features(part, number, labels, held)  # (n, F)
+        return Chunk(
+            labels[held],
+            held.sum(1),
+            features[filled],
+            weights[filled],
+            filled.sum(1),
+        )
+
+    def _labels(self, part: str, number: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """Distinct labels, ascending, and which slots hold one."""
+        slot = np.arange(MOST_LABELS, dtype=np.int64)
+        # A geometric number of further labels has the mean that is asked for.
+        more = self.labels_per_example - 1
+        goes_on = _uniform(self._bits("more", part, number[:, None], slot)) < more / (1 + more)
+        count = np.minimum(1 + np.cumprod(goes_on, axis=1).sum(1), MOST_LABELS)
+        width = int(count.max(initial=1))
+        slot = slot[:width]
+        drawn = self._power_law(self._bits("label", part, number[:, None], slot))
+        pick = self._bits("companion", part, number[:, None], slot)
+        related = _uniform(pick) < FROM_COMPANIONS
+        companion = self.companions(drawn[:, :1], (pick % COMPANIONS).astype(np.int64))
+        labels = np.where(related & (slot > 0), companion, drawn)
+        labels = np.where(slot < count[:, None], labels, self.classes)
+        labels.sort(axis=1)
+        fresh = np.concatenate([np.ones((len(labels), 1), bool), np.diff(labels, axis=1) > 0], axis=1)
+        return labels, fresh & (labels < self.classes)
+
+    def companions(self, label: Ints, which: Ints) -> Ints:
+        """The labels that often come with a label."""
+        return self._power_law(self._bits("companions", "", label, which))
+
+    def prototype(self, label: Ints, which: Ints) -> Ints:
+        """The features that mark a label."""
+        marks = self._bits("prototypes", "", label, which) % np.uint64(self.features)
+        return np.asarray(marks, dtype=np.int64)
+
+    def _features(
+        self, part: str, number: Ints, labels: Ints, held: npt.NDArray[np.bool_]
+    ) -> tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        n = len(labels)
+        which = np.arange(self.prototypes, dtype=np.int64)
+        marks = self.prototype(labels[:, :, None], which).reshape(n, -1)  # (n, L·P)
+        slot = np.arange(marks.shape[1], dtype=np.int64)
+        shown = _uniform(self._bits("shown", part, number[:, None], slot)) < self.shown
+        shown &= np.repeat(held, self.prototypes, axis=1)
+        slot = np.arange(self.noise, dtype=np.int64)
+        noise = self._bits("noise", part, number[:, None], slot) % np.uint64(self.features)
+        ids = np.concatenate([np.where(shown, marks, self.features), noise.astype(np.int64)], axis=1)
+        ids.sort(axis=1)
+        fresh = np.concatenate([np.ones((n, 1), bool), np.diff(ids, axis=1) > 0], axis=1)
+        filled = fresh & (ids < self.features)
+        spread = _uniform(self._bits("weight", part, number[:, None], ids))
+        return ids, (0.5 + spread).astype(np.float32), filled
+
+    def _power_law(self, bits: Bits) -> Ints:
+        """Label r with a chance proportional to (r + 1)^−exponent, by inverting its integral."""
+        u, s, top = _uniform(bits), self.exponent, self.classes + 1.0
+        rest = 1 - s
+        x = top**u if abs(rest) < 1e-9 else (1 + u * (top**rest - 1)) ** (1 / rest)
+        return np.minimum(x.astype(np.int64) - 1, self.classes - 1)
+
+    def _bits(self, purpose: str, part: str, *counters: Ints) -> Bits:
+        return randomness.bits(randomness.key(self.seed, "synthetic", purpose, part), *counters)
+
+
+def _uniform(bits: Bits) -> npt.NDArray[np.float64]:
+    return np.asarray((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)

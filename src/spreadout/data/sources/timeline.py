@@ -1,0 +1,85 @@
+"""Next-item examples out of what users did when: every item, with the last few before it as context.
+
+As in the dual-encoder paper (003): each user's items in order of time, ties in file order; the item at
+every place but the first is a label, the up to `window` items before it its context, padded on the
+right with 0. Items are numbered from 1, so that 0 is nobody's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from spreadout.data.columns import Lists
+from spreadout.data.sources.base import Instances, Labelled, single
+from spreadout.errors import UserError
+from spreadout.randomness import Ints
+
+# The dual-encoder paper's split: users in order of their ids, 80 % for training.
+BY_USER: Mapping[str, Any] = {
+    "partition": "by_user",
+    "hold_out": "users",
+    "test_fraction": 0.1,
+    "validation_fraction": 0.1,
+}
+
+
+class Windows(BaseModel):
+    """How timelines become examples."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    window: int = Field(10, ge=1)  # items of context
+    cap: int | None = Field(None, ge=1)  # a user's first so many examples; None: all
+    numbering: Literal["rated", "published"] = "rated"
+    # rated: items that occur, 1 … n, by ascending id; published: the source's own ids, gaps and all
+
+    def examples(
+        self, user: Ints, item: Ints, time: np.ndarray, names: tuple[str, ...] = ()
+    ) -> Labelled:
+        """Windowed examples of interactions in file order. `names` are the items', by id."""
+        if not len(user):
+            raise UserError("data.source: there are no interactions to make examples of")
+        order = np.lexsort((time, user))  # stable: by user, then time, then place in the file
+        user, item = user[order], item[order]
+        rows, table_names = self._numbered(item, names)
+        fresh = np.concatenate([[True], user[1:] != user[:-1]])
+        start = np.maximum.accumulate(np.where(fresh, np.arange(len(user)), 0))  # of each one's timeline
+        place = np.arange(len(user)) - start
+        wanted = place > 0
+        if self.cap is not None:
+            wanted &= place <= self.cap
+        at = np.flatnonzero(wanted)
+        if not len(at):
+            raise UserError(
+                "data.source: no user has two interactions, so nothing comes next to predict"
+            )
+        first = np.maximum(start[at], at - self.window)
+        timeline = torch.from_numpy(rows.astype(np.int32))
+        history = Lists(
+            timeline,
+            torch.from_numpy(first),
+            torch.from_numpy(at - first),
+            pad=0,
+            width=self.window,
+        )
+        labels = single(torch.from_numpy(rows[at]))
+        instances = Instances({"history": history}, labels, torch.from_numpy(user[at]))
+        classes = int(rows.max()) + 1 if self.numbering == "published" else len(table_names)
+        return Labelled(instances, classes, refers={"history": "classes"}, class_names=table_names)
+
+    def _numbered(self, item: Ints, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
+        """Table rows of the items, and what each row is called; row 0 is the padding."""
+        if self.numbering == "published":
+            if item.min() < 1:
+                raise UserError(
+                    "data.source.numbering = 'published': an item is numbered 0, the padding"
+                )
+            return item, names
+        ids, rows = np.unique(item, return_inverse=True)
+        titles = tuple(names[i] if i < len(names) and names[i] else str(i) for i in ids.tolist())
+        return rows.astype(np.int64) + 1, ("", *titles)

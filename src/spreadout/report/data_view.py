@@ -1,0 +1,187 @@
+"""What a federation's data looks like, on the terminal and as a page."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from spreadout.data.describe import Description, Spread
+from spreadout.randomness import Ints
+from spreadout.report.page import document
+from spreadout.report.svg import LINES, Line, bar_chart, line_chart
+
+BARS = 12
+BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+def print_description(found: Description, console: Console | None = None) -> None:
+    """Counts, distributions, and small pictures of them."""
+    out = console or Console()
+    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in counted(found):
+        facts.add_row(name, value)
+    out.print(f"[bold]{found.name}[/bold]")
+    out.print(facts)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("", "least", "quarter", "median", "three quarters", "most", "mean"):
+        table.add_column(title, justify="right" if title else "left")
+    for name, spread in distributions(found):
+        table.add_row(name, *(_number(value) for value in _marks(spread)))
+    out.print(table)
+    held = found.size_of > 0
+    for title, values in (
+        ("clients by how many examples they hold", found.size_of[held]),
+        ("clients by how many classes they hold", found.classes_of[held]),
+    ):
+        out.print(f"\n{title}")
+        _print_bars(out, histogram(values))
+    out.print("\nlabel frequency, log-log: examples of the class of each rank")
+    _print_bars(
+        out, [(f"#{rank:,}", float(count)) for rank, count in ranked(found.label_counts)], log=True
+    )
+
+
+def page(found: Description) -> str:
+    """The same as one self-contained page."""
+    rows = "".join(
+        f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+        for name, value in counted(found)
+    )
+    heads = "".join(f"<th>{t}</th>" for t in ("", "least", "25 %", "median", "75 %", "most", "mean"))
+    spreads = "".join(
+        f"<tr><th scope=row>{html.escape(name)}</th>"
+        + "".join(f"<td>{_number(value)}</td>" for value in _marks(spread))
+        + "</tr>"
+        for name, spread in distributions(found)
+    )
+    held = found.size_of > 0
+    curve = ranked(found.label_counts)
+    charts = [
+        (
+            "How much clients hold",
+            bar_chart(histogram(found.size_of[held]), x_title="examples", y_title="clients"),
+        ),
+        (
+            "How many classes clients hold",
+            bar_chart(histogram(found.classes_of[held]), x_title="classes", y_title="clients"),
+        ),
+        (
+            "Label frequency",
+            line_chart(
+                [_log_line(curve)],
+                x_title="rank of the class",
+                y_title="examples",
+                x_format=_power,
+                y_format=_power,
+            ),
+        ),
+    ]
+    figures = "".join(f"<figure><figcaption>{title}</figcaption>{svg}</figure>" for title, svg in charts)
+    note = (
+        "Divergences are in nats: of a client's labels from those of all clients together, and between "
+        "random pairs of clients, each smoothed by one more example spread over all classes."
+    )
+    return document(
+        f"{found.name}: who holds what",
+        f"{found.clients:,} clients, {found.examples:,} examples, {found.classes:,} classes",
+        [
+            f"<div class=wide><table><tbody>{rows}</tbody></table></div>",
+            f"<div class=wide><table><thead><tr>{heads}</tr></thead>"
+            f"<tbody>{spreads}</tbody></table></div>",
+            f"<p class=note>{note}</p>",
+            f"<section class=charts>{figures}</section>",
+        ],
+    )
+
+
+def counted(found: Description) -> list[tuple[str, str]]:
+    """The counts worth a line."""
+    lines = [
+        ("clients", f"{found.clients:,}" + _of(found.empty_clients, "without examples")),
+        ("examples held", f"{found.examples:,} of {found.instances:,} instances"),
+        ("classes", f"{found.classes:,}" + _of(found.classes - found.classes_held, "on no client")),
+        ("validation", f"{found.validation:,}"),
+        ("test", f"{found.test:,}" + _of(found.test_in_training, "with inputs that training has too")),
+        ("duplicates", f"{found.duplicates:,} instances repeat another one's inputs"),
+    ]
+    if found.test_classes_never_trained:
+        lines.append(("test classes never trained on", f"{found.test_classes_never_trained:,}"))
+    return lines
+
+
+def distributions(found: Description) -> list[tuple[str, Spread]]:
+    return [
+        ("examples per client", found.sizes),
+        ("classes per client", found.classes_per_client),
+        ("KL(client ‖ everyone)", found.divergence_from_all),
+        ("KL(client ‖ another)", found.divergence_between),
+    ]
+
+
+def histogram(values: Ints) -> list[tuple[str, float]]:
+    """Counts over about a dozen bins: each whole number, or ranges even on a log scale."""
+    if not len(values):
+        return []
+    low, high = int(values.min()), int(values.max())
+    if high - low < BARS:
+        return [(str(v), float((values == v).sum())) for v in range(low, high + 1)]
+    edges = np.unique(np.geomspace(max(low, 1), high + 1, BARS + 1).round().astype(int))
+    count, _ = np.histogram(values, edges)
+    spans = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    labels = [f"{a:,}" if b - a == 1 else f"{a:,}–{b - 1:,}" for a, b in spans]
+    return list(zip(labels, count.astype(float).tolist(), strict=True))
+
+
+def ranked(counts: Ints) -> list[tuple[int, int]]:
+    """(rank, count) at ranks spread evenly over a log scale."""
+    if not len(counts):
+        return []
+    ranks = np.unique(np.geomspace(1, len(counts), 3 * BARS).round().astype(int))
+    return [(int(rank), int(counts[rank - 1])) for rank in ranks]
+
+
+def _log_line(curve: Sequence[tuple[int, int]]) -> Line:
+    x = [math.log10(rank) for rank, _ in curve] or [0.0]
+    y = [math.log10(count) for _, count in curve] or [0.0]
+    return Line("examples", LINES[2], x, y, y, y)
+
+
+def _power(exponent: float) -> str:
+    return f"{10**exponent:,.0f}" if exponent >= 0 else f"{10**exponent:.2g}"
+
+
+def _print_bars(out: Console, bars: Sequence[tuple[str, float]], *, log: bool = False) -> None:
+    shown = bars[:: max(1, len(bars) // BARS)] if log else bars
+    width = max((len(label) for label, _ in shown), default=0)
+    heights = [math.log10(value + 1) if log else value for _, value in shown]
+    most = max([*heights, 1e-9])
+    for (label, value), height in zip(shown, heights, strict=True):
+        eighths = round(height / most * 40 * 8)
+        bar = "█" * (eighths // 8) + (BLOCKS[eighths % 8] if eighths % 8 else "")
+        out.print(f"  {label:>{width}}  [cyan]{bar:<40}[/cyan]  {value:,.0f}", highlight=False)
+
+
+def _marks(spread: Spread) -> tuple[float, ...]:
+    return (
+        spread.least,
+        spread.quarter,
+        spread.median,
+        spread.three_quarters,
+        spread.most,
+        spread.mean,
+    )
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.2f}"
+
+
+def _of(count: int, what: str) -> str:
+    return f" ({count:,} {what})" if count else ""
