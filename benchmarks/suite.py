@@ -47,7 +47,7 @@ def main() -> None:
 
 def constant(experiment: Experiment) -> dict[str, float]:
     """What always naming the most frequent training labels would score: the floor of any model."""
-    data = splits.load(experiment.data, experiment.seed)
+    data = splits.load_data(experiment.data, experiment.seed)
     often = torch.bincount(
         data.train.columns["y"].take(torch.arange(data.train.examples)), minlength=data.train.classes
     )

@@ -13,6 +13,12 @@ settings.load_profile("calm")
 torch.set_num_threads(1)  # tests run side by side; colliding thread pools are slower than one thread
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests keep what they parse to themselves."""
+    os.environ["SPREADOUT_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def toy_arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Six clients: ragged sizes, several classes on a client, a class on several clients, client 4 empty."""

@@ -181,7 +181,7 @@ def test_rows_of_absent_clients_stay_unchanged(toy: Splits) -> None:
     from spreadout.federated.sampling import sample_clients
 
     cohort = sample_clients("fixed", f.data.sizes, 2, seed=0, round=0)
-    own = f.data.own_rows["classes"].select(cohort).values.unique().tolist()
+    own = f.data.rows_of(cohort)["classes"].values.unique().tolist()
     assert moved == own
     assert len(own) < 6
 

@@ -15,20 +15,27 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from spreadout import losses, metrics, regularizers
+    from spreadout.data.columns import Dense, Lists, Sparse
     from spreadout.data.federated import Examples, FederatedDataset, Splits
+    from spreadout.data.splits import DataConfig, load_data
     from spreadout.errors import UserError
     from spreadout.experiment import Experiment
     from spreadout.training import Interrupted, Observer, Result, resume, run
 
 __all__ = [
+    "DataConfig",
+    "Dense",
     "Examples",
     "Experiment",
     "FederatedDataset",
     "Interrupted",
+    "Lists",
     "Observer",
     "Result",
+    "Sparse",
     "Splits",
     "UserError",
+    "load_data",
     "losses",
     "metrics",
     "regularizers",
@@ -37,6 +44,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Dense": "data.columns",
+    "Lists": "data.columns",
+    "Sparse": "data.columns",
+    "DataConfig": "data.splits",
+    "load_data": "data.splits",
     "Examples": "data.federated",
     "FederatedDataset": "data.federated",
     "Splits": "data.federated",

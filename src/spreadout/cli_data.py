@@ -106,7 +106,7 @@ def describe(
     """Clients, sizes, classes per client, label frequencies, duplicates and divergence."""
     from spreadout.data.describe import describe as look
     from spreadout.data.sources import SOURCES, names_of
-    from spreadout.data.splits import load
+    from spreadout.data.splits import load_data
     from spreadout.experiment import Experiment
     from spreadout.report.data_view import page, print_description
     from spreadout.store.files import as_json as to_json
@@ -119,7 +119,7 @@ def describe(
         experiment = Experiment.of({"data": {"source": name}}, name, changes)
     else:
         experiment = Experiment.load(name, changes)
-    found = look(load(experiment.data, seed), seed=seed)
+    found = look(load_data(experiment.data, seed), seed=seed)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(output, page(found).encode())

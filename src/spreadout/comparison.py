@@ -163,7 +163,7 @@ def compare(
 def _check(suite: Suite, device: torch.device) -> None:
     """Build every variant once, so that a bad one is told of first; data they share is read once."""
     distinct = {experiment.data for experiment in suite.variants.values()}
-    held = {data: splits.load(data, suite.seeds[0]) for data in distinct}
+    held = {data: splits.load_data(data, suite.seeds[0]) for data in distinct}
     for experiment in suite.variants.values():
         build_federation(experiment, held[experiment.data], device)
 

@@ -141,7 +141,7 @@ class _Session:
     ) -> _Session:
         where = pick_device(device)
         data, encoder, method = own
-        held = data or splits.load(experiment.data, experiment.seed)
+        held = data or splits.load_data(experiment.data, experiment.seed)
         federation = build_federation(experiment, held, where, encoder, method)
         dense, tables = federation.model.initial(experiment.seed, where)
         for caution in (federation.method.caution(held.train), idle_clients(federation)):

@@ -82,14 +82,23 @@ def opened(path: Path) -> Iterator[Archive]:
         elif path.suffix in (".zip", ".tar", ".tgz") or path.name.endswith(".tar.gz"):
             raise UserError(f"{path}: not a readable archive; it may be cut short: fetch it again")
         else:
-            yield Archive(path.parent, [path.name], lambda name: open_plain(path))
+            yield Archive(path.parent, [path.name], lambda name: _unpacked(path))
     except BROKEN as error:
         reason = str(error) or "it ends too early"
         raise UserError(f"{path}: not a readable archive, it may be cut short ({reason})") from None
 
 
-def open_plain(path: Path) -> IO[bytes]:
+@contextmanager
+def open_plain(path: Path) -> Iterator[IO[bytes]]:
     """A file as it is, or what a .gz file holds."""
+    try:
+        with _unpacked(path) as stream:
+            yield stream
+    except BROKEN as error:
+        raise UserError(f"{path}: cannot be read, it may be cut short ({error})") from None
+
+
+def _unpacked(path: Path) -> IO[bytes]:
     return _Gzip(path) if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
 
 

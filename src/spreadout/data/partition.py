@@ -105,8 +105,8 @@ def shuffled(deal: Deal, *, seed: int) -> Deal:
 def few_classes(pairs: Pairs, *, examples: int, classes: int, seed: int) -> Deal:
     """Clients of about `examples` examples from about `classes` classes each (001, §4.1).
 
-    Every class is cut at random into even shards of about examples / classes, a small class staying
-    whole; shards are dealt at random, equally many to each client. A class comes twice to a client only
+    Every class is cut at random into even shards, small classes staying whole, of such a size that there
+    are as many as all clients need; shards are dealt at random, equally many to each client. A class comes twice to a client only
     where it has more shards than there are clients.
     """
     label = _one_label_each("few_classes", pairs)
@@ -116,13 +116,23 @@ def few_classes(pairs: Pairs, *, examples: int, classes: int, seed: int) -> Deal
     order = order[torch.argsort(label[order], stable=True)]  # by class, at random within
     held = label[order]
     count = torch.bincount(held)  # (C,)
-    shards_of = (count * classes / examples).round().long().clamp_min(1) * (count > 0)
+    clients = -(-len(pairs) // examples)
+    shards_of = _shards(count, clients * classes)
     place = torch.arange(len(order)) - offsets_from_lengths(count)[:-1][held]  # within the class
     shard = offsets_from_lengths(shards_of)[:-1][held] + place * shards_of[held] // count[held]
-    clients = -(-len(pairs) // examples)
     of_class = torch.repeat_interleave(torch.arange(len(count)), shards_of)  # (shards,)
     owner = _spread_shards(of_class, clients, seed)
     return Pairs(pairs.instance[order], held).by_owner(owner[shard], clients)
+
+
+def _shards(count: Tensor, wanted: int) -> Tensor:
+    """Into how many shards of about one size each class is cut, so that there are about so many."""
+    low, high = 0.5, float(count.max())
+    for _ in range(50):  # the larger the shards, the fewer they are
+        size = (low + high) / 2
+        shards = (count / size).round().long().clamp_min(1) * (count > 0)
+        low, high = (size, high) if int(shards.sum()) > wanted else (low, size)
+    return (count / high).round().long().clamp_min(1) * (count > 0)
 
 
 def _spread_shards(of_class: Tensor, clients: int, seed: int) -> Tensor:

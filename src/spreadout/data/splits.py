@@ -176,7 +176,7 @@ class DataConfig(BaseModel):
         return None if path is None else path.expanduser().absolute()
 
 
-def load(config: DataConfig, seed: int) -> Splits:
+def load_data(config: DataConfig, seed: int = 0) -> Splits:
     """Read the source, hold out test and validation, and deal the rest to clients."""
     found = config.source.read(config.path)
     train, validation, test = _hold_out(config, found, seed)

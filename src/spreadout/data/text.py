@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -82,16 +82,21 @@ class Tokens:
 
     def numbers(self) -> npt.NDArray[np.float64]:
         """All tokens as finite numbers."""
+        if not len(self):
+            return np.empty(0)
         raw = np.frombuffer(self.block.text, dtype=np.uint8)
         plain = int(_NUMERIC[raw].sum()) == int((self.end - self.start).sum())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it stops at what is no number
-            values = np.fromstring(self.block.text.translate(_NUMBERS_ONLY), np.float64, sep=" ")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", DeprecationWarning)  # older NumPys only warn
+                values = np.fromstring(self.block.text.translate(_NUMBERS_ONLY), np.float64, sep=" ")
+        except (ValueError, DeprecationWarning):
+            self._find_bad()
         if not plain or len(values) != len(self) or not np.isfinite(values).all():
             self._find_bad()
         return values
 
-    def _find_bad(self) -> None:
+    def _find_bad(self) -> NoReturn:
         """Name the first token that is no finite number; only called where there is one."""
         for start, end in zip(self.start.tolist(), self.end.tolist(), strict=True):
             token = self.block.text[start:end]

@@ -94,7 +94,7 @@ def page(found: Description) -> str:
             f"<div class=wide><table><thead><tr>{heads}</tr></thead>"
             f"<tbody>{spreads}</tbody></table></div>",
             f"<p class=note>{note}</p>",
-            f"<section class=charts>{figures}</section>",
+            f"<section class=grid2>{figures}</section>",
         ],
     )
 

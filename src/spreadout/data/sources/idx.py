@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spreadout.data.archive import BROKEN, open_plain
+from spreadout.data.archive import open_plain
 from spreadout.data.sources.base import Instances, Labelled, Source, single
 from spreadout.data.sources.images import as_column
 from spreadout.errors import UserError
@@ -50,11 +50,8 @@ def _read(folder: Path, name: str, dimensions: int) -> Tensor:
     path = next((p for p in tries if p.exists()), None)
     if path is None:
         raise UserError(f"{folder}: has no {name} (or {name}.gz)")
-    try:
-        with open_plain(path) as stream:
-            raw = stream.read()
-    except BROKEN as error:
-        raise UserError(f"{path}: cannot be read, it may be cut short ({error})") from None
+    with open_plain(path) as stream:
+        raw = stream.read()
     if len(raw) < 4 + 4 * dimensions or raw[:4] != bytes([0, 0, 8, dimensions]):
         raise UserError(f"{path}: not an idx file of bytes in {dimensions} dimensions")
     shape = np.frombuffer(raw, dtype=">u4", count=dimensions, offset=4).astype(int).tolist()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -20,6 +21,9 @@ from spreadout.data.sources.timeline import BY_USER, Windows
 from spreadout.data.text import Block, Tokens, blocks, cut
 from spreadout.errors import UserError
 from spreadout.randomness import Ints
+
+
+ISO_DATE = re.compile(rb"\d{4}-\d{2}-\d{2}")
 
 
 class Interactions(Windows, Source):
@@ -69,13 +73,15 @@ def _order(path: Path, time: np.ndarray) -> np.ndarray:
     """Times as something that sorts: numbers, or ISO dates as the text they are."""
     if time.dtype.kind != "S":
         return time
-    try:
-        return time.astype(np.float64)
-    except ValueError:
-        pass
-    odd = [v for v in time.tolist() if len(v) < 4 or not v[:4].isdigit()]
+    if not ISO_DATE.match(time[0]):
+        try:
+            return time.astype(np.float64)
+        except ValueError:
+            pass
+    odd = [v for v in time.tolist() if not ISO_DATE.match(v)]
     if odd:
-        shown = odd[0].decode("utf-8", "replace")
+        words = [v for v in odd if not re.fullmatch(rb"[-+.\d]+", v)] or odd
+        shown = words[0].decode("utf-8", "replace")
         raise UserError(f"{path}: time {shown!r} is neither a number nor an ISO date (2024-05-31 …)")
     return time
 

@@ -1,0 +1,209 @@
+"""Columns and what clients hold: every gather equals the obvious loop."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spreadout as so
+from spreadout.data import building, federated, stored
+from spreadout.data.columns import Column, Dense, Lists, Sparse
+from spreadout.data.federated import FederatedDataset
+from spreadout.federated.batches import cohort_batches, places_in
+from spreadout.federated.schedule import Schedule, plan
+from spreadout.ragged import Ragged
+
+LISTS = [[7, 3], [], [3, 9, 1], [5]]
+DENSE_ROWS = [[0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1.5, 0.0, -3.0], [0.0, 0.0, 4.0]]
+
+
+def sparse(index: torch.Tensor | None = None) -> Sparse:
+    ids, weights = torch.tensor([1, 0, 2, 2], dtype=torch.int32), torch.tensor([2, 1.5, -3, 4])
+    return Sparse(ids, weights, torch.tensor([0, 1, 1, 3, 4]), width=3, index=index)
+
+
+COLUMNS: list[tuple[Column, list[object]]] = [
+    (Dense(torch.arange(8.0).view(4, 2)), [[0, 1], [2, 3], [4, 5], [6, 7]]),
+    (
+        Dense(torch.tensor([[0], [255], [51], [102]], dtype=torch.uint8), scale=2 / 255, shift=-1),
+        [[-1], [1], [-0.6], [-0.2]],
+    ),
+    (
+        Lists.of(Ragged.from_lists(LISTS)),
+        [[7, 3, -1], [-1, -1, -1], [3, 9, 1], [5, -1, -1]],
+    ),
+    (
+        Lists.of(Ragged.from_lists(LISTS), pad=0, width=4),
+        [[7, 3, 0, 0], [0, 0, 0, 0], [3, 9, 1, 0], [5, 0, 0, 0]],
+    ),
+    (sparse(), DENSE_ROWS),
+]
+
+
+@pytest.mark.parametrize(("column", "rows"), COLUMNS, ids=lambda c: getattr(c, "kind", ""))
+def test_a_gather_is_the_rows_one_by_one(column: Column, rows: list[object]) -> None:
+    at = torch.tensor([[2, 0], [3, 2]])
+    expected = torch.tensor([[rows[2], rows[0]], [rows[3], rows[2]]])
+    torch.testing.assert_close(column.take(at), expected.to(column.take(at).dtype))
+    order = torch.tensor([3, 3, 2, 0])
+    chosen = column.select(order).select(torch.tensor([2, 1]))  # examples 2 and 3
+    assert len(chosen) == 2
+    for some in (chosen, chosen.compact()):
+        assert torch.equal(some.take(torch.tensor([1, 0])), column.take(torch.tensor([3, 2])))
+    assert column.select(order).compact().index is None
+
+
+def test_a_compact_column_holds_nothing_of_others() -> None:
+    own = Lists.of(Ragged.from_lists(LISTS)).select(torch.tensor([3])).compact()
+    assert own.values.tolist() == [5]
+    mine = sparse().select(torch.tensor([0])).compact()
+    assert (mine.ids.tolist(), mine.weights.tolist()) == ([1], [2.0])
+    assert Dense(torch.eye(3)).select(torch.tensor([1])).compact().values.tolist() == [[0, 1, 0]]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 50), max_size=6), min_size=1, max_size=8),
+    st.lists(st.integers(0, 7), min_size=1, max_size=9),
+)
+def test_lists_gather_like_a_loop(lists: list[list[int]], at: list[int]) -> None:
+    places = [i % len(lists) for i in at]
+    found = Lists.of(Ragged.from_lists(lists)).take(torch.tensor(places))
+    width = max(len(lists[i]) for i in places)
+    assert found.tolist() == [lists[i] + [-1] * (width - len(lists[i])) for i in places]
+
+
+def test_overlapping_windows_share_one_timeline() -> None:
+    timeline = torch.tensor([10, 11, 12, 13], dtype=torch.int32)
+    windows = Lists(timeline, torch.tensor([0, 0, 1]), torch.tensor([1, 2, 2]), pad=0, width=2)
+    assert windows.take(torch.arange(3)).tolist() == [[10, 0], [10, 11], [11, 12]]
+    assert windows.nbytes == 4 * 4 + 2 * 3 * 8
+
+
+def shop() -> FederatedDataset:
+    """Three clients with histories, several labels an example, and sparse inputs; client 1 is empty."""
+    columns = {
+        "history": Lists.of(Ragged.from_lists(LISTS), pad=0),
+        "x": sparse(),
+        "y": Lists.of(Ragged.from_lists([[2], [2, 4], [], [8]])),
+    }
+    refers = {"history": "items", "y": "items"}
+    return FederatedDataset(columns, torch.tensor([0, 2, 2, 4]), classes=10, refers=refers)
+
+
+def test_a_view_has_one_clients_examples_and_no_others() -> None:
+    data = shop()
+    view = data.view(2)
+    assert (view.clients, view.examples, view.number_of(torch.tensor([0])).tolist()) == (1, 2, [2])
+    assert view.columns["history"].take(torch.arange(2)).tolist() == [[3, 9, 1], [5, 0, 0]]
+    everything = torch.cat(
+        [t.flatten().float() for c in view.columns.values() for t in c.tensors().values()]
+    )
+    assert 7 not in everything  # an item only client 0 knows
+    assert data.view(1).examples == 0
+
+
+def test_rows_of_some_clients_are_those_their_columns_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = torch.tensor([2, 0])
+    remembered = shop().rows_of(asked)["items"]
+    monkeypatch.setattr(federated, "REMEMBERED", 0)
+    worked_out = shop().rows_of(asked)["items"]
+    for rows in (remembered, worked_out):
+        assert [rows[i].tolist() for i in range(2)] == [[1, 3, 5, 8, 9], [2, 3, 4, 7]]
+
+
+def test_batches_of_a_part_equal_those_of_the_whole() -> None:
+    data = shop()
+    schedule = Schedule(steps=2, batch=1)
+    both = torch.tensor([0, 2])
+    part = data.part(both)
+
+    def batches(of: FederatedDataset, clients: torch.Tensor) -> dict[str, torch.Tensor]:
+        steps = plan(schedule, of.sizes[clients.numpy()], of.number_of(clients), seed=3, round=5)
+        return cohort_batches(of, clients, steps, of.rows_of(clients), torch.device("cpu"))
+
+    for one, other in zip(
+        batches(data, both).values(), batches(part, torch.arange(2)).values(), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_padding_has_no_place_among_a_clients_rows() -> None:
+    rows = Ragged.from_lists([[0, 4, 9]])
+    ids = torch.tensor([[[[9, 4, -1]]]])
+    assert places_in(rows, ids, torch.ones(1, 1, 1), pad=-1).tolist() == [[[[2, 1, -1]]]]
+    with pytest.raises(ValueError, match="leaves out rows"):
+        places_in(rows, torch.tensor([[[[5]]]]), torch.ones(1, 1, 1), pad=-1)
+
+
+def test_saved_data_is_opened_as_it_was_and_read_where_it_is_touched(tmp_path: Path) -> None:
+    data = shop()
+    stored.save(data, tmp_path / "shop")
+    again = stored.open_federated(tmp_path / "shop")
+    assert again.fingerprint == data.fingerprint
+    assert again.refers == data.refers
+    assert again.columns["history"].options() == {"pad": 0}
+    with pytest.raises(so.UserError, match="exists already"):
+        stored.save(data, tmp_path / "shop")
+    (tmp_path / "shop" / "offsets.npy").write_bytes(b"")
+    with pytest.raises(so.UserError, match="no whole federated data set"):
+        stored.open_federated(tmp_path / "shop")
+
+
+def test_an_array_file_grows_and_is_plain_numpy(tmp_path: Path) -> None:
+    file = stored.ArrayFile(tmp_path / "a.npy", np.dtype(np.int32), (2,))
+    parts = [np.arange(4).reshape(2, 2), np.arange(0).reshape(0, 2), np.arange(6).reshape(3, 2)]
+    for part in parts:
+        file.append(part)
+    file.close()
+    assert np.array_equal(np.load(tmp_path / "a.npy"), np.concatenate(parts))
+
+
+def test_a_stream_is_sorted_to_its_clients_in_its_own_order(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    client = rng.integers(0, 7, 100)
+    y = rng.integers(0, 20, 100)
+    lists = [rng.integers(0, 50, rng.integers(0, 4)).tolist() for _ in range(100)]
+
+    def stream() -> list[building.Chunk]:
+        cuts = [0, 13, 13, 60, 100]
+        return [
+            building.Chunk(
+                client[a:b],
+                {
+                    "x": np.arange(a, b, dtype=np.float32)[:, None],
+                    "y": y[a:b],
+                    "h": Ragged.from_lists(lists[a:b]),
+                },
+            )
+            for a, b in pairwise(cuts)
+        ]
+
+    data = building.build(tmp_path / "big", stream, clients=8, classes=20)
+    order = np.argsort(client, kind="stable")
+    every = torch.arange(100)
+    assert data.sizes.tolist() == np.bincount(client, minlength=8).tolist()
+    assert data.columns["x"].take(every)[:, 0].tolist() == order.tolist()
+    assert data.columns["y"].take(every).tolist() == y[order].tolist()
+    column = data.columns["h"]
+    assert isinstance(column, Lists)
+    held = column.ragged()
+    assert [held[i].tolist() for i in range(100)] == [lists[i] for i in order]
+
+
+@pytest.mark.parametrize(
+    ("chunk", "complaint"),
+    [
+        (building.Chunk(np.array([0, 9]), {"y": np.array([0, 0])}), "names client 9, but clients = 3"),
+        (building.Chunk(np.array([0, 1]), {"y": np.array([0])}), "column y has 1 examples, its chunk 2"),
+    ],
+)
+def test_a_bad_stream_leaves_nothing_behind(
+    tmp_path: Path, chunk: building.Chunk, complaint: str
+) -> None:
+    with pytest.raises(so.UserError, match=complaint):
+        building.build(tmp_path / "big", lambda: [chunk], clients=3, classes=2)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,182 @@
+"""Who holds what, under every partition."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spreadout as so
+from spreadout.data import partition as p
+from spreadout.data.partition import Deal, Pairs, each_label, label_sets, one_label
+from spreadout.ragged import Ragged
+
+LABELS = Ragged.from_lists([[0, 2], [1], [], [2], [0]])
+
+
+def held(deal: Deal) -> list[list[tuple[int, int | None]]]:
+    label = deal.label.tolist() if deal.label is not None else [None] * len(deal.instance)
+    pairs = list(zip(deal.instance.tolist(), label, strict=True))
+    return [pairs[a:b] for a, b in pairwise(deal.offsets.tolist())]
+
+
+def many(classes: int = 12, n: int = 600) -> Pairs:
+    rng = np.random.default_rng(0)
+    label = torch.from_numpy(rng.integers(0, classes, n))
+    return Pairs(torch.arange(n), label)
+
+
+def test_by_label_puts_an_instance_on_every_client_that_knows_a_label_of_it() -> None:
+    deal = p.by_label(each_label(LABELS), classes=4)
+    assert held(deal) == [[(0, 0), (4, 0)], [(1, 1)], [(0, 2), (3, 2)], []]
+
+
+def test_by_user_makes_a_client_of_every_user_and_keeps_the_order() -> None:
+    user = torch.tensor([30, 7, 7, 30, 8])
+    deal = p.by_user(label_sets(LABELS), user)
+    assert held(deal) == [[(1, None), (2, None)], [(4, None)], [(0, None), (3, None)]]
+
+
+def test_given_keeps_numbers_that_never_occur_as_empty_clients() -> None:
+    deal = p.given(label_sets(LABELS), torch.tensor([3, 0, 0, 3, 1]))
+    assert deal.sizes.tolist() == [2, 1, 0, 2]
+
+
+def test_one_label_draws_one_of_an_instances_own_labels_evenly() -> None:
+    labels = Ragged.from_lists([[3, 5, 9]] * 3000 + [[]])
+    pairs = one_label(labels, seed=0)
+    assert pairs.instance.tolist() == list(range(3000))
+    assert pairs.label is not None
+    share = torch.bincount(pairs.label, minlength=10)[[3, 5, 9]] / 3000
+    assert bool(((share - 1 / 3).abs() < 0.04).all())
+    again = one_label(labels, seed=0).label
+    other = one_label(labels, seed=1).label
+    assert torch.equal(pairs.label, again)
+    assert not torch.equal(pairs.label, other)
+
+
+def test_few_classes_gives_sops_596_clients_of_about_100_pictures_and_20_classes() -> None:
+    # Stanford Online Products: 59,551 training pictures of 11,318 products, 2 to 12 each (001, §4.1).
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(2, 9, 11_318)
+    while sizes.sum() != 59_551:
+        i = rng.integers(len(sizes))
+        sizes[i] = np.clip(sizes[i] + np.sign(59_551 - sizes.sum()), 2, 12)
+    label = torch.from_numpy(np.repeat(np.arange(11_318), sizes))
+    deal = p.few_classes(Pairs(torch.arange(len(label)), label), examples=100, classes=20, seed=0)
+    clients = held(deal)
+    assert len(clients) == 596
+    distinct = np.array([len({c for _, c in client}) for client in clients])
+    amount = np.array([len(client) for client in clients])
+    assert abs(distinct.mean() - 20) < 1.5
+    assert abs(amount.mean() - 100) < 0.5
+    assert amount.std() < 15
+    assert sorted(deal.instance.tolist()) == list(range(59_551))
+
+
+def test_few_classes_cuts_large_classes_and_never_gives_a_class_twice() -> None:
+    label = torch.arange(10).repeat_interleave(100)
+    deal = p.few_classes(Pairs(torch.arange(1000), label), examples=100, classes=2, seed=1)
+    assert deal.sizes.tolist() == [100] * 10
+    for client in held(deal):
+        count = np.bincount([c for _, c in client], minlength=10)
+        assert sorted(count[count > 0].tolist()) == [50, 50]
+
+
+def test_frequent_classes_live_on_one_client_each_and_the_rest_are_spread() -> None:
+    rng = np.random.default_rng(0)
+    lists = [sorted({int(c) for c in rng.zipf(1.5, 3) if c < 60}) for _ in range(800)]
+    labels = Ragged.from_lists(lists)
+    count = torch.bincount(labels.values)
+    top = set(torch.argsort(count, descending=True, stable=True)[:5].tolist())
+    deal = p.frequent_classes(labels, clients=4, frequent=5, seed=0)
+    home: dict[int, set[int]] = {}
+    stray = np.zeros(4)
+    for client, instances in enumerate(held(deal)):
+        numbers = [i for i, _ in instances]
+        assert len(numbers) == len(set(numbers))  # once, though two of its classes live here
+        for i in numbers:
+            for c in top & set(lists[i]):
+                home.setdefault(c, set()).add(client)
+            stray[client] += not top & set(lists[i])
+    for c in top:  # a frequent class's instances are all at its home, wherever else they are
+        everywhere = [{i for i, _ in client if c in lists[i]} for client in held(deal)]
+        assert max(map(len, everywhere)) == int(count[c])
+        assert len(home[c]) >= 1
+    lonely = [i for i, own in enumerate(lists) if not top & set(own)]
+    assert stray.sum() == len(lonely)
+    assert (stray > 0).all()
+    assert set(deal.instance.tolist()) == set(range(800))
+
+
+def test_shuffled_keeps_the_sizes_and_every_example() -> None:
+    pairs = many()
+    natural = p.by_label(pairs, 12)
+    deal = p.shuffled(natural, seed=0)
+    assert torch.equal(deal.offsets, natural.offsets)
+    assert deal.label is not None
+    assert pairs.label is not None
+    assert torch.equal(pairs.label[deal.instance], deal.label)
+    assert sorted(deal.instance.tolist()) == list(range(600))
+    assert len({c for _, c in held(deal)[0]}) > 6  # no longer one class
+
+
+@given(
+    st.floats(1e-300, 1e6),
+    st.integers(1, 30),
+    st.integers(0, 5),
+)
+def test_dirichlet_deals_every_example_once_whatever_its_alpha(
+    alpha: float, clients: int, seed: int
+) -> None:
+    deal = p.dirichlet(many(n=100), clients=clients, alpha=alpha, seed=seed)
+    assert deal.sizes.numel() == clients
+    assert sorted(deal.instance.tolist()) == list(range(100))
+
+
+def test_dirichlets_alpha_runs_from_one_class_clients_to_even_ones() -> None:
+    pairs = many(classes=10, n=20_000)
+
+    def spread_of(alpha: float) -> float:
+        """The mean share of its largest client that a class has."""
+        deal = p.dirichlet(pairs, clients=10, alpha=alpha, seed=0)
+        assert deal.label is not None
+        owner = torch.repeat_interleave(torch.arange(10), deal.sizes)
+        table = torch.zeros(10, 10).index_put_((deal.label, owner), torch.ones(20_000), True)
+        return float((table.max(1).values / table.sum(1)).mean())
+
+    assert spread_of(1e-3) > 0.95
+    assert spread_of(1e4) < 0.12
+    assert 0.3 < spread_of(0.5) < 0.9
+
+
+@pytest.mark.parametrize(
+    "deal",
+    [
+        lambda seed: p.iid(many(), clients=7, seed=seed),
+        lambda seed: p.dirichlet(many(), clients=7, alpha=0.5, seed=seed),
+        lambda seed: p.few_classes(many(), examples=50, classes=3, seed=seed),
+        lambda seed: p.shuffled(p.by_label(many(), 12), seed=seed),
+        lambda seed: p.frequent_classes(Ragged.from_lists([[i % 9] for i in range(90)]), clients=5, frequent=4, seed=seed),
+    ],
+)  # fmt: skip
+def test_a_seed_fixes_the_deal_and_another_one_changes_it(deal) -> None:  # type: ignore[no-untyped-def]
+    assert held(deal(0)) == held(deal(0))
+    assert held(deal(0)) != held(deal(1))
+
+
+def test_iid_deals_every_example_once_into_even_clients() -> None:
+    deal = p.iid(each_label(LABELS), clients=2, seed=0)
+    assert deal.sizes.tolist() == [3, 2]
+    assert sorted(pair for client in held(deal) for pair in client) == [
+        (0, 0), (0, 2), (1, 1), (3, 2), (4, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["by_label", "few_classes", "dirichlet"])
+def test_label_sets_cannot_be_dealt_by_their_label(name: str) -> None:
+    options = {"by_label": {"classes": 3}, "few_classes": {"examples": 2, "classes": 1, "seed": 0}}
+    with pytest.raises(so.UserError, match=f'"{name}": deals examples with one label each'):
+        getattr(p, name)(label_sets(LABELS), **options.get(name, {"clients": 2, "alpha": 1, "seed": 0}))
