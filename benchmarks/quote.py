@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ("README.md", "docs/fedaws.md", "docs/performance.md")
+DOCUMENTS = ("README.md", "docs/data.md", "docs/fedaws.md", "docs/performance.md")
 PLACE = re.compile(r"(<!-- results:([\w-]+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
 
 
@@ -69,11 +69,44 @@ def mining(path: str) -> str:
     return "\n".join([*lines, "", _origin(path, made)])
 
 
+def reading(path: str) -> str:
+    made = _read(path)["parts"]
+    lines = ["| on one core | time | memory of its own |", "|---|---|---|"]
+    ml, xc, wide = made["movielens-1m"], made["xc-text-100mb"], made["synthetic-10m-classes"]
+    rows = [
+        (f"MovieLens-1M, zip to {ml['examples']:,} windowed examples", ml["seconds"], ml),
+        ("the same from the cache", ml["seconds_from_cache"], None),
+        (
+            f"extreme-classification text, {xc['megabytes']:.0f} MB, {xc['rows']:,} rows",
+            xc["seconds"],
+            xc,
+        ),
+        (
+            f"{wide['examples']:,} synthetic instances over {wide['classes']:,} classes",
+            wide["seconds"],
+            wide,
+        ),
+    ]
+    for name in ("federation-1m-examples", "federation-10m-examples"):
+        part = made[name]
+        what = f"{part['examples']:,} examples of {part['clients']:,} clients, {part['megabytes_on_disk']:,} MB"
+        rows.append((f"{what}: sorted to disk", part["seconds_to_build"], part))
+        rows.append(
+            ("a cohort of 1,000 of them gathered", part["milliseconds_a_cohort_of_1000"] / 1000, None)
+        )
+    for what, seconds, part in rows:
+        memory = f"{part['own_memory_mb']} MB" if part else "–"
+        lines.append(f"| {what} | {seconds:g} s | {memory} |")
+    note = "Memory of its own is anonymous memory beyond what importing takes; mapped files are not counted."
+    return "\n".join([*lines, "", f"{note} {_origin(path, _read(path))}"])
+
+
 QUOTES: dict[str, Callable[[], str]] = {
     "digits": lambda: comparison("results/digits/demo.json"),
     "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),
     "bibtex": lambda: comparison("results/bibtex/fedaws.json"),
     "simulator": lambda: simulator("results/simulator/cpu.json"),
+    "reading": lambda: reading("results/data/reading.json"),
     "mining": lambda: mining("results/mining/h200.json"),
 }
 

@@ -26,6 +26,12 @@ def test_the_readmes_python_example_does_what_it_claims(capsys: pytest.CaptureFi
     assert float(second_cosine) < 0.1
 
 
+def test_the_data_pages_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.DOTALL)
+    exec(compile(block, "data.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == ["26 50", "[3 3]"]
+
+
 def test_numbers_in_documents_are_those_of_the_result_files() -> None:
     checked = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "quote.py"), "--check"],
@@ -45,11 +51,15 @@ def test_relative_links_lead_somewhere(document: Path) -> None:
 
 
 def test_every_key_of_a_config_is_documented() -> None:
+    from spreadout.data.sources import SOURCES
+    from spreadout.data.splits import PARTITIONS
     from spreadout.experiment import Experiment
     from spreadout.methods import METHODS
 
-    text = (ROOT / "docs" / "configuration.md").read_text() + (ROOT / "docs" / "fedaws.md").read_text()
-    sections = [Experiment, *METHODS.values()]
+    text = "".join(
+        (ROOT / "docs" / f"{name}.md").read_text() for name in ("configuration", "fedaws", "data")
+    )
+    sections = [Experiment, *METHODS.values(), *SOURCES, *PARTITIONS]
     sections += [
         field.annotation
         for field in Experiment.model_fields.values()

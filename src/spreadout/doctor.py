@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-EXTRAS = {"flower": "flwr"}
+EXTRAS = {"images": "pillow", "parquet": "pyarrow", "flower": "flwr"}
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,8 @@ def few_classes(pairs: Pairs, *, examples: int, classes: int, seed: int) -> Deal
     """Clients of about `examples` examples from about `classes` classes each (001, §4.1).
 
     Every class is cut at random into even shards, small classes staying whole, of such a size that there
-    are as many as all clients need; shards are dealt at random, equally many to each client. A class comes twice to a client only
-    where it has more shards than there are clients.
+    are as many as all clients need; shards are dealt at random, equally many to each client. A class
+    comes twice to a client only where it has more shards than there are clients.
     """
     label = _one_label_each("few_classes", pairs)
     if not len(label):

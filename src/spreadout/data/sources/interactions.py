@@ -22,7 +22,6 @@ from spreadout.data.text import Block, Tokens, blocks, cut
 from spreadout.errors import UserError
 from spreadout.randomness import Ints
 
-
 ISO_DATE = re.compile(rb"\d{4}-\d{2}-\d{2}")
 
 

@@ -22,7 +22,7 @@ from spreadout.data import stored
 from spreadout.data.sources.base import Labelled, Source
 from spreadout.randomness import Bits, Ints
 
-CHUNK = 1 << 16
+CHUNK = 1 << 14
 COMPANIONS = 8
 FROM_COMPANIONS = 0.7  # share of further labels that are companions of the first
 MOST_LABELS = 64
@@ -107,34 +107,31 @@ class Synthetic(Source):
 
     def chunk(self, part: str, number: Ints) -> Chunk:
         """The instances with these numbers."""
-        labels, held = self._labels(part, number)  # (n, L)
-        features, weights, filled = self._features(part, number, labels, held)  # (n, F)
+        owner, labels = self._labels(part, number)
+        whose, features = self._features(part, number, owner, labels)
+        spread = _uniform(self._bits("weight", part, number[whose], features))
         return Chunk(
-            labels[held],
-            held.sum(1),
-            features[filled],
-            weights[filled],
-            filled.sum(1),
+            labels,
+            np.bincount(owner, minlength=len(number)),
+            features,
+            (0.5 + spread).astype(np.float32),
+            np.bincount(whose, minlength=len(number)),
         )
 
-    def _labels(self, part: str, number: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """Distinct labels, ascending, and which slots hold one."""
-        slot = np.arange(MOST_LABELS, dtype=np.int64)
+    def _labels(self, part: str, number: Ints) -> tuple[Ints, Ints]:
+        """Pairs of an instance and one of its labels, distinct and ascending."""
         # A geometric number of further labels has the mean that is asked for.
         more = self.labels_per_example - 1
-        goes_on = _uniform(self._bits("more", part, number[:, None], slot)) < more / (1 + more)
-        count = np.minimum(1 + np.cumprod(goes_on, axis=1).sum(1), MOST_LABELS)
-        width = int(count.max(initial=1))
-        slot = slot[:width]
-        drawn = self._power_law(self._bits("label", part, number[:, None], slot))
-        pick = self._bits("companion", part, number[:, None], slot)
-        related = _uniform(pick) < FROM_COMPANIONS
-        companion = self.companions(drawn[:, :1], (pick % COMPANIONS).astype(np.int64))
-        labels = np.where(related & (slot > 0), companion, drawn)
-        labels = np.where(slot < count[:, None], labels, self.classes)
-        labels.sort(axis=1)
-        fresh = np.concatenate([np.ones((len(labels), 1), bool), np.diff(labels, axis=1) > 0], axis=1)
-        return labels, fresh & (labels < self.classes)
+        ends = _uniform(self._bits("more", part, number))
+        further = (
+            np.floor(np.log1p(-ends) / np.log(more / (1 + more))) if more else np.zeros(len(number))
+        )
+        owner, slot = _slots(1 + np.minimum(further, MOST_LABELS - 1).astype(np.int64))
+        drawn = self._power_law(self._bits("label", part, number[owner], slot))
+        pick = self._bits("companion", part, number[owner], slot)
+        related = (_uniform(pick) < FROM_COMPANIONS) & (slot > 0)
+        companion = self.companions(drawn[slot == 0][owner], (pick % COMPANIONS).astype(np.int64))
+        return _distinct(owner, np.where(related, companion, drawn), self.classes)
 
     def companions(self, label: Ints, which: Ints) -> Ints:
         """The labels that often come with a label."""
@@ -145,23 +142,21 @@ class Synthetic(Source):
         marks = self._bits("prototypes", "", label, which) % np.uint64(self.features)
         return np.asarray(marks, dtype=np.int64)
 
-    def _features(
-        self, part: str, number: Ints, labels: Ints, held: npt.NDArray[np.bool_]
-    ) -> tuple[Ints, npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        n = len(labels)
+    def _features(self, part: str, number: Ints, owner: Ints, labels: Ints) -> tuple[Ints, Ints]:
+        """Pairs of an instance and one of its features, distinct and ascending."""
         which = np.arange(self.prototypes, dtype=np.int64)
-        marks = self.prototype(labels[:, :, None], which).reshape(n, -1)  # (n, L·P)
-        slot = np.arange(marks.shape[1], dtype=np.int64)
-        shown = _uniform(self._bits("shown", part, number[:, None], slot)) < self.shown
-        shown &= np.repeat(held, self.prototypes, axis=1)
+        marks = self.prototype(labels[:, None], which)  # (pairs, P)
+        shown = _uniform(self._bits("shown", part, number[owner][:, None], marks)) < self.shown
         slot = np.arange(self.noise, dtype=np.int64)
         noise = self._bits("noise", part, number[:, None], slot) % np.uint64(self.features)
-        ids = np.concatenate([np.where(shown, marks, self.features), noise.astype(np.int64)], axis=1)
-        ids.sort(axis=1)
-        fresh = np.concatenate([np.ones((n, 1), bool), np.diff(ids, axis=1) > 0], axis=1)
-        filled = fresh & (ids < self.features)
-        spread = _uniform(self._bits("weight", part, number[:, None], ids))
-        return ids, (0.5 + spread).astype(np.float32), filled
+        whose = np.concatenate(
+            [
+                np.repeat(owner, self.prototypes)[shown.ravel()],
+                np.repeat(np.arange(len(number)), self.noise),
+            ]
+        )
+        ids = np.concatenate([marks[shown], noise.astype(np.int64).ravel()])
+        return _distinct(whose, ids, self.features)
 
     def _power_law(self, bits: Bits) -> Ints:
         """Label r with a chance proportional to (r + 1)^−exponent, by inverting its integral."""
@@ -172,6 +167,18 @@ class Synthetic(Source):
 
     def _bits(self, purpose: str, part: str, *counters: Ints) -> Bits:
         return randomness.bits(randomness.key(self.seed, "synthetic", purpose, part), *counters)
+
+
+def _slots(counts: Ints) -> tuple[Ints, Ints]:
+    """For lists of these lengths: whose each entry is, and its place in the list."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def _distinct(owner: Ints, value: Ints, span: int) -> tuple[Ints, Ints]:
+    """The pairs without repetition, by owner, then value."""
+    pairs = np.unique(owner * span + value)
+    return pairs // span, pairs % span
 
 
 def _uniform(bits: Bits) -> npt.NDArray[np.float64]:

@@ -1,0 +1,200 @@
+"""How fast data is read and how little memory it takes, one part per process, on one core.
+
+`python benchmarks/data.py` writes results/data/reading.json. MovieLens-1M is read where SPREADOUT_DATA
+has it; the extreme-classification file and the large federation are made up and thrown away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import record
+import torch
+
+from spreadout.data import building, cache
+from spreadout.data.building import Chunk
+from spreadout.data.sources.movielens import MovieLens
+from spreadout.data.sources.synthetic import Synthetic
+from spreadout.data.sources.xc_text import XCText
+from spreadout.federated.batches import cohort_batches
+from spreadout.federated.sampling import sample_clients
+from spreadout.federated.schedule import Schedule, plan
+from spreadout.ragged import Ragged, offsets_from_lengths
+
+FEATURES = 16
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        print(json.dumps(_measured(PARTS[sys.argv[1]])))
+        return
+    results = {}
+    for part in PARTS:
+        if part == "movielens-1m" and not os.environ.get("SPREADOUT_DATA"):
+            continue
+        command = [sys.executable, __file__, part]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        results[part] = json.loads(done.stdout.splitlines()[-1])
+        print(part, results[part])
+    record.write(Path("results/data/reading.json"), {"threads": 1, "parts": results})
+
+
+def _measured(part: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """A part's own numbers, and the memory its process took beyond what importing takes."""
+    torch.set_num_threads(1)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    before = _anonymous()
+    with tempfile.TemporaryDirectory() as folder, _Peak() as peak:
+        os.environ["SPREADOUT_CACHE"] = str(Path(folder) / "cache")
+        found = part(Path(folder))
+    mapped = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {**found, "own_memory_mb": (peak.most - before) >> 20, "with_mapped_files_mb": mapped >> 20}
+
+
+class _Peak:
+    """The most anonymous memory seen: mapped files are the system's to drop, this is not."""
+
+    def __init__(self) -> None:
+        self.most, self._stop = _anonymous(), threading.Event()
+
+    def __enter__(self) -> _Peak:
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.01):
+            self.most = max(self.most, _anonymous())
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def _anonymous() -> int:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.split("RssAnon:")[1].split()[0]) * 1024
+
+
+def movielens(folder: Path) -> dict[str, Any]:
+    """From the zip to windowed examples in the cache; then out of the cache."""
+    source = MovieLens(name="movielens-1m")
+    path = source.locate(None)
+    start = time.perf_counter()
+    found = source.read(path)
+    read = time.perf_counter() - start
+    start = time.perf_counter()
+    source.read(path)
+    return {
+        "examples": len(found.train),
+        "seconds": round(read, 2),
+        "seconds_from_cache": round(time.perf_counter() - start, 3),
+    }
+
+
+def xc_text(folder: Path) -> dict[str, Any]:
+    """A 100 MB file with the density of Amazon-670K: about 75 features and 5 labels a row."""
+    path = folder / "train.txt"
+    rng = np.random.default_rng(0)
+    rows, lines, size = 0, [], 0
+    while size < 100 << 20:
+        labels = ",".join(map(str, rng.integers(0, 670_091, 5).tolist()))
+        ids = np.sort(rng.integers(0, 135_909, 75)).tolist()
+        values = rng.random(75).round(6).tolist()
+        line = f"{labels} {' '.join(f'{i}:{v:.6f}' for i, v in zip(ids, values, strict=True))}\n"
+        lines.append(line)
+        size += len(line)
+        rows += 1
+    path.write_text(f"{rows} 135909 670091\n" + "".join(lines), encoding="utf-8")
+    lines.clear()
+    source = XCText(name="xc-text")
+    start = time.perf_counter()
+    found = source.read(path)
+    read = time.perf_counter() - start
+    start = time.perf_counter()
+    cache.key([path], "")
+    return {
+        "megabytes": round(path.stat().st_size / 2**20, 1),
+        "rows": len(found.train),
+        "seconds": round(read, 2),
+        "seconds_to_hash": round(time.perf_counter() - start, 2),
+    }
+
+
+def synthetic(folder: Path) -> dict[str, Any]:
+    """A stream of instances over ten million classes."""
+    source = Synthetic(classes=10_000_000, features=1_000_000, examples=500_000, test_examples=1_000)
+    start = time.perf_counter()
+    found = source.read(None)
+    seconds = time.perf_counter() - start
+    return {"examples": len(found.train), "classes": source.classes, "seconds": round(seconds, 2)}
+
+
+def federation(examples: int, clients: int) -> Callable[[Path], dict[str, Any]]:
+    """A stream in random order, sorted to its clients on disk, then sampled in cohorts."""
+
+    def part(folder: Path) -> dict[str, Any]:
+        start = time.perf_counter()
+        data = building.build(
+            folder / "big", lambda: _stream(examples, clients), clients=clients, classes=1_000_000
+        )
+        built = time.perf_counter() - start
+        schedule, device = Schedule(steps=2, batch=8), torch.device("cpu")
+        times = []
+        for turn in range(50):
+            start = time.perf_counter()
+            cohort = sample_clients("uniform", data.sizes, 1000, seed=0, round=turn)
+            steps = plan(schedule, data.sizes[cohort.numpy()], cohort.numpy(), seed=0, round=turn)
+            cohort_batches(data, cohort, steps, data.rows_of(cohort), device)
+            times.append(time.perf_counter() - start)
+        size = sum(file.stat().st_size for file in (folder / "big").iterdir())
+        return {
+            "examples": data.examples,
+            "clients": data.clients,
+            "megabytes_on_disk": size >> 20,
+            "seconds_to_build": round(built, 1),
+            "milliseconds_a_cohort_of_1000": round(float(np.median(times)) * 1000, 1),
+        }
+
+    return part
+
+
+def _stream(examples: int, clients: int) -> Iterator[Chunk]:
+    for start in range(0, examples, 1 << 17):
+        rng = np.random.default_rng(start)
+        n = min(1 << 17, examples - start)
+        lengths = torch.from_numpy(rng.integers(0, 11, n))
+        offsets = offsets_from_lengths(lengths)
+        items = torch.from_numpy(rng.integers(1, 1_000_000, int(offsets[-1])))
+        yield Chunk(
+            rng.integers(0, clients, n),
+            {
+                "x": rng.random((n, FEATURES), dtype=np.float32),
+                "history": Ragged(offsets, items),
+                "y": rng.integers(0, 1_000_000, n),
+            },
+        )
+
+
+PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "movielens-1m": movielens,
+    "xc-text-100mb": xc_text,
+    "synthetic-10m-classes": synthetic,
+    "federation-1m-examples": federation(1_000_000, 100_000),
+    "federation-10m-examples": federation(10_000_000, 1_000_000),
+}
+
+if __name__ == "__main__":
+    main()
