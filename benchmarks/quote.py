@@ -89,15 +89,15 @@ def reading(path: str) -> str:
     ]
     for name in ("federation-1m-examples", "federation-10m-examples"):
         part = made[name]
-        what = f"{part['examples']:,} examples of {part['clients']:,} clients, {part['megabytes_on_disk']:,} MB"
-        rows.append((f"{what}: sorted to disk", part["seconds_to_build"], part))
-        rows.append(
-            ("a cohort of 1,000 of them gathered", part["milliseconds_a_cohort_of_1000"] / 1000, None)
-        )
+        held = f"{part['examples']:,} examples of {part['clients']:,} clients"
+        size = f"{part['megabytes_on_disk']:,} MB"
+        rows.append((f"{held}, {size}: sorted to disk", part["seconds_to_build"], part))
+        gathered = part["milliseconds_a_cohort_of_1000"] / 1000
+        rows.append(("a cohort of 1,000 of them gathered", gathered, None))
     for what, seconds, part in rows:
         memory = f"{part['own_memory_mb']} MB" if part else "–"
         lines.append(f"| {what} | {seconds:g} s | {memory} |")
-    note = "Memory of its own is anonymous memory beyond what importing takes; mapped files are not counted."
+    note = "Memory of its own: anonymous memory beyond what importing takes, without mapped files."
     return "\n".join([*lines, "", f"{note} {_origin(path, _read(path))}"])
 
 
