@@ -6,11 +6,14 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import spreadout as so
 from spreadout.data import cache, stored
+from spreadout.data.sources.libsvm import LibSVM
+from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.xc_text import XCText
 
 TEXT = "2 3 4\n1 0:1\n2,3 1:2 2:1\n"
@@ -71,8 +74,9 @@ def test_a_damaged_entry_is_made_again(source: Path) -> None:
     (entry,) = entries(source.parent / ".spreadout-cache")
     (entry / "train-labels.npy").write_bytes(b"")
     assert xc.read(source).train.labels.values.tolist() == [1, 2, 3]
-    (entry / stored.INDEX).write_text("{")
-    assert xc.read(source).train.labels.values.tolist() == [1, 2, 3]
+    for damage in ("{", "[]", '{"files": {}}'):
+        (entry / stored.INDEX).write_text(damage)
+        assert xc.read(source).train.labels.values.tolist() == [1, 2, 3]
 
 
 def _slow_entry(source: Path, tally: Path, wait: float) -> None:
@@ -80,6 +84,7 @@ def _slow_entry(source: Path, tally: Path, wait: float) -> None:
         with open(tally, "a") as file:
             file.write("made\n")
         time.sleep(wait)
+        np.save(folder / "a.npy", np.zeros(1))
         stored.write_index(folder, {})
 
     cache.cached(source, [source], "slow", write)
@@ -136,3 +141,40 @@ def test_an_image_folder_is_keyed_by_its_files(tmp_path: Path) -> None:
     assert cache.key([tmp_path / "a"], "") == before
     (tmp_path / "a" / "2.png").write_bytes(b"x")
     assert cache.key([tmp_path / "a"], "") != before
+
+
+def test_every_file_a_source_reads_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPREADOUT_CACHE", raising=False)
+    train = tmp_path / "svm" / "data"
+    train.parent.mkdir()
+    train.write_text("1 1:1\n2 2:1\n")
+    assert LibSVM().read(train).test is None
+    train.with_name("data.t").write_text("1 1:1\n")
+    assert LibSVM().read(train).test is not None
+    arff = tmp_path / "mulan" / "toy.arff"
+    arff.parent.mkdir()
+    arff.write_text("@attribute a numeric\n@attribute b {0,1}\n@attribute c {0,1}\n@data\n1,0,1\n")
+    xml = arff.with_name("toy.xml")
+    xml.write_text('<labels><label name="c"/></labels>')
+    assert MulanArff(name="mulan").read(arff).classes == 1
+    xml.write_text('<labels><label name="b"/><label name="c"/></labels>')
+    assert MulanArff(name="mulan").read(arff).classes == 2
+
+
+def test_a_folder_counts_by_what_is_in_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPREADOUT_CACHE", raising=False)
+    folder = tmp_path / "xc"
+    folder.mkdir()
+    for part in ("train", "test"):
+        (folder / f"{part}.txt").write_text(TEXT)
+    first = XCText(name="xc-text").read(folder)
+    before = (folder / "train.txt").stat()
+    (folder / "train.txt").write_text(TEXT.replace("2,3", "0,3"))
+    os.utime(folder / "train.txt", ns=(before.st_atime_ns, before.st_mtime_ns))
+    second = XCText(name="xc-text").read(folder)
+    assert (first.train.labels.values.tolist(), second.train.labels.values.tolist()) == (
+        [1, 2, 3],
+        [1, 0, 3],
+    )

@@ -144,7 +144,7 @@ BAD = [
     (["resume", "half"], "half/checkpoint: no complete checkpoint here"),
     (["run", "digits-fedaws", "name=my run"], "name = 'my run': may have letters"),
     (["run", "digits-fedaws", "eval.metrics=[]"], "eval.metrics = []: must have at least 1 entries"),
-    (["run", "digits-fedaws", "data.test_fraction=0.99999"], "no example is left for the test part"),
+    (["run", "digits-fedaws", "data.test_fraction=0.99999"], "no example is left for the training part"),
     (["run", "digits-fedaws", "method.spreadout=topk", "method.k=3", "method.candidates=3"], "method.candidates = 3: must be above method.k = 3"),
     (["run", "digits-fedaws", "method.weighted=true", "data.partition=iid", "data.partition.clients=4"], "method.weighted = true: needs one class per client"),
     (["run", "digits-demo"], "digits-demo: is a suite; run it with `spreadout compare digits-demo`"),
@@ -366,7 +366,7 @@ def test_clients_without_examples_are_told_of_and_their_refusals_shown(
     data = ["data.source=npz", f"data.path={tmp_path / 'ids.npz'}"]
     assert invoke(monkeypatch, "run", "digits-fedaws", *QUICK, *data, "--out", str(tmp_path / "r2")) == 2
     assert (
-        "y has the class 3000000000, but only 4 classes occur: number them 0 … C−1"
+        "y goes up to 3000000000, but only 4 numbers occur: number them 0 … n−1"
         in capsys.readouterr().err
     )
 

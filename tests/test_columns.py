@@ -109,7 +109,7 @@ def test_a_view_has_one_clients_examples_and_no_others() -> None:
 def test_rows_of_some_clients_are_those_their_columns_name(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = torch.tensor([2, 0])
     remembered = shop().rows_of(asked)["items"]
-    monkeypatch.setattr(federated, "REMEMBERED", 0)
+    monkeypatch.setattr(federated, "REMEMBERED", 3)  # runs of few clients
     worked_out = shop().rows_of(asked)["items"]
     for rows in (remembered, worked_out):
         assert [rows[i].tolist() for i in range(2)] == [[1, 3, 5, 8, 9], [2, 3, 4, 7]]
@@ -134,9 +134,9 @@ def test_batches_of_a_part_equal_those_of_the_whole() -> None:
 def test_padding_has_no_place_among_a_clients_rows() -> None:
     rows = Ragged.from_lists([[0, 4, 9]])
     ids = torch.tensor([[[[9, 4, -1]]]])
-    assert places_in(rows, ids, torch.ones(1, 1, 1), pad=-1).tolist() == [[[[2, 1, -1]]]]
+    assert places_in(rows, ids, torch.ones(1, 1, 1), ids >= 0).tolist() == [[[[2, 1, -1]]]]
     with pytest.raises(ValueError, match="leaves out rows"):
-        places_in(rows, torch.tensor([[[[5]]]]), torch.ones(1, 1, 1), pad=-1)
+        places_in(rows, torch.tensor([[[[5]]]]), torch.ones(1, 1, 1))
 
 
 def test_saved_data_is_opened_as_it_was_and_read_where_it_is_touched(tmp_path: Path) -> None:
@@ -197,8 +197,14 @@ def test_a_stream_is_sorted_to_its_clients_in_its_own_order(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("chunk", "complaint"),
     [
-        (building.Chunk(np.array([0, 9]), {"y": np.array([0, 0])}), "names client 9, but clients = 3"),
-        (building.Chunk(np.array([0, 1]), {"y": np.array([0])}), "column y has 1 examples, its chunk 2"),
+        (
+            building.Chunk(np.array([0, 9]), {"y": np.array([0, 0])}),
+            "chunk 0 names client 9, but clients = 3",
+        ),
+        (
+            building.Chunk(np.array([0, 1]), {"y": np.array([0])}),
+            "chunk 0: column y has 1 examples, there are 2 clients",
+        ),
     ],
 )
 def test_a_bad_stream_leaves_nothing_behind(
@@ -207,3 +213,73 @@ def test_a_bad_stream_leaves_nothing_behind(
     with pytest.raises(so.UserError, match=complaint):
         building.build(tmp_path / "big", lambda: [chunk], clients=3, classes=2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_feature_named_twice_counts_twice() -> None:
+    twice = Sparse(torch.tensor([1, 1]), torch.tensor([2.0, 3.0]), torch.tensor([0, 2]), width=3)
+    assert twice.take(torch.tensor(0)).tolist() == [0, 5, 0]
+
+
+def test_padding_is_what_lies_beyond_a_list_not_a_value() -> None:
+    columns = {"y": Lists.of(Ragged.from_lists([[0, 2], [0]]), pad=0)}
+    data = FederatedDataset(columns, torch.tensor([0, 2]), classes=3)
+    steps = plan(Schedule(steps=1, batch=None), data.sizes, np.array([0]), seed=0, round=0)
+    batches = cohort_batches(
+        data, torch.tensor([0]), steps, data.rows_of(torch.tensor([0])), torch.device("cpu")
+    )
+    assert batches["y"].tolist() == [[[[0, 1], [0, -1]]]]
+
+
+def test_a_fingerprint_of_seventeen_million_examples() -> None:
+    n = (1 << 24) + 4  # float32 cannot count so far
+    columns = {
+        "x": Dense(torch.zeros(1, 1).expand(n, 1)),
+        "y": Dense(torch.zeros(1, dtype=torch.uint8).expand(n)),
+    }
+    data = FederatedDataset(columns, torch.tensor([0, n]), classes=1)
+    other = FederatedDataset(columns, torch.tensor([0, 5, n]), classes=1)
+    assert data.fingerprint != other.fingerprint
+
+
+def test_every_kind_of_column_can_be_streamed_with_its_options(tmp_path: Path) -> None:
+    data = shop()
+    pixels = Dense(torch.arange(4, dtype=torch.uint8)[:, None], scale=0.5, shift=1.0)
+    columns = {**data.columns, "picture": pixels}
+    order = torch.tensor([3, 0, 2, 1])
+
+    def stream() -> list[building.Chunk]:
+        client = np.array([0, 0, 2, 2])
+        return [
+            building.Chunk(client[some.numpy()], {n: c.select(some) for n, c in columns.items()})
+            for some in (order[:1], order[1:])
+        ]
+
+    built = building.build(tmp_path / "d", stream, clients=3, classes=10, refers=data.refers)
+    expected = torch.tensor([0, 1, 3, 2])  # each client's own, in the stream's order
+    for name, column in columns.items():
+        assert torch.equal(built.columns[name].take(torch.arange(4)), column.take(expected)), name
+        assert built.columns[name].options() == column.options()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "complaint"),
+    [
+        ([], "the stream has no chunks"),
+        ([{"y": np.array([1])}, {"z": np.array([1])}], "chunk 1: has columns .* the first chunk"),
+        ([{"y": np.array([1], np.uint8)}, {"y": np.array([300])}], "chunk 1: has columns"),
+        ([{"a.b": np.array([1])}], "column 'a.b': name it with letters"),
+    ],
+)
+def test_a_stream_that_changes_its_mind_is_refused(
+    tmp_path: Path, chunks: list[dict[str, np.ndarray]], complaint: str
+) -> None:
+    stream = [building.Chunk(np.array([0]), columns) for columns in chunks]
+    with pytest.raises(so.UserError, match=complaint):
+        building.build(tmp_path / "d", lambda: stream, clients=1, classes=2)
+    with pytest.raises(so.UserError, match="names client -1"):
+        building.build(
+            tmp_path / "d",
+            lambda: [building.Chunk(np.array([-1]), {"y": np.array([0])})],
+            clients=1,
+            classes=2,
+        )

@@ -5,8 +5,11 @@ import pytest
 import torch
 
 import spreadout as so
+from spreadout.data import stored
 from spreadout.data.sources.digits import Digits
+from spreadout.data.sources.movielens import MovieLens
 from spreadout.data.splits import DataConfig, load_data
+from spreadout.ragged import Ragged
 
 
 def test_from_arrays_groups_by_client_in_the_given_order(toy_arrays) -> None:  # type: ignore[no-untyped-def]
@@ -53,10 +56,8 @@ def test_the_held_out_digits_are_stratified_and_disjoint() -> None:
     ]
     assert sum(map(len, parts)) == 1797
     # Every image is in one part: together they are the whole set, image by image.
-    everything = torch.cat(parts).sort(dim=0).values
-    assert torch.equal(
-        everything, Digits().read(None).train.columns["x"].take(torch.arange(1797)).sort(dim=0).values
-    )
+    every = Digits().read(None).train.columns["x"].take(torch.arange(1797))
+    assert sorted(map(tuple, torch.cat(parts).tolist())) == sorted(map(tuple, every.tolist()))
 
 
 @pytest.mark.parametrize(("split_seed", "same"), [("run", False), (3, True)])
@@ -100,13 +101,24 @@ def test_your_own_npz_trains_end_to_end(tmp_path: Path, toy_arrays) -> None:  # 
             {"x_test": np.zeros((1, 5)), "y_test": np.zeros(1, int)},
             r"x_test has examples of shape \(5,\), x of \(1,\)",
         ),
-        ({"x_test": np.zeros((1, 1))}, "x_test needs 'y_test' beside it"),
+        ({"x_test": np.zeros((1, 1))}, "x_test and y_test come together; 'y_test' is missing"),
+        ({"y_test": np.zeros(1, int)}, "x_test and y_test come together; 'x_test' is missing"),
+        ({"x": np.array([[1.0], [1e39]])}, "not finite in example 1"),
+        ({"y": np.array([0, 2**63], np.uint64)}, "y has the value 9223372036854775808"),
+        ({"client": np.array([0, 10**12])}, "client goes up to 1000000000000"),
     ],
 )
 def test_a_bad_npz_is_named(tmp_path: Path, arrays: dict[str, np.ndarray], complaint: str) -> None:
     np.savez(tmp_path / "mine.npz", **{"x": np.array([[1.0], [2.0]]), "y": np.array([0, 1]), **arrays})
     with pytest.raises(so.UserError, match=complaint):
-        load_data(DataConfig(source="npz", path=tmp_path / "mine.npz"), seed=0)
+        load_data(
+            DataConfig(
+                source="npz",
+                path=tmp_path / "mine.npz",
+                partition="given" if "client" in arrays else "by_label",
+            ),
+            seed=0,
+        )
 
 
 def test_your_own_encoder_and_arrays_in_python(toy: so.Splits) -> None:
@@ -172,3 +184,64 @@ def test_frozen_scalar_and_unused_parameters(toy: so.Splits, steps: int) -> None
     assert float(states[0].dense["gain"]) != 0.5
     assert states[0].dense["idle"].tolist() == [1, 1, 1]
     torch.testing.assert_close(states[0].dense, states[1].dense, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_held_out_is_not_behind_the_training_columns(tmp_path: Path) -> None:
+    data = load_data(DataConfig(validation_fraction=0.2), seed=0)
+    column = data.train.columns["x"]
+    assert isinstance(column, so.Dense)
+    assert len(column.values) == data.train.examples
+    stored.save(data.train, tmp_path / "train")
+    again = stored.open_federated(tmp_path / "train")
+    saved = {tuple(row) for row in again.columns["x"].take(torch.arange(again.examples)).tolist()}
+    held = data.test.inputs["x"].take(torch.arange(len(data.test))).tolist()
+    assert not saved & {tuple(row) for row in held}
+
+
+def test_a_split_seed_of_any_size_will_do_and_a_negative_one_will_not() -> None:
+    assert len(load_data(DataConfig(split_seed=2**40), seed=0).test) == 540
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        DataConfig(split_seed=-1)
+
+
+def test_a_source_brings_its_nature_however_it_is_given() -> None:
+    given = [
+        DataConfig(source=s)
+        for s in ("movielens-1m", {"name": "movielens-1m"}, MovieLens(name="movielens-1m"))
+    ]
+    assert [config.partition.name for config in given] == ["by_user"] * 3
+    assert DataConfig(source="movielens-1m", partition="by_label").partition.name == "by_label"
+
+
+def test_labels_that_are_not_all_trained_are_scored_where_they_are(toy: so.Splits) -> None:
+    labels = Ragged.from_lists([[0, 99], [77], *[[1]] * (len(toy.test) - 2)])
+    odd = so.Splits("odd", toy.train, so.Examples(toy.test.inputs, labels))
+    result = so.run(so.Experiment(rounds=1), data=odd)
+    assert 0 <= result.metrics["P@1"] <= 100
+
+
+@pytest.mark.parametrize("kind", [">f8", np.longdouble, np.float16, np.uint8, bool])
+def test_any_kind_of_number_will_do(kind: object) -> None:
+    x = np.array([[0], [1]]).astype(kind)  # type: ignore[call-overload]
+    data = so.FederatedDataset.from_arrays(x, [0, 1], [0, 1])
+    assert data.columns["x"].take(torch.arange(2)).tolist() == [[0.0], [1.0]]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"\x93NUMPY"])
+def test_what_is_no_npz_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "e.npz").write_bytes(content)
+    with pytest.raises(so.UserError, match=r"e.npz: not a readable .npz file"):
+        load_data(DataConfig(source="npz", path=tmp_path / "e.npz"))
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    with pytest.raises(so.UserError, match=r"array.npy: not a readable .npz file"):
+        load_data(DataConfig(source="npz", path=tmp_path / "array.npy"))
+
+
+def test_options_alone_are_of_the_sources_own_partition() -> None:
+    config = DataConfig.model_validate({"source": "omniglot", "partition": {"classes": 10}})
+    assert config.partition.model_dump() == {
+        "name": "few_classes",
+        "seed": "run",
+        "examples": 100,
+        "classes": 10,
+    }

@@ -15,12 +15,11 @@ import torch
 
 import spreadout as so
 from spreadout.cli import main
-from spreadout.data import catalogue
-from spreadout.data.catalogue import CATALOGUE, DataSet
 from spreadout.data.columns import Dense, Lists
 from spreadout.data.describe import describe
 from spreadout.data.download import fetch
 from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.data.published import CATALOGUE, FORMATS, DataSet, File
 from spreadout.data.sources import SOURCES, names_of
 from spreadout.ragged import Ragged
 from spreadout.report.data_view import histogram, page, ranked
@@ -88,6 +87,7 @@ def test_label_sets_and_histories_are_described_too() -> None:
 def test_histograms_and_ranks_lose_nobody() -> None:
     values = np.random.default_rng(0).zipf(1.6, 500).clip(max=10_000)
     assert sum(count for _, count in histogram(values)) == 500
+    assert sum(count for _, count in histogram(np.array([0, 0, 0, 5, 20]))) == 5
     assert histogram(np.array([2, 2, 4])) == [("2", 2.0), ("3", 0.0), ("4", 1.0)]
     assert histogram(np.array([], dtype=np.int64)) == []
     curve = ranked(np.sort(values)[::-1])
@@ -130,7 +130,7 @@ def test_a_page_survives_data_with_nothing_in_it() -> None:
 
 def test_every_known_data_set_can_be_read_by_a_source_and_named_in_a_config() -> None:
     tags = {name for source in SOURCES for name in names_of(source)}
-    assert set(CATALOGUE) | set(catalogue.FORMATS) == tags
+    assert set(CATALOGUE) | set(FORMATS) == tags
     for data in CATALOGUE.values():
         assert so.Experiment.of({"data": {"source": data.name}}).data.source.name == data.name
         usual = type(data.source).usual.get(data.name, "")
@@ -270,7 +270,7 @@ def test_the_fetch_command_brings_a_data_set_and_says_what_it_cannot(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     published = CATALOGUE["movielens-100k"]
-    file = catalogue.File("ml-100k.zip", MD5, f"{server}/ml-100k.zip")
+    file = File("ml-100k.zip", MD5, f"{server}/ml-100k.zip")
     here = DataSet(published.name, "", {}, "terms", "home", (file,), "ml-100k.zip")
     monkeypatch.setitem(CATALOGUE, "movielens-100k", here)
     monkeypatch.delenv("SPREADOUT_DATA", raising=False)
@@ -286,7 +286,7 @@ def test_the_fetch_command_brings_a_data_set_and_says_what_it_cannot(
     assert (tmp_path / "ml-100k.zip").read_bytes() == b"mine"
     assert say(monkeypatch, "fetch", "eurlex-4k", "--to", str(tmp_path)) == 2
     assert "offers no direct download; download it from http" in capsys.readouterr().err
-    offline = catalogue.File("ml-100k.zip", MD5, "http://127.0.0.1:9/ml-100k.zip")
+    offline = File("ml-100k.zip", MD5, "http://127.0.0.1:9/ml-100k.zip")
     monkeypatch.setitem(
         CATALOGUE, "movielens-100k", DataSet(published.name, "", {}, "", "", (offline,), "ml-100k.zip")
     )
@@ -294,3 +294,32 @@ def test_the_fetch_command_brings_a_data_set_and_says_what_it_cannot(
     said = capsys.readouterr().err
     assert "cannot be fetched" in said
     assert f"put it at {tmp_path / 'x' / 'ml-100k.zip'}" in said
+
+
+def test_clients_without_labels_have_no_divergence() -> None:
+    columns = {"x": Dense(torch.zeros(3, 1)), "y": Lists.of(Ragged.from_lists([[0], [1], []]))}
+    train = FederatedDataset(columns, torch.tensor([0, 1, 2, 3]), 2)
+    found = describe(
+        Splits("gaps", train, Examples({"x": Dense(torch.zeros(1, 1))}, Ragged.from_lists([[0]])))
+    )
+    assert found.divergence_from_all.least == pytest.approx(math.log(2))
+    assert found.classes_of.tolist() == [1, 1, 0]
+
+
+def test_check_looks_at_checksums_wherever_the_file_lies(
+    real_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = real_data / "ml-1m.zip"
+    assert say(monkeypatch, "check", "movielens-1m", "--path", str(path), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["checksums"].keys() == {str(path)}
+
+
+def test_a_path_may_look_like_a_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("20").write_text(
+        "user,item,time\n" + "".join(f"{u},{i},{i}\n" for u in range(20) for i in range(3))
+    )
+    assert say(monkeypatch, "describe", "interactions", "--path", "20", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["clients"] == 16

@@ -21,6 +21,7 @@ from spreadout.data.sources.idx import Idx
 from spreadout.data.sources.image_folder import ImageFolder
 from spreadout.data.sources.omniglot import Omniglot
 from spreadout.data.sources.products import OnlineProducts
+from spreadout.data.splits import DataConfig, load_data
 
 Image = pytest.importorskip("PIL.Image", reason="the extra [images] is not installed")
 
@@ -316,7 +317,7 @@ def test_omniglot_tests_on_alphabets_it_never_trains(tmp_path: Path) -> None:
     assert found.class_names[0] == "Greek/character01"
     assert found.class_names[4:] == ("Tengwar/character01", "Tengwar/character02")
     assert found.train.user is not None
-    assert found.train.user.tolist() == [1, 2, 3] * 4
+    assert found.train.user.tolist() == [0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5]  # each alphabet has its own
     assert shades(found.train)[:3] == [0, 255, 255]  # paper is dark, ink is bright
 
 
@@ -388,3 +389,65 @@ def test_online_products_are_read(tmp_path: Path) -> None:
 def test_broken_online_products_are_named(tmp_path: Path, train: str, test: str, complaint: str) -> None:
     with pytest.raises(so.UserError, match=complaint):
         products(tmp_path / "p.zip", train, test)
+
+
+def test_test_and_val_folders_together_are_refused_and_users_can_be_validated_on(tmp_path: Path) -> None:
+    for part, people in (("train", "abcde"), ("test", "f")):
+        for person in people:
+            (tmp_path / part / person / "smile").mkdir(parents=True)
+            (tmp_path / part / person / "smile" / "0.png").write_bytes(png(9))
+    config = DataConfig(
+        source={"name": "image-folder", "layout": "person/class", "size": 4},
+        path=tmp_path, partition="by_user", hold_out="users", validation_fraction=0.4,
+    )  # fmt: skip
+    splits = load_data(config, seed=0)
+    assert splits.validation is not None
+    assert (splits.train.clients, len(splits.validation), len(splits.test)) == (3, 2, 1)
+    (tmp_path / "val" / "g" / "smile").mkdir(parents=True)
+    (tmp_path / "val" / "g" / "smile" / "0.png").write_bytes(png(9))
+    with pytest.raises(so.UserError, match="has test/ and val/"):
+        ImageFolder(layout="person/class").parse(tmp_path)
+
+
+def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    real = tmp_path / "elsewhere" / "cat"
+    real.mkdir(parents=True)
+    (real / "0.png").write_bytes(png(3))
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "cat").symlink_to(real)
+    (real / "loop").symlink_to(tmp_path / "set")
+    found = ImageFolder(size=4).parse(tmp_path / "set")
+    assert (found.class_names, labels(found.train)) == (("cat",), [0])
+
+
+def test_sixteen_bits_transparency_and_the_cameras_way_up(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    Image.fromarray(np.full((4, 4), 0x8000, np.uint16)).save(tmp_path / "a" / "0.png")
+    Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(tmp_path / "a" / "1.png")
+    tall = np.zeros((8, 4), np.uint8)
+    tall[:4] = 200  # bright above; turned upside down by its tag
+    exif = Image.Exif()
+    exif[0x0112] = 3
+    Image.fromarray(tall).save(tmp_path / "a" / "2.jpg", exif=exif, quality=100)
+    column = ImageFolder(size=4, grey=True).parse(tmp_path).train.columns["x"]
+    assert isinstance(column, Dense)
+    assert column.values[:2, 0, 0, 0].tolist() == [0x80, 255]
+    assert int(column.values[2, 0, 3, 0]) > 150 > int(column.values[2, 0, 0, 0])
+
+
+def test_idx_parts_of_different_size_are_refused(tmp_path: Path) -> None:
+    mnist(tmp_path)
+    write_idx(tmp_path, "t10k", np.zeros((2, 14, 14)), np.array([2, 6]), zipped=False)
+    with pytest.raises(
+        so.UserError, match=r"train pictures are \(1, 28, 28\), t10k pictures \(1, 14, 14\)"
+    ):
+        Idx(name="mnist").parse(tmp_path)
+
+
+@pytest.mark.parametrize("bad", [[-1] * 2, ["a"] * 2, None, [[1], [2]], [1, [2]], [10**30] * 2])
+def test_cifar_labels_that_are_none_are_refused(tmp_path: Path, bad: object) -> None:
+    members = cifar10(records(12, 1, 10), "python")
+    batch = {"labels": bad, "data": np.zeros((2, 3072), np.uint8)}
+    members["cifar-10-batches-py/data_batch_1"] = pickle.dumps(batch, protocol=2)
+    with pytest.raises(so.UserError, match=r"data_batch_1: (its labels|no batch)"):
+        Cifar(name="cifar-10").parse(tar(tmp_path / "c.tar.gz", members))

@@ -92,19 +92,15 @@ def test_frequent_classes_live_on_one_client_each_and_the_rest_are_spread() -> N
     count = torch.bincount(labels.values)
     top = set(torch.argsort(count, descending=True, stable=True)[:5].tolist())
     deal = p.frequent_classes(labels, clients=4, frequent=5, seed=0)
-    home: dict[int, set[int]] = {}
     stray = np.zeros(4)
     for client, instances in enumerate(held(deal)):
         numbers = [i for i, _ in instances]
         assert len(numbers) == len(set(numbers))  # once, though two of its classes live here
         for i in numbers:
-            for c in top & set(lists[i]):
-                home.setdefault(c, set()).add(client)
             stray[client] += not top & set(lists[i])
     for c in top:  # a frequent class's instances are all at its home, wherever else they are
         everywhere = [{i for i, _ in client if c in lists[i]} for client in held(deal)]
         assert max(map(len, everywhere)) == int(count[c])
-        assert len(home[c]) >= 1
     lonely = [i for i, own in enumerate(lists) if not top & set(own)]
     assert stray.sum() == len(lonely)
     assert (stray > 0).all()
@@ -180,3 +176,41 @@ def test_label_sets_cannot_be_dealt_by_their_label(name: str) -> None:
     options = {"by_label": {"classes": 3}, "few_classes": {"examples": 2, "classes": 1, "seed": 0}}
     with pytest.raises(so.UserError, match=f'"{name}": deals examples with one label each'):
         getattr(p, name)(label_sets(LABELS), **options.get(name, {"clients": 2, "alpha": 1, "seed": 0}))
+
+
+def test_few_classes_where_every_client_must_hold_every_class() -> None:
+    label = torch.arange(10).repeat(2000)
+    deal = p.few_classes(Pairs(torch.arange(20_000), label), examples=100, classes=20, seed=0)
+    assert len(deal.sizes) == 200
+    for client in held(deal):
+        assert len({c for _, c in client}) == 10
+    assert int(deal.sizes.sum()) == 20_000
+
+
+@pytest.mark.parametrize(("classes", "per_class"), [(7, 20), (3, 20), (20, 20), (20, 3)])
+def test_few_classes_comes_near_what_is_asked_on_balanced_data(classes: int, per_class: int) -> None:
+    label = torch.arange(1000).repeat_interleave(per_class)
+    pairs = Pairs(torch.arange(len(label)), label)
+    deal = p.few_classes(pairs, examples=100, classes=classes, seed=0)
+    distinct = np.mean([len({c for _, c in client}) for client in held(deal)])
+    possible = max(classes, 1000 / len(deal.sizes))  # a class is at least on one client
+    assert abs(distinct - possible) < 0.05 * possible
+    assert sorted(deal.instance.tolist()) == list(range(len(label)))
+
+
+def test_an_urn_gives_dirichlet_shares() -> None:
+    # Two clients and α = 1: the first one's share of a class is uniform on [0, 1], variance 1/12.
+    label = torch.arange(2000).repeat_interleave(200)
+    deal = p.dirichlet(Pairs(torch.arange(len(label)), label), clients=2, alpha=1.0, seed=0)
+    assert deal.label is not None
+    share = torch.bincount(deal.label[: int(deal.offsets[1])], minlength=2000) / 200
+    assert abs(float(share.mean()) - 0.5) < 0.03
+    assert abs(float(share.var()) - 1 / 12) < 0.01
+
+
+def test_partitions_of_many_classes_and_clients_cost_what_the_examples_cost() -> None:
+    label = torch.from_numpy(np.random.default_rng(0).integers(0, 500_000, 20_000))
+    pairs = Pairs(torch.arange(20_000), label)
+    deal = p.dirichlet(pairs, clients=100_000, alpha=0.1, seed=0)
+    assert int(deal.sizes.sum()) == 20_000
+    assert p.few_classes(pairs, examples=20, classes=5, seed=0).sizes.sum() == 20_000

@@ -380,7 +380,7 @@ def test_movielens_options(tmp_path: Path) -> None:
             "ratings.dat",
             "1::7::4::5",
             "1::7::4",
-            r"ratings.dat:2: 3 fields instead of user, movie, rating, time in '1::7::4'",
+            r"ratings.dat:2: not user, movie, rating and time with '::' between them in '1::7::4'",
         ),
         ("ratings.dat", "1::7::4::5", "1::x::4::5", r"ratings.dat:2: 'x' is not a number"),
         ("ratings.dat", "1::7::4::5", "1::-7::4::5", r"ratings.dat:2: movie '-7' is not a whole number"),
@@ -480,9 +480,17 @@ def test_interactions_in_parquet_are_those_in_csv(tmp_path: Path) -> None:
     ("content", "complaint"),
     [
         ("user,thing,time\na,b,1\n", r"log.csv:1: no column 'item'; the header has 'user, thing, time'"),
-        ("user,item,time\na,b,1\na,b\n", r"log.csv:3: 2 filled fields instead of 3"),
-        ("user,item,time\na,b,1\na,,3\n", r"log.csv:3: 2 filled fields instead of 3"),
-        ('user,item,time\na,"b",1\na,"b"\n', r"log.csv:3: 2 fields instead of 3, or an empty one"),
+        ("user,item,time\na,b,1\na,b\n", r"log.csv:3: 2 fields instead of 3 in 'a,b'"),
+        ("user,item,time\na,b,1\na,,3\n", r"log.csv:3: column 2 is empty in 'a,,3'"),
+        ("user,item,time\na,b,1\na,c,nan\n", r"time 'nan' is neither a number nor an ISO date"),
+        ('user,item,time\na,"b",1\na,"b"\n', r"log.csv:3: 2 fields instead of 3"),
+        ('user,item,time\na,"b",1\na,"",2\n', r"log.csv:3: column 2 is empty"),
+        ("user,item,time\na,b,1\na,,3,4\n", r"log.csv:3: 4 fields instead of 3"),
+        (
+            "user,item,time\na,b,2024-01-01\na,c,2024-99-01\n",
+            r"data row 2: time '2024-99-01' is neither",
+        ),
+        ("user,item,time\n\n\n", r"log.csv: has a header and no rows"),
         ("user,item,time\n", r"log.csv: has a header and no rows"),
         ("user,item,time\na,b,1\na,c,soon\n", r"time 'soon' is neither a number nor an ISO date"),
         ("user,item,time\na,b,1\nc,b,2\n", r"no user has two interactions"),
@@ -557,6 +565,162 @@ def test_bombs_are_refused_before_they_go_off(tmp_path: Path) -> None:
         XCText(name="xc-text").parse(tmp_path / "a.tar.gz")
 
 
+def test_what_zipfile_cannot_read_is_one_line(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        file.writestr("train.txt", XC)
+    raw = bytearray((tmp_path / "a.zip").read_bytes())
+    central = raw.index(b"PK\x01\x02")
+    for offset, value, words in ((8, 1, "encrypted"), (10, 99, "compression")):
+        broken = bytearray(raw)
+        broken[central + offset] = value
+        broken[6 if offset == 8 else 8] = value
+        (tmp_path / "a.zip").write_bytes(bytes(broken))
+        with pytest.raises(so.UserError, match=f"train.txt cannot be read .*{words}"):
+            XCText(name="xc-text").parse(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("how", ["gz", "bz2", "xz"])
+def test_a_damaged_tar_is_one_line(tmp_path: Path, how: str) -> None:
+    path = tmp_path / f"a.tar.{how}"
+    with tarfile.open(path, f"w:{how}") as tar:  # type: ignore[call-overload]
+        info = tarfile.TarInfo("train.txt")
+        noise = np.random.default_rng(0).bytes(300_000)
+        info.size = len(noise)
+        tar.addfile(info, io.BytesIO(noise))
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2 : len(raw) // 2 + 200] = bytes(200)
+    path.write_bytes(bytes(raw))
+    with pytest.raises(so.UserError, match=r"a.tar"):
+        XCText(name="xc-text").parse(path)
+
+
+def test_gzipped_members_of_a_folder_are_unpacked(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        with gzip.open(tmp_path / f"{part}.txt.gz", "wb") as stream:
+            stream.write(XC.encode())
+    assert sets(XCText(name="xc-text").parse(tmp_path).train) == XC_SETS
+
+
+def test_ids_too_large_to_be_meant_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("1 1:1\n2 3000000000:1\n")
+    with pytest.raises(so.UserError, match=r"data:2: feature 3000000000, but there are 2,147,483,648"):
+        LibSVM().parse(tmp_path / "data")
+    (tmp_path / "ratings.dat").write_text("1::999999999999999::5::1\n1::7::5::2\n")
+    assert timeline(MovieLens(name="movielens").parse(tmp_path)) == {1: [(["999999999999999"], "7")]}
+    with pytest.raises(so.UserError, match=r"item goes up to 999999999999999, but only 2 numbers occur"):
+        MovieLens(name="movielens", numbering="published").parse(tmp_path)
+    (tmp_path / "movies.dat").write_text("99999999999999999999::A::B\n")
+    with pytest.raises(so.UserError, match=r"movies.dat:1: cannot read a movie's id"):
+        MovieLens(name="movielens").parse(tmp_path)
+    (tmp_path / "log.csv").write_text(
+        "user,item,time\n99999999999999999999,a,1\n99999999999999999999,b,2\n"
+    )
+    assert timeline(Interactions().parse(tmp_path / "log.csv")) == {0: [(["a"], "b")]}
+    with pytest.raises(so.UserError, match="client goes up to 10000000000000"):
+        so.FederatedDataset.from_arrays([[1.0], [2.0]], [0, 1], [0, 10**13])
+
+
+def test_lines_are_counted_through_blank_lines_comments_and_stray_spaces(tmp_path: Path) -> None:
+    broken = ARFF.replace("{0 1,2 1}\n", "{0 1,2 1}\n\n\n  % note\n\n{0 x}\n")
+    with pytest.raises(so.UserError, match=r"toy.arff:14: 'x' is not a number"):
+        mulan(tmp_path, broken)
+    lines = [f"{i}::1::5::{i}" for i in range(2000)]
+    lines[1001] = "1:: 3::4::5"
+    (tmp_path / "ratings.dat").write_text("\n".join(lines))
+    with pytest.raises(so.UserError, match=r"ratings.dat:1002: ' 3' is not a number"):
+        MovieLens(name="movielens").parse(tmp_path)
+
+
+def test_columns_nobody_asked_for_may_be_empty_and_007_is_not_7(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,item,time,note\n007,x,1,\n007,y,2,hm\n7,x,1,\n\n7,z,2,\n")
+    assert timeline(Interactions().parse(tmp_path / "log.csv")) == {0: [(["x"], "y")], 1: [(["x"], "z")]}
+
+
+def test_times_are_really_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+
+    def order(*times: str) -> str:
+        """The items a … in order of their times."""
+        rows = "".join(f"u,{item},{time}\n" for item, time in zip("abcd", times, strict=False))
+        path.write_text("user,item,time\n" + rows)
+        found = Interactions(window=9).parse(path)
+        history, last = timeline(found)[0][-1]
+        return "".join([*history, last])
+
+    assert order("1700000000000000002", "1700000000000000001", "1700000000000000003") == "bac"
+    assert order("2024-01-01T10:00:00+09:00", "2024-01-01T05:00:00+00:00", "2024-01-01T00:30Z") == "cab"
+    assert order("2024-01-01T00:00:00.500Z", "2024-01-01T00:00:00Z") == "ba"
+    assert order("10", "9.5", "1e1") == "bac"
+
+
+def test_quoted_fields_may_go_over_lines_and_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text.blocks, "__kwdefaults__", {"skip_lines": 0, "size": 64})
+    rows = "".join(f'{k % 7},item {k % 5},"line one\nline two, more",{k}\n' for k in range(300))
+    (tmp_path / "log.csv").write_text("user,item,note,time\n" + rows)
+    found = Interactions().parse(tmp_path / "log.csv")
+    assert len(found.train) == 300 - 7
+
+
+def test_what_systems_leave_behind_is_not_read(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+        for name in ("d/train.txt", "d/test.txt"):
+            file.writestr(name, XC)
+            file.writestr(f"__MACOSX/{name.replace('/', '/._')}", b"\x00\x05")
+        file.writestr("d/.DS_Store", b"x")
+    assert sets(XCText(name="xc-text").parse(tmp_path / "a.zip").train) == XC_SETS
+
+
+def test_byte_order_marks_and_old_line_ends(tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        (tmp_path / f"{part}.txt").write_bytes(b"\xef\xbb\xbf" + XC.encode())
+    assert sets(XCText(name="xc-text").parse(tmp_path).train) == XC_SETS
+    (tmp_path / "data").write_bytes(b"\xef\xbb\xbf1 1:1\r2 2:1\r")
+    assert sets(LibSVM().parse(tmp_path / "data").train) == [[0], [1]]
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint"),
+    [
+        ("4 6 99999999999999", "says 99,999,999,999,999 labels"),
+        ("4 99999999999 5", "says 99,999,999,999 features"),
+    ],
+)
+def test_headers_that_promise_the_moon_are_refused(tmp_path: Path, header: str, complaint: str) -> None:
+    with pytest.raises(so.UserError, match=rf"train.txt:1: {complaint}: more than"):
+        xc(tmp_path, train=XC.replace("4 6 5", header), test=XC)
+
+
+def test_values_too_large_for_32_bits_are_named(tmp_path: Path) -> None:
+    with pytest.raises(so.UserError, match=r"train.txt:2: '1e39' is too large"):
+        xc(tmp_path, train=XC.replace("5:2", "5:1e39"), test=XC)
+
+
+def test_mulan_labels_are_0_or_1_and_named_once(tmp_path: Path) -> None:
+    with pytest.raises(so.UserError, match=r"data row 1: the label 'TAG_a' is 7, not 0 or 1"):
+        mulan(tmp_path, ARFF.replace("{0 1,2 1}", "{0 1,2 7}"))
+    with pytest.raises(so.UserError, match="names the label 'TAG_b' twice"):
+        mulan(tmp_path, xml=XML.replace("TAG_a", "TAG_b"))
+    with pytest.raises(so.UserError, match=r"toy.arff:13: a value is missing"):
+        mulan(tmp_path, ARFF.replace("1,2.5,0,1", "1,2.5,,0,1"))
+
+
+def test_libsvm_test_files_are_found_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "a-train.svm").write_text("1 1:1\n")
+    (tmp_path / "a-test.svm").write_text("1 1:1\n1 1:2\n")
+    assert len(LibSVM().parse(tmp_path / "a-train.svm").test or []) == 2
+    assert len(LibSVM().parse(tmp_path).test or []) == 2
+    (tmp_path / "a-test.svm").rename(tmp_path / "latest.svm")
+    with pytest.raises(so.UserError, match="needs one training file"):
+        LibSVM().parse(tmp_path)
+    import bz2
+
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "c.bz2").write_bytes(bz2.compress(b"3 1:1\n"))
+    assert LibSVM().parse(tmp_path / "b" / "c.bz2").class_names == ("3",)
+
+
 def test_links_in_a_tar_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text(XC)
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
@@ -587,6 +751,19 @@ def test_movielens_1m_by_user_is_80_10_10_in_order_of_ids(real_data: Path) -> No
     assert splits.train.clients == 4_832
     assert splits.validation is not None
     assert splits.train.examples + len(splits.validation) + len(splits.test) == 994_169
+    user = MovieLens(name="movielens-1m").read(real_data / "ml-1m.zip").train.user
+    assert user is not None
+    sizes = torch.bincount(user)[1:]  # examples of each user, in order of ids
+    first, second = 4_832, 4_832 + 604
+    assert (sizes[:first].numpy() == splits.train.sizes).all()
+    assert int(sizes[first:second].sum()) == len(splits.validation)
+    assert int(sizes[second:].sum()) == len(splits.test)
+    # The last history of the last user is the last of the test part.
+    every = MovieLens(name="movielens-1m").read(real_data / "ml-1m.zip").train
+    last = torch.tensor([len(splits.test) - 1])
+    assert torch.equal(
+        splits.test.inputs["history"].take(last), every.columns["history"].take(torch.tensor([994_168]))
+    )
     capped = load_data(
         DataConfig(source={"name": "movielens-1m", "cap": 300}, path=real_data / "ml-1m.zip"), seed=0
     )

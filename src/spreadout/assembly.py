@@ -41,9 +41,12 @@ def build_federation(
     if complaint := method.complaint(data):
         raise UserError(complaint)
     if isinstance(data.columns["y"], Lists) and not method.label_sets:
+        remedy = 'set data.targets to "each" or "one"'
+        if e.data.partition.name == "frequent_classes":
+            remedy = "it deals whole label sets: take another data.partition"
         raise UserError(
             f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
-            'set data.targets to "each" or "one"'
+            + remedy
         )
     if e.eval.split == "test" and len(held.test) and _unseen(held):
         raise UserError(

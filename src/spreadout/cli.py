@@ -41,7 +41,10 @@ def main() -> None:
     except UserError as error:
         _fail(str(error))
     except typer.Abort:
+        print("interrupted", file=sys.stderr)
         sys.exit(130)
+    except MemoryError:
+        _fail("not enough memory for this; take less data, fewer clients, or a smaller model")
     except KeyboardInterrupt:  # a second Ctrl-C, or one before training began
         print("interrupted", file=sys.stderr)
         sys.exit(130)

@@ -22,7 +22,8 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """What is known, what is here, where to get the rest and under which terms."""
-    from spreadout.data.catalogue import CATALOGUE, FORMATS, home, how_to_get, known
+    from spreadout.data.catalogue import home, how_to_get, known
+    from spreadout.data.published import CATALOGUE, FORMATS
     from spreadout.store.files import as_json as to_json
 
     chosen = list(CATALOGUE.values()) if name is None else [known(name)]
@@ -64,20 +65,20 @@ def list_(
 @app.command()
 def check(name: Name, path: Where = None, as_json: AsJson = False) -> None:
     """Read a data set and compare counts and checksums with the published ones."""
-    from spreadout.data.catalogue import counts, home, how_to_get, known, md5
+    from spreadout.data.catalogue import counts, how_to_get, known, md5
     from spreadout.store.files import as_json as to_json
 
     data = known(name)
     if path is None and data.here() is None:
         raise UserError(f"{name}: is not here; {how_to_get(data)}")
-    found = counts(data.source.read(path))
+    found = counts(data.source.read(path)) | data.source.counts(data.source.locate(path))
     wrong = [key for key, value in data.figures.items() if found.get(key) != value]
     sums = {}
-    base = home()
-    for file in data.files if path is None and base is not None else ():
-        place = (base or Path()) / file.place
+    where = data.source.locate(path)
+    for file in data.files:
+        place = where / Path(file.place).name if where.is_dir() else where
         if file.md5 and place.is_file():
-            sums[file.place] = md5(place) == file.md5
+            sums[str(place)] = md5(place) == file.md5
     if as_json:
         result = {"name": name, "found": found, "published": dict(data.figures), "wrong": wrong}
         print(to_json({**result, "checksums": sums}, indent=2))
@@ -113,13 +114,18 @@ def describe(
     from spreadout.store.files import write_atomic
 
     changes = [f"data.{change.removeprefix('data.')}" for change in overrides or []]
-    if path is not None:
-        changes.append(f"data.path={path}")
     if any(name in names_of(source) for source in SOURCES):
         experiment = Experiment.of({"data": {"source": name}}, name, changes)
     else:
         experiment = Experiment.load(name, changes)
-    found = look(load_data(experiment.data, seed), seed=seed)
+    data = experiment.data
+    if path is not None:
+        data = data.model_copy(update={"path": path.expanduser().absolute()})
+    options = data.partition.model_dump(exclude={"name", "seed"})
+    dealt = ", ".join(
+        [data.partition.name, *(f"{key} {value}" for key, value in options.items()), f"seed {seed}"]
+    )
+    found = look(load_data(data, seed), dealt=dealt, seed=seed)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(output, page(found).encode())

@@ -16,6 +16,8 @@ from spreadout.gauges import Gauges, class_gauges
 from spreadout.mining import nearest
 from spreadout.models.embedding import EmbeddingModel
 
+INPUT_BYTES = 1 << 28  # of gathered inputs held at once
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -32,12 +34,14 @@ def evaluate(
     examples: Examples,
     names: Sequence[str],
     *,
-    block: int = 4096,
+    block: int | None = None,
 ) -> Evaluation:
     """Rank all classes for every example and score the ranking."""
     table = state.tables["classes"]
     deepest = min(max((metrics.parse(name)[1] for name in names), default=1), len(table))
     ranked, away = [], []
+    widest = max((column.example_bytes for column in examples.inputs.values()), default=1)
+    block = block or max(1, min(4096, INPUT_BYTES // widest))
     for start in range(0, len(examples), block):
         some = torch.arange(start, min(start + block, len(examples)))
         embedded = embed(model, state, examples, some)
@@ -61,6 +65,8 @@ def embed(model: EmbeddingModel, state: ServerState, examples: Examples, at: Ten
 def _distance_to_own(embedded: Tensor, table: Tensor, examples: Examples, at: Tensor) -> Tensor:
     """Euclidean distance of each example to each of its own classes."""
     labels = examples.labels.select(at)
-    owner = torch.repeat_interleave(torch.arange(len(at)), labels.lengths).to(table.device)
-    s = (embedded[owner] * table[labels.values.to(table.device)]).sum(-1)
+    owner = torch.repeat_interleave(torch.arange(len(at)), labels.lengths)
+    trained = labels.values < len(table)  # others have no row to be away from
+    owner, own = owner[trained].to(table.device), labels.values[trained].to(table.device)
+    s = (embedded[owner] * table[own]).sum(-1)
     return (2 - 2 * s).clamp_min(0).sqrt()

@@ -43,6 +43,12 @@ class Ragged:
         lengths = torch.bincount(pairs // span, minlength=n)
         return cls(offsets_from_lengths(lengths), pairs % span)
 
+    @classmethod
+    def concatenated(cls, parts: Sequence[Ragged]) -> Ragged:
+        """The lists of one part after those of another."""
+        lengths = torch.cat([part.lengths for part in parts])
+        return cls(offsets_from_lengths(lengths), torch.cat([part.values for part in parts]))
+
     def select(self, rows: Tensor) -> Ragged:
         """The lists with these numbers, in this order."""
         first = self.offsets[rows]

@@ -6,7 +6,10 @@ where a member is larger than it says or than anything published: a bomb is a me
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
+import os
 import tarfile
 import zipfile
 import zlib
@@ -20,12 +23,13 @@ from spreadout.errors import UserError
 
 DENSEST = 200  # times the packed size; published text packs 10 to 30 times, a bomb about 1,000
 HARMLESS = 1 << 27  # bytes that may be packed as densely as they like
-BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile)
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
+BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile)
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Named members, sorted, each to be opened or read."""
+    """Named members, each to be opened or read."""
 
     path: Path
     names: list[str]
@@ -49,7 +53,9 @@ class Archive:
         try:
             with self._open(name) as stream:
                 yield stream
-        except BROKEN as error:
+        except (*BROKEN, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # of the disk, not of the archive
             reason = str(error) or "it ends too early"
             raise UserError(
                 f"{self.path}: {name} cannot be read, it may be cut short ({reason})"
@@ -69,10 +75,7 @@ def opened(path: Path) -> Iterator[Archive]:
     """An archive, or a folder as one, or a single file as one member."""
     try:
         if path.is_dir():
-            files = (file for file in path.rglob("*") if file.is_file())
-            hidden = sorted(f.relative_to(path) for f in files)
-            names = [p.as_posix() for p in hidden if not any(part.startswith(".") for part in p.parts)]
-            yield Archive(path, names, lambda name: (path / name).open("rb"))
+            yield Archive(path, _files_below(path), lambda name: _unpacked(path / name))
         elif zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as file:
                 yield _zip(path, file)
@@ -83,7 +86,9 @@ def opened(path: Path) -> Iterator[Archive]:
             raise UserError(f"{path}: not a readable archive; it may be cut short: fetch it again")
         else:
             yield Archive(path.parent, [path.name], lambda name: _unpacked(path))
-    except BROKEN as error:
+    except (*BROKEN, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         reason = str(error) or "it ends too early"
         raise UserError(f"{path}: not a readable archive, it may be cut short ({reason})") from None
 
@@ -99,22 +104,31 @@ def open_plain(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _unpacked(path: Path) -> IO[bytes]:
-    return _Gzip(path) if path.suffix == ".gz" else open(path, "rb")  # type: ignore[return-value]
+    if path.suffix.lower() == ".bz2":
+        return bz2.open(path)
+    return _Gzip(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # type: ignore[return-value]
 
 
 def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
-    members = [info for info in file.infolist() if not info.is_dir()]
-    for info in members:
+    members = [i for i in file.infolist() if not i.is_dir() and not _is_junk(i.filename)]
+    for info in file.infolist():
         _refuse_outside(path, info.filename)
     _refuse_bomb(path, sum(info.file_size for info in members))  # zipfile reads no more than that
-    return Archive(path, sorted(info.filename for info in members), file.open)
+
+    def open_member(name: str) -> IO[bytes]:
+        try:
+            return file.open(name)
+        except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in some rare way
+            raise UserError(f"{path}: {name} cannot be read ({error})") from None
+
+    return Archive(path, sorted(info.filename for info in members), open_member)
 
 
 def _tar(path: Path, tar: tarfile.TarFile) -> Archive:
     members, total = {}, 0
     for info in tar:
         _refuse_outside(path, info.name)
-        if info.isfile():  # links are not followed
+        if info.isfile() and not _is_junk(info.name):  # links are not followed
             members[info.name] = info
             total += info.size
             _refuse_bomb(path, total)
@@ -124,7 +138,7 @@ def _tar(path: Path, tar: tarfile.TarFile) -> Archive:
         assert stream is not None  # it is a plain file
         return stream
 
-    return Archive(path, sorted(members), open_member)
+    return Archive(path, list(members), open_member)  # as packed: going back would unpack it all again
 
 
 class _Gzip(gzip.GzipFile):
@@ -152,6 +166,26 @@ def _refuse_bomb(path: Path, unpacked: int) -> None:
             f"{path}: unpacks to {unpacked:,} bytes or more, over {DENSEST} times its size: "
             "refused as a bomb"
         )
+
+
+def _files_below(folder: Path) -> list[str]:
+    """Every file, through links to folders too, but never around in a circle."""
+    found, seen = [], set()
+    for here, below, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(here)
+        if real in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        inside = Path(here).relative_to(folder)
+        found += [name for file in files if not _is_junk(name := (inside / file).as_posix())]
+    return sorted(found)
+
+
+def _is_junk(name: str) -> bool:
+    """What systems leave behind: hidden files, and the second file Macs put beside each one."""
+    parts = PurePosixPath(name).parts
+    return any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in parts)
 
 
 def _refuse_outside(path: Path, name: str) -> None:

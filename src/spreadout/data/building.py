@@ -14,22 +14,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from spreadout.data import stored
-from spreadout.data.columns import Column, Dense, Lists, ragged_places
+from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places
 from spreadout.data.federated import FederatedDataset
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged
 from spreadout.randomness import Ints
 
+BLOCK = 1 << 20
+Array = npt.NDArray[Any]
+
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some examples in any order: who holds each, and its columns, arrays (m, …) or m id lists."""
+    """Some examples in any order: who holds each, and its columns; arrays (m, …) and `Ragged` lists
+    stand for dense and list columns."""
 
     client: Ints  # (m,)
-    columns: Mapping[str, npt.NDArray[Any] | Ragged]
+    columns: Mapping[str, Array | Ragged | Column]
+
+    def compact(self) -> dict[str, Column]:
+        """Its columns with nothing but its own values in them."""
+        return {name: _as_column(values).compact() for name, values in self.columns.items()}
 
 
 def build(
@@ -47,114 +54,170 @@ def build(
     """
     if folder.exists():
         raise UserError(f"{folder}: exists already; choose another name or remove it")
-    refers = {"y": "classes"} if refers is None else refers
-    counts = np.zeros(clients, dtype=np.int64)
-    for chunk in stream():
-        _check(chunk, clients)
-        counts += np.bincount(chunk.client, minlength=clients)
+    counts, like = _counted(stream(), clients)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     with stored.whole_folder(folder) as beside:
         np.save(beside / "offsets.npy", offsets)
-        columns = _place(beside, stream, offsets)
-        stored.write_index(beside, stored.federated_meta(columns, classes, refers))
-        del columns  # its files are about to move
+        writer = _Writer(beside, int(offsets[-1]))
+        for chunk, at in _placed(stream(), offsets):
+            writer.put_fixed(chunk, at)
+        if any(not isinstance(column, Dense) for column in like.values()):
+            writer.lay_out(like)
+            for chunk, at in _placed(stream(), offsets):
+                writer.put_lists(chunk, at)
+        writer.close()
+        meta = {"classes": classes, "refers": dict(refers or {"y": "classes"})}
+        stored.write_index(beside, {**meta, "columns": stored.columns_meta(like)})
     return stored.open_federated(folder)
 
 
-def _check(chunk: Chunk, clients: int) -> None:
-    if len(chunk.client) and not (chunk.client.min() >= 0 and chunk.client.max() < clients):
-        raise UserError(f"a chunk names client {chunk.client.max()}, but clients = {clients}")
-    for name, values in chunk.columns.items():
-        if len(values) != len(chunk.client):
-            raise UserError(f"column {name} has {len(values)} examples, its chunk {len(chunk.client)}")
+def _as_column(values: Array | Ragged | Column) -> Column:
+    if isinstance(values, Column):
+        return values
+    return Lists.of(values) if isinstance(values, Ragged) else Dense(torch.from_numpy(values))
 
 
-def _place(folder: Path, stream: Callable[[], Iterable[Chunk]], offsets: Ints) -> dict[str, Column]:
-    """Every value at its client's next free place."""
-    files: dict[str, npt.NDArray[Any]] = {}
-    lists: set[str] = set()
-    free = offsets[:-1].copy()
-    for chunk in stream():
-        at = _take_places(free, chunk.client)
-        for name, values in chunk.columns.items():
-            if isinstance(values, Ragged):
-                lists.add(name)
-                lengths = _file(files, folder, name, "length", int(offsets[-1]), np.int64)
-                lengths[at] = values.lengths.numpy()
-            else:
-                array = _file(
-                    files, folder, name, "values", int(offsets[-1]), values.dtype, values.shape[1:]
+def _counted(chunks: Iterable[Chunk], clients: int) -> tuple[Ints, dict[str, Column]]:
+    """Examples per client, and the columns of the first chunk, which all others must be like."""
+    counts = np.zeros(clients, dtype=np.int64)
+    like: dict[str, Column] = {}
+    for number, chunk in enumerate(chunks):
+        outside = chunk.client[(chunk.client < 0) | (chunk.client >= clients)]
+        if len(outside):
+            raise UserError(f"chunk {number} names client {outside[0]}, but clients = {clients}")
+        columns = chunk.compact()
+        like = like or columns
+        for name, column in columns.items():
+            if len(column) != len(chunk.client):
+                raise UserError(
+                    f"chunk {number}: column {name} has {len(column)} examples, "
+                    f"there are {len(chunk.client)} clients"
                 )
-                array[at] = values
-    if lists:
-        _place_lists(folder, files, stream, offsets, lists)
-    for array in files.values():
-        array.flush()  # type: ignore[attr-defined]
-    names = sorted({key.split(".")[1] for key in files})
-    return {name: _column(folder, name, name in lists) for name in names}
+        if _shape(columns) != _shape(like):
+            raise UserError(
+                f"chunk {number}: has columns {_shape(columns)}, the first chunk {_shape(like)}: "
+                "they must agree"
+            )
+        counts += np.bincount(chunk.client, minlength=clients)
+    if not like:
+        raise UserError("the stream has no chunks: give at least one")
+    if odd := [name for name in like if not name.isidentifier()]:
+        raise UserError(f"column {odd[0]!r}: name it with letters, digits and underscores")
+    return counts, like
 
 
-def _place_lists(
-    folder: Path,
-    files: dict[str, npt.NDArray[Any]],
-    stream: Callable[[], Iterable[Chunk]],
-    offsets: Ints,
-    names: set[str],
-) -> None:
-    """Lists go where the lengths of those before them say: a third pass over the stream."""
-    total = int(offsets[-1])
-    for name in names:
-        lengths = files[f"column.{name}.length"]
-        first = _file(files, folder, name, "first", total, np.int64)
-        end = 0
-        for start in range(0, total, 1 << 20):
-            block = np.cumsum(lengths[start : start + (1 << 20)]) + end
-            first[start : start + (1 << 20)] = block - lengths[start : start + (1 << 20)]
-            end = int(block[-1])
-        _file(files, folder, name, "values", end, np.int64)
-    free = offsets[:-1].copy()
-    for chunk in stream():
-        at = _take_places(free, chunk.client)
-        for name in names:
-            ragged = chunk.columns[name]
-            assert isinstance(ragged, Ragged)
-            starts = torch.from_numpy(files[f"column.{name}.first"][at])
-            places = ragged_places(starts, ragged.lengths)
-            files[f"column.{name}.values"][places.numpy()] = ragged.values.numpy()
-
-
-def _take_places(free: Ints, client: Ints) -> Ints:
-    """The next free place of each example's client; `free` moves on."""
-    order = np.argsort(client, kind="stable")
-    held, start, count = np.unique(client[order], return_index=True, return_counts=True)
-    rank = np.arange(len(client)) - np.repeat(start, count)
-    at = np.empty(len(client), dtype=np.int64)
-    at[order] = free[client[order]] + rank
-    free[held] += count
-    return at
-
-
-def _file(
-    files: dict[str, npt.NDArray[Any]],
-    folder: Path,
-    name: str,
-    part: str,
-    rows: int,
-    dtype: npt.DTypeLike,
-    shape: tuple[int, ...] = (),
-) -> npt.NDArray[Any]:
-    key = f"column.{name}.{part}"
-    if key not in files:
-        files[key] = np.lib.format.open_memmap(
-            folder / f"{key}.npy", mode="w+", dtype=np.dtype(dtype), shape=(rows, *shape)
+def _shape(columns: Mapping[str, Column]) -> dict[str, Any]:
+    """What must be the same in every chunk: kinds, options, and the tensors' types."""
+    return {
+        name: (
+            column.kind,
+            tuple(sorted(column.options().items())),
+            tuple((part, str(t.dtype), tuple(t.shape[1:])) for part, t in column.tensors().items()),
         )
-    return files[key]
+        for name, column in sorted(columns.items())
+    }
 
 
-def _column(folder: Path, name: str, is_lists: bool) -> Column:
-    def part(what: str) -> Tensor:
-        return stored.open_array(folder / f"column.{name}.{what}.npy")
+def _placed(chunks: Iterable[Chunk], offsets: Ints) -> Iterable[tuple[dict[str, Column], Ints]]:
+    """Each chunk's columns, and where its examples go: the next free places of their clients."""
+    free = offsets[:-1].copy()
+    for chunk in chunks:
+        order = np.argsort(chunk.client, kind="stable")
+        held, start, count = np.unique(chunk.client[order], return_index=True, return_counts=True)
+        rank = np.arange(len(order)) - np.repeat(start, count)
+        at = np.empty(len(order), dtype=np.int64)
+        at[order] = free[chunk.client[order]] + rank
+        free[held] += count
+        yield chunk.compact(), at
 
-    if is_lists:
-        return Lists(part("values"), part("first"), part("length"))
-    return Dense(part("values"))
+
+class _Writer:
+    """The files of a data set while they are filled."""
+
+    def __init__(self, folder: Path, examples: int) -> None:
+        self._folder, self._examples = folder, examples
+        self._files: dict[str, Array] = {}
+        self._lengths: dict[str, Array] = {}
+
+    def put_fixed(self, columns: Mapping[str, Column], at: Ints) -> None:
+        """Dense values, and for lists how long each is."""
+        for name, column in columns.items():
+            if isinstance(column, Dense):
+                values = column.values.numpy()
+                file = self._file(f"{name}.values", self._examples, values.dtype, values.shape[1:])
+                file[at] = values
+            else:
+                self._length(name)[at] = _lengths(column)
+
+    def lay_out(self, like: Mapping[str, Column]) -> None:
+        """Where each list begins, block by block, now that all lengths are known."""
+        for name, column in like.items():
+            if isinstance(column, Dense):
+                continue
+            lengths, end = self._length(name), 0
+            if isinstance(column, Sparse):
+                bounds = self._file(f"{name}.offsets", self._examples + 1, np.int64)
+            else:
+                bounds = self._file(f"{name}.first", self._examples, np.int64)
+                self._files[f"{name}.length"] = lengths
+            for start in range(0, self._examples, BLOCK):
+                block = lengths[start : start + BLOCK]
+                bounds[start : start + len(block)] = end + np.cumsum(block) - block
+                end += int(block.sum())
+            if isinstance(column, Sparse):
+                bounds[self._examples] = end
+            for part, tensor in _entries(column).items():
+                self._file(f"{name}.{part}", end, tensor.dtype)
+
+    def put_lists(self, columns: Mapping[str, Column], at: Ints) -> None:
+        for name, column in columns.items():
+            if isinstance(column, Dense):
+                continue
+            bounds = self._files[f"{name}.{'offsets' if isinstance(column, Sparse) else 'first'}"]
+            places = ragged_places(torch.from_numpy(bounds[at]), torch.from_numpy(_lengths(column)))
+            for part, values in _entries(column).items():
+                self._files[f"{name}.{part}"][places.numpy()] = values
+
+    def close(self) -> None:
+        for array in [*self._files.values(), *self._lengths.values()]:
+            array.flush()  # type: ignore[attr-defined]
+        for name in self._lengths:
+            if f"{name}.length" not in self._files:  # of a sparse column: its offsets say it all
+                (self._folder / f"column.{name}.length.npy").unlink()
+
+    def _length(self, name: str) -> Array:
+        if name not in self._lengths:
+            path = self._folder / f"column.{name}.length.npy"
+            self._lengths[name] = np.lib.format.open_memmap(
+                path, mode="w+", dtype=np.dtype(np.int64), shape=(self._examples,)
+            )
+        return self._lengths[name]
+
+    def _file(self, key: str, rows: int, dtype: npt.DTypeLike, shape: tuple[int, ...] = ()) -> Array:
+        if key not in self._files:
+            self._files[key] = np.lib.format.open_memmap(
+                self._folder / f"column.{key}.npy",
+                mode="w+",
+                dtype=np.dtype(dtype),
+                shape=(rows, *shape),
+            )
+        return self._files[key]
+
+
+def _lengths(column: Column) -> Ints:
+    found = column.offsets.diff() if isinstance(column, Sparse) else _lists(column).length
+    return np.asarray(found.numpy(), dtype=np.int64)
+
+
+def _entries(column: Column) -> dict[str, Array]:
+    """The entries of a compact column's lists, one list after another."""
+    if isinstance(column, Sparse):
+        return {"ids": column.ids.numpy(), "weights": column.weights.numpy()}
+    lists = _lists(column)
+    places = ragged_places(lists.first, lists.length)  # windows overlap in a timeline, not here
+    return {"values": lists.values[places].numpy()}
+
+
+def _lists(column: Column) -> Lists:
+    assert isinstance(column, Lists)
+    return column

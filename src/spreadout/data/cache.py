@@ -7,6 +7,7 @@ half of it.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import shutil
@@ -15,10 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spreadout.data import stored
+from spreadout.data.archive import PICTURES
 
 try:
     import fcntl
-except ImportError:  # no such locks here: two processes may both make an entry, the last one stays
+except ImportError:  # no such locks here: of two that make an entry at once, one has to try again
     fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1  # raise it when what readers write changes
@@ -51,21 +53,29 @@ def home(source: Path | None) -> Path:
 def key(files: Sequence[Path], about: str) -> str:
     """Changes with the content of any file and with the options.
 
-    A folder counts by its files' names, sizes and times: reading thousands of images twice would take
-    as long as not having a cache.
+    Pictures in a folder count by their names, sizes and times: reading thousands of them twice would
+    take as long as not having a cache.
     """
     digest = hashlib.blake2b(f"{FORMAT} {about}".encode(), digest_size=16)
     for path in files:
         if path.is_dir():
             for file in sorted(path.rglob("*")):
-                if file.is_file() and ".spreadout-cache" not in file.parts:
+                if not file.is_file() or ".spreadout-cache" in file.parts:
+                    continue
+                digest.update(f"{file.relative_to(path).as_posix()} ".encode())
+                if file.suffix.lower() in PICTURES:
                     facts = file.stat()
-                    name = file.relative_to(path).as_posix()
-                    digest.update(f"{name} {facts.st_size} {facts.st_mtime_ns}\n".encode())
+                    digest.update(f"{facts.st_size} {facts.st_mtime_ns}\n".encode())
+                else:
+                    digest.update(_digest(file))
         else:
-            with open(path, "rb") as stream:
-                digest.update(hashlib.file_digest(stream, "blake2b").digest())
+            digest.update(_digest(path))
     return digest.hexdigest()
+
+
+def _digest(path: Path) -> bytes:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").digest()
 
 
 @contextmanager
@@ -75,6 +85,6 @@ def _locked(folder: Path) -> Iterator[None]:
     with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
         if fcntl is not None:
             fcntl.flock(lock, fcntl.LOCK_EX)
-        for stale in folder.parent.glob(f".{folder.name}.[0-9]*"):
-            shutil.rmtree(stale, ignore_errors=True)  # of a process that died at it
+            for stale in folder.parent.glob(f".{glob.escape(folder.name)}.[0-9]*"):
+                shutil.rmtree(stale, ignore_errors=True)  # of a process that died at it
         yield

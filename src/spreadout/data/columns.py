@@ -58,7 +58,7 @@ class Column(ABC):
 
     @property
     def device(self) -> torch.device:
-        return next(iter(self.tensors().values())).device
+        return next(tensor for name, tensor in self.tensors().items() if name != "index").device
 
     @property
     def nbytes(self) -> int:
@@ -79,7 +79,7 @@ class Column(ABC):
 
     @abstractmethod
     def compact(self) -> Self:
-        """The same examples with a copy of their own values and nothing else: a client's view."""
+        """The same examples with their own values and nothing else: a client's view."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,29 @@ class Lists(Column):
             index = self.index[index]
         return ragged_slices(self.values, self.first[index], self.length[index])
 
+    def present(self, at: Tensor) -> Tensor:
+        """Which slots of the examples at these places are filled: (*at.shape, width)."""
+        flat = at.reshape(-1).cpu()
+        index = flat if self.index is None else self.index.cpu()[flat]
+        length = self.length[index.to(self.length.device)]
+        width = self.width if self.width is not None else int(length.max()) if len(length) else 0
+        inside = torch.arange(width, device=length.device) < length[:, None]
+        return inside.view(*at.shape, width)
+
     def compact(self) -> Self:
-        own = self.ragged()
-        return replace(self, values=own.values, first=own.offsets[:-1], length=own.lengths, index=None)
+        """Only the values some list covers; windows over a timeline go on sharing it."""
+        first, length = self.first, self.length
+        if self.index is not None:
+            at = self.index.to(first.device)
+            first, length = first[at], length[at]
+        some = length > 0
+        ends = torch.zeros(len(self.values) + 1, dtype=torch.int64, device=first.device)
+        ends.index_add_(0, first[some], torch.ones_like(first[some]))
+        ends.index_add_(0, (first + length)[some], -torch.ones_like(first[some]))
+        covered = ends.cumsum(0)[:-1] > 0  # (values,)
+        moved = torch.zeros_like(first)
+        moved[some] = (covered.cumsum(0) - 1)[first[some]]
+        return replace(self, values=self.values[covered], first=moved, length=length, index=None)
 
     @classmethod
     def of(cls, lists: Ragged, **options: Any) -> Lists:

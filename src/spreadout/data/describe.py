@@ -45,6 +45,7 @@ class Description:
     """Counts and distributions. Divergences are in nats."""
 
     name: str
+    dealt: str  # how: partition, targets, seed
     clients: int
     empty_clients: int
     examples: int  # held by clients: an instance on two clients counts twice
@@ -70,18 +71,20 @@ class Description:
         return {key: value for key, value in asdict(self).items() if key not in lists}
 
 
-def describe(splits: Splits, *, seed: int = 0) -> Description:
+def describe(splits: Splits, *, dealt: str = "", seed: int = 0) -> Description:
     """Look at all of it, in bounded blocks."""
     data = splits.train
     client, label, count = _label_counts(data)
     held = np.bincount(label, weights=count, minlength=data.classes).astype(np.int64)
     busy = data.sizes > 0
+    labelled = np.bincount(client, minlength=data.clients) > 0  # others have no distribution
     inputs = [column for name, column in sorted(data.columns.items()) if name != "y"]
     instances = _instances(inputs, data.examples)
     trained, tested = _input_hashes(inputs, instances), _test_hashes(splits.test)
     test_labels = splits.test.labels.values
     return Description(
         name=splits.name,
+        dealt=dealt,
         clients=data.clients,
         empty_clients=int((~busy).sum()),
         examples=data.examples,
@@ -95,9 +98,9 @@ def describe(splits: Splits, *, seed: int = 0) -> Description:
         test_in_training=int(np.isin(tested, trained).sum()),
         sizes=Spread.of(data.sizes[busy]),
         classes_per_client=Spread.of(np.bincount(client, minlength=data.clients)[busy]),
-        divergence_from_all=Spread.of(_from_all(client, label, count, held, data.clients)[busy]),
+        divergence_from_all=Spread.of(_from_all(client, label, count, held, data.clients)[labelled]),
         divergence_between=Spread.of(
-            _between(client, label, count, data.classes, np.flatnonzero(busy), seed)
+            _between(client, label, count, data.classes, np.flatnonzero(labelled), seed)
         ),
         size_of=data.sizes,
         classes_of=np.bincount(client, minlength=data.clients),
@@ -139,7 +142,7 @@ def _between(client: Ints, label: Ints, count: Ints, classes: int, busy: Ints, s
     else:
         bits = randomness.bits(randomness.key(seed, "divergence"), np.arange(2 * PAIRS))
         a, b = (bits % np.uint64(len(busy))).astype(np.int64).reshape(2, -1)
-    first = np.searchsorted(client, np.arange(client.max(initial=-1) + 2))
+    first = np.searchsorted(client, np.arange(busy.max() + 2))
 
     def of(i: int) -> Held:
         mine = slice(first[busy[i]], first[busy[i] + 1])
@@ -183,12 +186,18 @@ def _input_hashes(inputs: list[Column], at: Tensor) -> Bits:
     """64 bits for the inputs of every example at these places: equal inputs, equal bits."""
     found = np.zeros(len(at), dtype=np.uint64)
     for number, column in enumerate(inputs):
-        rows = max(1, ENTRIES // max(column.example_bytes, 1))
+        rows = max(1, ENTRIES // _entries(column))
         for start in range(0, len(at), rows):
             own = randomness.bits(number, _hashes(column, at[start : start + rows]).view(np.int64))
             with np.errstate(over="ignore"):
                 found[start : start + rows] += own
     return found
+
+
+def _entries(column: Column) -> int:
+    """About how many numbers an example stores in this column."""
+    stored = {n: t.numel() for n, t in column.tensors().items() if n != "index"}
+    return max(1, max(stored.values()) // max(column.count, 1))
 
 
 def _hashes(column: Column, at: Tensor) -> Bits:
@@ -199,14 +208,15 @@ def _hashes(column: Column, at: Tensor) -> Bits:
         with np.errstate(over="ignore"):
             mixed = randomness.bits(1, place, values)
             return np.asarray(mixed.sum(1, dtype=np.uint64))
+    if isinstance(column, Lists):
+        lists = column.ragged(at)
+        start = torch.repeat_interleave(lists.offsets[:-1], lists.lengths)
+        place = (torch.arange(len(start)) - start).numpy()
+        return _sums(randomness.bits(3, place, lists.values.numpy()), lists.offsets.numpy())
     own = column.select(at).compact()
-    if isinstance(own, Sparse):
-        entries = randomness.bits(2, own.ids.numpy(), own.weights.numpy().view(np.int32))
-        return _sums(entries, own.offsets.numpy())
-    assert isinstance(own, Lists)
-    place = np.arange(len(own.values)) - np.repeat(own.first.numpy(), own.length.numpy())
-    ends = np.concatenate([own.first.numpy(), [len(own.values)]])
-    return _sums(randomness.bits(3, place, own.values.numpy()), ends)
+    assert isinstance(own, Sparse)
+    entries = randomness.bits(2, own.ids.numpy(), own.weights.float().numpy().view(np.int32))
+    return _sums(entries, own.offsets.numpy())
 
 
 def _sums(entries: Bits, offsets: Ints) -> Bits:

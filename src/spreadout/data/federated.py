@@ -23,7 +23,7 @@ from spreadout.randomness import Ints
 
 MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
-REMEMBERED = 1 << 22  # up to so many examples, every client's rows are worked out once and kept
+REMEMBERED = 1 << 24  # up to so many row ids, every client's rows are worked out once and kept
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,10 @@ class FederatedDataset:
 
     def places_of(self, clients: Tensor) -> Tensor:
         """Where these clients' examples lie in every column, client by client."""
-        return ragged_places(self.offsets[clients], self.offsets.diff()[clients])
+        return ragged_places(self.offsets[clients], self._lengths(clients))
+
+    def _lengths(self, clients: Tensor) -> Tensor:
+        return self.offsets[clients + 1] - self.offsets[clients]
 
     def part(self, clients: Tensor) -> FederatedDataset:
         """What some clients hold, and nothing else: their own values, copied out of the pool."""
@@ -65,7 +68,7 @@ class FederatedDataset:
         return replace(
             self,
             columns={name: column.compact() for name, column in held.items()},
-            offsets=offsets_from_lengths(self.offsets.diff()[clients]),
+            offsets=offsets_from_lengths(self._lengths(clients)),
             numbers=torch.from_numpy(self.number_of(clients)),
         )
 
@@ -78,18 +81,18 @@ class FederatedDataset:
         """Changes with the number of examples, who holds them, or the rows they name."""
         digest = hashlib.sha256(f"{self.examples} {self.classes}".encode())
         digest.update(self.offsets.numpy().tobytes())
-        for name in sorted(self.refers):
-            for start in range(0, self.examples, BLOCK):
-                some = torch.arange(start, min(start + BLOCK, self.examples))
-                digest.update(self.columns[name].take(some).cpu().numpy().tobytes())
-        for name in sorted(self.columns.keys() - self.refers.keys()):
-            some = torch.linspace(0, max(self.examples - 1, 0), min(64, self.examples)).long()
-            digest.update(self.columns[name].take(some).cpu().numpy().tobytes())
+        spread = torch.arange(min(64, self.examples)) * max(self.examples // 64, 1)
+        for name, column in sorted(self.columns.items()):
+            whole = range(0, self.examples, BLOCK) if name in self.refers else []
+            parts = [torch.arange(start, min(start + BLOCK, self.examples)) for start in whole]
+            for at in parts or [spread]:
+                for tensor in _own_tensors(column, at):
+                    digest.update(tensor.cpu().numpy().tobytes())
         return digest.hexdigest()[:16]
 
     def rows_of(self, clients: Tensor) -> dict[str, Ragged]:
         """Per table, the distinct rows each client's own examples name, ascending."""
-        if self.examples <= REMEMBERED:
+        if self._ids <= REMEMBERED:
             return {table: rows.select(clients) for table, rows in self._all_rows.items()}
         return self._rows_of(clients)
 
@@ -97,9 +100,23 @@ class FederatedDataset:
     def _all_rows(self) -> dict[str, Ragged]:
         return self._rows_of(torch.arange(self.clients))
 
+    @cached_property
+    def _ids(self) -> int:
+        """About how many row ids the examples name in all."""
+        columns = [self.columns[name] for name in self.refers]
+        return sum(_ids_per_example(column, self.examples) for column in columns) * self.examples
+
     def _rows_of(self, clients: Tensor) -> dict[str, Ragged]:
+        """In runs of clients that name about as many ids as may be held at once."""
+        each = max(self._ids // max(self.examples, 1), 1)
+        named = torch.cumsum(self._lengths(clients) * each, 0)
+        counts = torch.bincount(named // REMEMBERED).tolist() if len(clients) else [0]
+        parts = [self._rows_of_some(run) for run in torch.split(clients, counts)]
+        return {table: Ragged.concatenated([part[table] for part in parts]) for table in parts[0]}
+
+    def _rows_of_some(self, clients: Tensor) -> dict[str, Ragged]:
         at = self.places_of(clients)
-        owner = torch.repeat_interleave(torch.arange(len(clients)), self.offsets.diff()[clients])
+        owner = torch.repeat_interleave(torch.arange(len(clients)), self._lengths(clients))
         return {
             table: self._rows_at(table, at, owner, len(clients))
             for table in sorted(set(self.refers.values()))
@@ -142,6 +159,7 @@ class FederatedDataset:
             raise UserError(
                 f"client has {len(owner)} entries, y has {len(labels)}: give one client per example"
             )
+        refuse_gaps("client", owner)
         columns = {"x": Dense(features), "y": Dense(labels)}
         return cls.by_owner(columns, owner, _class_count(labels, classes))
 
@@ -184,6 +202,23 @@ class Splits:
     class_names: tuple[str, ...] = ()
 
 
+def _own_tensors(column: Column, at: Tensor) -> list[Tensor]:
+    """What some examples hold, without the padding a gather would add."""
+    if isinstance(column, Lists):
+        lists = column.ragged(at)
+        return [lists.lengths, lists.values]
+    own = column.select(at).compact()
+    return [tensor for _, tensor in sorted(own.tensors().items())]
+
+
+def _ids_per_example(column: Column, examples: int) -> int:
+    """About how many ids an example names in this column."""
+    if isinstance(column, Lists):
+        length = column.length if column.index is None else column.length[column.index]
+        return -(-int(length.sum()) // max(examples, 1))
+    return max(column.example_bytes // 8, 1)
+
+
 def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Features as float32 and one class per example as int64, checked."""
     array = np.asarray(x)
@@ -192,21 +227,27 @@ def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
         raise UserError(
             f"x has shape {array.shape} and type {array.dtype}: give numbers of shape (examples, …)"
         )
-    features = torch.as_tensor(array).to(torch.float32)
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused below
+        features = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
     labels = whole_numbers("y", y)
     if len(features) != len(labels):
         raise UserError(f"x has {len(features)} examples, y has {len(labels)}: they must agree")
     if not len(labels):
         raise UserError("x and y are empty: give at least one example")
-    distinct, largest = len(torch.unique(labels)), int(labels.max())
-    if largest >= max(MOST_GAPS * distinct, 1_000_000):
-        raise UserError(
-            f"y has the class {largest}, but only {distinct} classes occur: number them 0 … C−1"
-        )
+    refuse_gaps("y", labels)
     if not bool(features.isfinite().all()):
         row = int((~features.flatten(1).isfinite()).any(1).nonzero()[0])
         raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")
     return features, labels
+
+
+def refuse_gaps(name: str, numbers: Tensor) -> None:
+    """Numbers that go far beyond how many there are would make tables and lists of nothing."""
+    distinct, largest = len(torch.unique(numbers)), int(numbers.max()) if len(numbers) else 0
+    if largest >= max(MOST_GAPS * distinct, 1_000_000):
+        raise UserError(
+            f"{name} goes up to {largest}, but only {distinct} numbers occur: number them 0 … n−1"
+        )
 
 
 def whole_numbers(name: str, values: Any) -> Tensor:
@@ -217,6 +258,8 @@ def whole_numbers(name: str, values: Any) -> Tensor:
         )
     if array.size and array.min() < 0:
         raise UserError(f"{name} has the value {array.min()}: numbers start at 0")
+    if array.size and array.max() > 2**62:
+        raise UserError(f"{name} has the value {array.max()}: number them 0 … n−1")
     return torch.from_numpy(array.astype(np.int64))
 
 

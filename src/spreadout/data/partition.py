@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from spreadout import randomness
+from spreadout.data.federated import refuse_gaps
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged, offsets_from_lengths
 
@@ -84,6 +86,7 @@ def by_user(pairs: Pairs, user: Tensor) -> Deal:
 
 def given(pairs: Pairs, user: Tensor) -> Deal:
     """The source's own numbering of clients; a number that never occurs is a client without data."""
+    refuse_gaps("client", user)
     return pairs.by_owner(user[pairs.instance], int(user.max()) + 1 if len(user) else 0)
 
 
@@ -105,9 +108,8 @@ def shuffled(deal: Deal, *, seed: int) -> Deal:
 def few_classes(pairs: Pairs, *, examples: int, classes: int, seed: int) -> Deal:
     """Clients of about `examples` examples from about `classes` classes each (001, §4.1).
 
-    Every class is cut at random into even shards, small classes staying whole, of such a size that there
-    are as many as all clients need; shards are dealt at random, equally many to each client. A class
-    comes twice to a client only where it has more shards than there are clients.
+    Every class is cut at random into even shards, about as many in all as the clients need; shards are
+    dealt at random, equally many to each client, no two of one class to the same.
     """
     label = _one_label_each("few_classes", pairs)
     if not len(label):
@@ -117,40 +119,57 @@ def few_classes(pairs: Pairs, *, examples: int, classes: int, seed: int) -> Deal
     held = label[order]
     count = torch.bincount(held)  # (C,)
     clients = -(-len(pairs) // examples)
-    shards_of = _shards(count, clients * classes)
+    shards_of = _shards(count, clients, clients * classes, seed)
     place = torch.arange(len(order)) - offsets_from_lengths(count)[:-1][held]  # within the class
     shard = offsets_from_lengths(shards_of)[:-1][held] + place * shards_of[held] // count[held]
-    of_class = torch.repeat_interleave(torch.arange(len(count)), shards_of)  # (shards,)
-    owner = _spread_shards(of_class, clients, seed)
+    owner = _deal_shards(shards_of.numpy(), clients, seed)
     return Pairs(pairs.instance[order], held).by_owner(owner[shard], clients)
 
 
-def _shards(count: Tensor, wanted: int) -> Tensor:
-    """Into how many shards of about one size each class is cut, so that there are about so many."""
-    low, high = 0.5, float(count.max())
-    for _ in range(50):  # the larger the shards, the fewer they are
+def _shards(count: Tensor, clients: int, wanted: int, seed: int) -> Tensor:
+    """Into how many shards of about one size each class is cut, so that there are about `wanted`.
+
+    Rounded up or down at random, so that equal classes do not all round the same way. A class has at
+    most one shard for each client, and none is empty.
+    """
+    luck = torch.from_numpy(_bits(seed, "rounding", len(count)).astype(np.float64) * 2.0**-64)
+    most = count.clamp_max(clients)
+    low, high = 0.5, float(count.max()) + 1
+    for _ in range(60):  # the larger the shards, the fewer they are
         size = (low + high) / 2
-        shards = (count / size).round().long().clamp_min(1) * (count > 0)
+        shards = torch.minimum((count / size + luck).long().clamp_min(1), most)
         low, high = (size, high) if int(shards.sum()) > wanted else (low, size)
-    return (count / high).round().long().clamp_min(1) * (count > 0)
+    return torch.minimum((count / high + luck).long().clamp_min(1), most)
 
 
-def _spread_shards(of_class: Tensor, clients: int, seed: int) -> Tensor:
-    """An owner for every shard, equally many each: at random, then swapped until no client holds two
-    shards of one class, or it is plain that some must."""
-    shards = len(of_class)
-    owner = torch.empty(shards, dtype=torch.int64)
-    owner[_shuffle(seed, "shards", shards)] = torch.arange(shards) % clients
-    for attempt in range(100):
-        pair = owner * (int(of_class.max()) + 1) + of_class
-        order = torch.argsort(pair, stable=True)
-        twice = order[1:][pair[order][1:] == pair[order][:-1]]
-        if not len(twice):
-            break
-        draws = _bits(seed, f"swap {attempt}", len(twice)) % np.uint64(shards)
-        for a, b in zip(twice.tolist(), draws.astype(np.int64).tolist(), strict=True):
-            owner[[a, b]] = owner[[b, a]]
-    return owner
+def _deal_shards(shards_of: npt.NDArray[np.int64], clients: int, seed: int) -> Tensor:
+    """An owner for every shard, equally many each, the shards of a class on different clients.
+
+    Classes come in random order and are dealt around the table, in laps: in each lap every client gets
+    one shard, in an order drawn anew. Where a lap ends in the middle of a class, those who have it
+    already come later in the next.
+    """
+    order = _shuffle(seed, "classes", len(shards_of)).numpy()
+    ends = np.cumsum(shards_of[order])  # of each class in the sequence of all shards
+    total = int(ends[-1])
+    sequence = np.empty(total, dtype=np.int64)
+    for lap, start in enumerate(range(0, total, clients)):
+        turn = _shuffle(seed, f"lap {lap}", clients).numpy()
+        cut = int(np.searchsorted(ends, start, side="right"))  # the class at the start of the lap
+        begun = start - (int(ends[cut - 1]) if cut else 0)  # its shards in the lap before
+        if begun:
+            have = np.isin(turn, sequence[start - begun : start])
+            rest = int(ends[cut]) - start
+            others = np.flatnonzero(~have)[:rest]
+            later = np.setdiff1d(np.arange(clients), others)
+            turn = turn[np.concatenate([others, later])]
+        sequence[start : start + clients] = turn[: total - start]
+    owner = np.empty(total, dtype=np.int64)
+    first = np.cumsum(shards_of) - shards_of  # of each class, by its number
+    starts = np.repeat(first[order], shards_of[order])
+    within = np.arange(total) - np.repeat(ends - shards_of[order], shards_of[order])
+    owner[starts + within] = sequence
+    return torch.from_numpy(owner)
 
 
 def frequent_classes(labels: Ragged, *, clients: int, frequent: int, seed: int) -> Deal:
@@ -177,34 +196,27 @@ def frequent_classes(labels: Ragged, *, clients: int, frequent: int, seed: int) 
 
 
 def dirichlet(pairs: Pairs, *, clients: int, alpha: float, seed: int) -> Deal:
-    """Each class is shared out over clients in proportions drawn from Dirichlet(α) (Hsu et al. 2019).
+    """Each class is shared out over clients by proportions from Dirichlet(α) (Yurochkin et al. 2019).
 
-    Small α: a class lives on few clients; large α: IID. A client may end up with nothing.
+    Small α: a class lives on few clients; large α: IID. A client may end up with nothing. Drawn as a
+    Pólya urn, which gives the same distribution at a cost that follows the examples: the j-th example of
+    a class goes to a random client with chance αK / (αK + j), else where a random earlier one went.
     """
     label = _one_label_each("dirichlet", pairs)
     order = _shuffle(seed, "dirichlet order", len(pairs))
     order = order[torch.argsort(label[order], stable=True)]
-    found, count = torch.unique_consecutive(label[order], return_counts=True)
-    first = offsets_from_lengths(count).tolist()
-    generator = randomness.generator(seed, "dirichlet")
-    owner = np.empty(len(pairs), dtype=np.int64)
-    for i in range(len(found)):  # one draw per class: memory stays at one share per client
-        shares = _dirichlet(generator, alpha, clients)
-        start, stop = first[i], first[i + 1]
-        cuts = np.rint(np.cumsum(shares)[:-1] * (stop - start)).astype(np.int64)
-        owner[start:stop] = np.searchsorted(cuts, np.arange(stop - start), side="right")
-    return Pairs(pairs.instance[order], label[order]).by_owner(torch.from_numpy(owner), clients)
-
-
-def _dirichlet(generator: np.random.Generator, alpha: float, clients: int) -> np.ndarray:
-    """One draw; for tiny α, where every gamma variate underflows, the limit: all to one client."""
-    drawn = generator.standard_gamma(alpha, clients)
-    total = drawn.sum()
-    if total > 0:
-        return np.asarray(drawn / total, dtype=np.float64)
-    alone = np.zeros(clients)
-    alone[generator.integers(clients)] = 1
-    return alone
+    held = label[order].numpy()
+    first = np.searchsorted(held, held)  # where each one's class begins
+    place = np.arange(len(held)) - first
+    chance = np.divide(alpha * clients, alpha * clients + place, where=place > 0, out=np.ones(len(held)))
+    fresh = _bits(seed, "fresh", len(held)).astype(np.float64) * 2.0**-64 < chance
+    drawn = (_bits(seed, "client", len(held)) % np.uint64(clients)).astype(np.int64)
+    earlier = _bits(seed, "earlier", len(held)) % np.maximum(place, 1).astype(np.uint64)
+    source = np.where(fresh | (place == 0), np.arange(len(held)), first + earlier.astype(np.int64))
+    while (source[source] != source).any():  # follow whom each one follows, twice as far each time
+        source = source[source]
+    owner = torch.from_numpy(drawn[source])
+    return Pairs(pairs.instance[order], label[order]).by_owner(owner, clients)
 
 
 def _one_label_each(name: str, pairs: Pairs) -> Tensor:

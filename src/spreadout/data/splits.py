@@ -18,10 +18,12 @@ from spreadout.data.columns import Column, Dense, Lists, select_all
 from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.data.partition import Deal, Pairs
 from spreadout.data.sources import AnySource, by_name, source_of
-from spreadout.data.sources.base import Instances, Labelled
+from spreadout.data.sources.base import Instances, Labelled, Source
 from spreadout.data.sources.digits import Digits
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged
+
+MOST_CLIENTS = 100_000_000
 
 
 class Partition(BaseModel, ABC):
@@ -30,7 +32,9 @@ class Partition(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
-    seed: int | Literal["run"] = "run"  # of whatever is random in it; "run": the run's own seed
+    seed: Annotated[int, Field(ge=0)] | Literal["run"] = (
+        "run"  # of whatever is random in it; "run": the run's own seed
+    )
 
     @abstractmethod
     def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
@@ -68,7 +72,7 @@ class Iid(Partition):
     """Examples at random, client sizes nearly equal."""
 
     name: Literal["iid"] = "iid"
-    clients: int = Field(ge=1)
+    clients: int = Field(ge=1, le=MOST_CLIENTS)
 
     def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
         return partition.iid(pairs, clients=self.clients, seed=seed)
@@ -100,7 +104,7 @@ class FrequentClasses(Partition):
     """All instances of a frequent class on one client."""
 
     name: Literal["frequent_classes"] = "frequent_classes"
-    clients: int = Field(10, ge=1)
+    clients: int = Field(10, ge=1, le=MOST_CLIENTS)
     frequent: int = Field(100, ge=1)  # how many classes count as frequent
 
     def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
@@ -118,8 +122,8 @@ class Dirichlet(Partition):
     """Each class over clients in Dirichlet(α) shares."""
 
     name: Literal["dirichlet"] = "dirichlet"
-    clients: int = Field(ge=1)
-    alpha: float = Field(0.5, gt=0)
+    clients: int = Field(ge=1, le=MOST_CLIENTS)
+    alpha: float = Field(0.5, gt=0, le=1e9)
 
     def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
         return partition.dirichlet(pairs, clients=self.clients, alpha=self.alpha, seed=seed)
@@ -156,8 +160,12 @@ class DataConfig(BaseModel):
     hold_out: Literal["random", "users"] = "random"  # where the source has no test part of its own
     test_fraction: float = Field(0.3, gt=0, lt=1)
     validation_fraction: float = Field(0.0, ge=0, lt=1)  # cut off the training part
-    split_seed: int | Literal["run"] = "run"  # draws the held-out part; "run": by the run's own seed
-    validation_seed: int = 0  # which of the rest are for validation: several make a cross-validation
+    split_seed: Annotated[int, Field(ge=0)] | Literal["run"] = (
+        "run"  # draws the held-out part; "run": by the run's own seed
+    )
+    validation_seed: int = Field(
+        0, ge=0
+    )  # which of the rest are for validation: several make a cross-validation
 
     @model_validator(mode="before")
     @classmethod
@@ -166,8 +174,16 @@ class DataConfig(BaseModel):
         if not isinstance(values, Mapping):
             return values
         source = values.get("source")
-        name = source.get("name") if isinstance(source, Mapping) else source
-        return {**source_of(name).natural, **values} if isinstance(name, str) else values
+        if isinstance(source, Source):
+            natural = source.natural
+        else:
+            name = source.get("name") if isinstance(source, Mapping) else source
+            natural = source_of(name).natural if isinstance(name, str) else {}
+        partition = values.get("partition")
+        if isinstance(partition, Mapping) and "name" not in partition:  # options alone: of its own kind
+            kind = natural.get("partition", "by_label")
+            values = {**values, "partition": {"name": kind, **partition}}
+        return {**natural, **values}
 
     @field_validator("path")
     @classmethod
@@ -179,6 +195,8 @@ class DataConfig(BaseModel):
 def load_data(config: DataConfig, seed: int = 0) -> Splits:
     """Read the source, hold out test and validation, and deal the rest to clients."""
     found = config.source.read(config.path)
+    if not len(found.train):
+        raise UserError(f"{config.path or config.source.name}: has no rows to train on")
     train, validation, test = _hold_out(config, found, seed)
     parts = {"test": test, "training": train}
     if validation is not None:
@@ -240,8 +258,8 @@ def _hold_out(
 ) -> tuple[Instances, Instances | None, Instances]:
     """The training, validation and test instances; no instance is in two of them."""
     every = found.train
-    if found.test is None and config.hold_out == "users":
-        return _by_user(config, every)
+    if config.hold_out == "users" and (found.test is None or config.validation_fraction):
+        return _by_user(config, found)
     train = torch.arange(len(every))
     if found.test is None:
         drawn = seed if config.split_seed == "run" else config.split_seed
@@ -250,23 +268,25 @@ def _hold_out(
     else:
         test = found.test
     if not config.validation_fraction:
-        return (every if len(train) == len(every) else every.select(train)), None, test
+        return (every if len(train) == len(every) else every.select(train).compact()), None, test
     train, valid_at = _stratified(
         every.labels, train, config.validation_fraction, config.validation_seed
     )
-    return every.select(train), every.select(valid_at), test
+    return every.select(train).compact(), every.select(valid_at), test
 
 
-def _by_user(config: DataConfig, every: Instances) -> tuple[Instances, Instances | None, Instances]:
+def _by_user(config: DataConfig, found: Labelled) -> tuple[Instances, Instances | None, Instances]:
     """Whole users, by ascending id: the first train, the next validate, the last test."""
+    every = found.train
     user = _users(every, "users")
     _, rank = torch.unique(user, return_inverse=True)
     count = int(rank.max()) + 1
-    first_test = int(count * (1 - config.test_fraction) + 1e-9)
-    share = config.test_fraction + config.validation_fraction
+    test_share = config.test_fraction if found.test is None else 0.0  # a published one stays apart
+    first_test = int(count * (1 - test_share) + 1e-9)
+    share = test_share + config.validation_fraction
     first_valid = int(count * (1 - share) + 1e-9) if config.validation_fraction else first_test
-    train = every.select((rank < first_valid).nonzero()[:, 0])
-    test = every.select((rank >= first_test).nonzero()[:, 0])
+    train = every.select((rank < first_valid).nonzero()[:, 0]).compact()
+    test = found.test or every.select((rank >= first_test).nonzero()[:, 0])
     if not config.validation_fraction:
         return train, None, test
     between = (rank >= first_valid) & (rank < first_test)
@@ -286,12 +306,13 @@ def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple
     for strata in (first.numpy(), None):
         try:
             kept, cut = train_test_split(
-                at.numpy(), test_size=fraction, stratify=strata, random_state=seed
+                at.numpy(), test_size=fraction, stratify=strata, random_state=seed % 2**32
             )
             return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(cut))
         except ValueError:
             continue
-    return at, at[:0]  # too few for any cut; the caller says so
+    # Too few for any cut; the caller says which part is empty.
+    return (at[:0], at) if round(len(at) * fraction) >= len(at) else (at, at[:0])
 
 
 def _examples(part: Instances) -> Examples:

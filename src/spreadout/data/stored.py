@@ -43,7 +43,8 @@ class ArrayFile:
     def close(self) -> None:
         self._file.seek(0)
         self._header()  # NumPy leaves room in it for a first axis that grows
-        assert self._file.tell() == self._data_at
+        if self._file.tell() != self._data_at:
+            raise RuntimeError("the header of a grown array no longer fits its place")
         self._file.close()
 
     def _header(self) -> None:
@@ -81,8 +82,9 @@ def read_index(folder: Path) -> dict[str, Any] | None:
     """What a folder holds, or None if it is not whole."""
     try:
         meta: dict[str, Any] = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        whole = all((folder / name).stat().st_size == size for name, size in meta["files"].items())
-    except (OSError, ValueError, KeyError, AttributeError):
+        sizes = meta["files"].items()
+        whole = all((folder / name).stat().st_size == size for name, size in sizes) and len(sizes) > 0
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
         return None
     return meta if whole else None
 
@@ -127,14 +129,10 @@ def save(data: FederatedDataset, folder: Path) -> None:
     if folder.exists():
         raise UserError(f"{folder}: exists already; choose another name or remove it")
     with whole_folder(folder) as beside:
-        write_arrays(beside, {"offsets": data.offsets, **column_arrays("column", data.columns)})
-        write_index(beside, federated_meta(data.columns, data.classes, data.refers))
-
-
-def federated_meta(
-    columns: Mapping[str, Column], classes: int, refers: Mapping[str, str]
-) -> dict[str, Any]:
-    return {"classes": classes, "refers": dict(refers), "columns": columns_meta(columns)}
+        own = {name: column.compact() for name, column in data.columns.items()}
+        write_arrays(beside, {"offsets": data.offsets, **column_arrays("column", own)})
+        meta = {"classes": data.classes, "refers": dict(data.refers)}
+        write_index(beside, {**meta, "columns": columns_meta(own)})
 
 
 def open_federated(folder: Path) -> FederatedDataset:

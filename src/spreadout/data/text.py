@@ -20,6 +20,8 @@ from spreadout.randomness import Ints
 
 BLOCK = 1 << 24
 LONGEST_LINE = 1 << 28
+LARGEST = float(np.finfo(np.float32).max)
+BOM = b"\xef\xbb\xbf"
 NEWLINE = ord("\n")
 Mask = npt.NDArray[np.bool_]
 _CHARACTERS = b"0123456789+-.eE"
@@ -48,6 +50,8 @@ def blocks(stream: IO[bytes], name: str, *, skip_lines: int = 0, size: int = BLO
     line, left = skip_lines + 1, b""
     while chunk := stream.read(size):
         text = left + chunk
+        if line == 1:
+            text = text.removeprefix(BOM)
         cut = text.rfind(b"\n") + 1
         if not cut:
             if len(text) > LONGEST_LINE:
@@ -62,12 +66,12 @@ def blocks(stream: IO[bytes], name: str, *, skip_lines: int = 0, size: int = BLO
 
 
 def _unix(text: bytes) -> bytes:
-    return text.replace(b"\r\n", b"\n") if b"\r" in text else text
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in text else text
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The non-empty stretches between delimiters."""
+    """The stretches between delimiters."""
 
     block: Block
     start: Ints  # (t,) position of each token in the block
@@ -94,6 +98,7 @@ class Tokens:
             self._find_bad()
         if not plain or len(values) != len(self) or not np.isfinite(values).all():
             self._find_bad()
+        self.refuse(np.abs(values) > LARGEST, "{} is too large for a 32-bit number")
         return values
 
     def _find_bad(self) -> NoReturn:
@@ -101,7 +106,11 @@ class Tokens:
         for start, end in zip(self.start.tolist(), self.end.tolist(), strict=True):
             token = self.block.text[start:end]
             try:
-                value = float(token) if b"_" not in token else float("nan")
+                value = float(token)
+                if np.isfinite(value) and token.strip(
+                    _CHARACTERS
+                ):  # what Python reads and the fast way does not: " 1", "1_0"
+                    raise ValueError
             except ValueError:
                 raise self.block.error(start, f"{_shown(token)} is not a number") from None
             if not np.isfinite(value):
@@ -116,8 +125,8 @@ class Tokens:
             raise self.block.error(int(self.start[at]), problem.replace("{}", token))
 
 
-def cut(block: Block, delimiters: bytes) -> Tokens:
-    """Cut a block at these single-byte delimiters, newlines among them."""
+def cut(block: Block, delimiters: bytes, *, empty: bool = False) -> Tokens:
+    """Cut a block at these single-byte delimiters, newlines among them; with or without empty tokens."""
     is_cut = np.zeros(256, dtype=bool)
     is_cut[list(delimiters + b"\n")] = True
     raw = np.frombuffer(block.text, dtype=np.uint8)
@@ -127,7 +136,7 @@ def cut(block: Block, delimiters: bytes) -> Tokens:
     before = np.concatenate([[NEWLINE], kind[:-1]]).astype(np.uint8) if len(at) else kind
     ends_line = kind == NEWLINE
     line = np.cumsum(ends_line) - ends_line
-    full = at > start
+    full = (at > start) | empty
     return Tokens(
         block,
         start[full].astype(np.int64),

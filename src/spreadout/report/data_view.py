@@ -25,7 +25,7 @@ def print_description(found: Description, console: Console | None = None) -> Non
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in counted(found):
         facts.add_row(name, value)
-    out.print(f"[bold]{found.name}[/bold]")
+    out.print(f"[bold]{found.name}[/bold] {found.dealt}")
     out.print(facts)
     table = Table(box=None, padding=(0, 2, 0, 0))
     for title in ("", "least", "quarter", "median", "three quarters", "most", "mean"):
@@ -74,8 +74,8 @@ def page(found: Description) -> str:
             "Label frequency",
             line_chart(
                 [_log_line(curve)],
-                x_title="rank of the class",
-                y_title="examples",
+                x_title="rank of the class (log scale)",
+                y_title="examples (log scale)",
                 x_format=_power,
                 y_format=_power,
             ),
@@ -88,7 +88,8 @@ def page(found: Description) -> str:
     )
     return document(
         f"{found.name}: who holds what",
-        f"{found.clients:,} clients, {found.examples:,} examples, {found.classes:,} classes",
+        f"{found.dealt}: {found.clients:,} clients, {found.examples:,} examples, "
+        f"{found.classes:,} classes",
         [
             f"<div class=wide><table><tbody>{rows}</tbody></table></div>",
             f"<div class=wide><table><thead><tr>{heads}</tr></thead>"
@@ -131,6 +132,7 @@ def histogram(values: Ints) -> list[tuple[str, float]]:
     if high - low < BARS:
         return [(str(v), float((values == v).sum())) for v in range(low, high + 1)]
     edges = np.unique(np.geomspace(max(low, 1), high + 1, BARS + 1).round().astype(int))
+    edges = edges if low else np.concatenate([[0], edges])
     count, _ = np.histogram(values, edges)
     spans = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
     labels = [f"{a:,}" if b - a == 1 else f"{a:,}–{b - 1:,}" for a, b in spans]

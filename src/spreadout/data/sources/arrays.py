@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from spreadout.data.columns import Dense
-from spreadout.data.federated import as_examples, whole_numbers
+from spreadout.data.federated import as_examples, refuse_gaps, whole_numbers
 from spreadout.data.sources.base import Instances, Labelled, Source, single
 from spreadout.errors import UserError
 
@@ -41,10 +41,13 @@ class Npz(Source):
                 raise UserError(f"{path}: has {', '.join(sorted(arrays)) or 'no arrays'}, but no {name}")
         try:
             x, y = as_examples(arrays["x"], arrays["y"])
-            held_out = as_examples(arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
+            has_test = "x_test" in arrays or "y_test" in arrays
+            held_out = as_examples(arrays["x_test"], arrays["y_test"]) if has_test else None
             client = whole_numbers("client", arrays["client"]) if "client" in arrays else None
+            if client is not None:
+                refuse_gaps("client", client)
         except KeyError as missing:
-            raise UserError(f"{path}: x_test needs {missing} beside it") from None
+            raise UserError(f"{path}: x_test and y_test come together; {missing} is missing") from None
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         if held_out is not None and held_out[0].shape[1:] != x.shape[1:]:
@@ -66,5 +69,5 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             return dict(file)
     except FileNotFoundError:
         raise UserError(f"data.path = {str(path)!r}: no such file") from None
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: not a readable .npz file ({error})") from None

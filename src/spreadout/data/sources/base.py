@@ -34,6 +34,11 @@ class Instances:
         user = None if self.user is None else self.user[at]
         return Instances(select_all(self.columns, at), self.labels.select(at), user)
 
+    def compact(self) -> Instances:
+        """The same with nobody else's values behind them: what is held out cannot be trained on."""
+        columns = {name: column.compact() for name, column in self.columns.items()}
+        return Instances(columns, self.labels, self.user)
+
 
 @dataclass(frozen=True)
 class Labelled:
@@ -72,6 +77,10 @@ class Source(BaseModel, ABC):
         about = f"{type(self).__name__} {self.model_dump_json()}"
         files = self.content(found)
         return open_stored(cache.cached(found, files, about, lambda into: self.store(found, into)))
+
+    def counts(self, path: Path) -> dict[str, int]:
+        """Figures that only the files themselves tell, by the names they are published under."""
+        return {}
 
     def content(self, path: Path) -> list[Path]:
         """The files and folders a cache entry depends on."""

@@ -105,14 +105,26 @@ class Cifar(Source):
             batch = _unpickle(archive.read(name), archive.label(name))
             data: Any = batch.get("data")
             whole = isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2
-            if not whole or data.shape[1] != PIXELS or len(batch.get(key, ())) != len(data):
+            if not whole or data.shape[1] != PIXELS or not isinstance(batch.get(key), list | np.ndarray):
                 raise UserError(f"{archive.label(name)}: no batch of {key} with {PIXELS} pixels each")
             pixels.append(data)
-            labels.append(np.asarray(batch[key], dtype=np.int64))
+            labels.append(_labels(batch[key], archive.label(name)))
         return _instances(np.concatenate(pixels), np.concatenate(labels))
 
 
+def _labels(found: Any, label: str) -> np.ndarray:
+    try:
+        labels = np.asarray(found)
+    except (ValueError, TypeError):
+        labels = np.empty(0)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels.size and labels.min() < 0):
+        raise UserError(f"{label}: its labels are not a list of whole numbers")
+    return labels.astype(np.int64)
+
+
 def _instances(pixels: np.ndarray, label: np.ndarray) -> Instances:
+    if len(pixels) != len(label):
+        raise UserError(f"data.source: {len(pixels):,} pictures, but {len(label):,} labels")
     images: Tensor = torch.from_numpy(np.ascontiguousarray(pixels)).view(-1, 3, 32, 32)
     return Instances({"x": as_column(images)}, single(torch.from_numpy(label)))
 

@@ -29,6 +29,9 @@ class Idx(Source):
 
     def parse(self, path: Path) -> Labelled:
         train, test = (_part(path, part) for part in ("train", "t10k"))
+        shapes = [tuple(part.columns["x"].take(torch.tensor(0)).shape) for part in (train, test)]
+        if shapes[0] != shapes[1]:
+            raise UserError(f"{path}: train pictures are {shapes[0]}, t10k pictures {shapes[1]}")
         largest = max(int(part.labels.values.max()) for part in (train, test))
         return Labelled(train, largest + 1, test)
 

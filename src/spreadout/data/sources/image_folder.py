@@ -20,7 +20,15 @@ from spreadout.data.sources.base import Instances, Labelled, Source, single
 from spreadout.data.sources.images import as_column, decode_all, is_picture
 from spreadout.errors import UserError
 
-PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test", "val": "test"}
+PARTS = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "testing": "test",
+    "val": "val",
+    "validation": "val",
+    "valid": "val",
+}
 
 
 class ImageFolder(Source):
@@ -55,6 +63,11 @@ def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> L
     label = np.array([number[path[-2]] for path in paths])
     user = np.array([person[path[-depth]] for path in paths])
     found = {}
+    if {"test", "val"} <= set(parts):
+        raise UserError(
+            f"{archive.path}: has test/ and val/; point data.path at a folder with one of them"
+        )
+    parts = ["test" if part == "val" else part for part in parts]
     for part in ("train", "test", ""):
         at = np.flatnonzero([p == part for p in parts])
         if len(at):

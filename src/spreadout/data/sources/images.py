@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spreadout.data.archive import PICTURES
 from spreadout.data.columns import Dense
 from spreadout.errors import UserError
-
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 
 
 def is_picture(name: str) -> bool:
@@ -46,10 +46,11 @@ def _decode(module: Any, raw: bytes, label: str, size: int, grey: bool) -> np.nd
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", module.DecompressionBombWarning)
-            picture = module.open(io.BytesIO(raw))
+            picture = _upright(module, module.open(io.BytesIO(raw)))
             picture = picture.convert("L" if grey else "RGB")
     except (OSError, SyntaxError, ValueError, module.DecompressionBombError) as error:
-        raise UserError(f"{label}: does not decode as a picture ({str(error)[:80]})") from None
+        reason = re.sub(r" <_io.*", "", str(error))[:80]
+        raise UserError(f"{label}: does not decode as a picture ({reason})") from None
     except module.DecompressionBombWarning:
         raise UserError(f"{label}: more pixels than any photograph: refused as a bomb") from None
     wide, high = picture.size
@@ -61,6 +62,20 @@ def _decode(module: Any, raw: bytes, label: str, size: int, grey: bool) -> np.nd
         )
     array = np.asarray(picture, dtype=np.uint8)
     return array[None] if grey else array.transpose(2, 0, 1)
+
+
+def _upright(module: Any, picture: Any) -> Any:
+    """Turned as the camera was held, on white where it is transparent, in eight bits."""
+    from PIL import ImageOps
+
+    picture = ImageOps.exif_transpose(picture)
+    if picture.mode.startswith("I"):  # sixteen bits of grey
+        return module.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+        coloured = picture.convert("RGBA")
+        ground = module.new("RGBA", coloured.size, (255, 255, 255, 255))
+        return module.alpha_composite(ground, coloured)
+    return picture
 
 
 def _pillow() -> Any:

@@ -1,15 +1,14 @@
 """Your own interactions, one a row: who (user), what (item), when (time). CSV, or Parquet with an extra.
 
-Users and items may be numbers or words. Times are numbers, or ISO dates, which sort as text. Columns are
-found by name in the header. Quoted CSV is read by Python's csv module, plain CSV by NumPy.
+Users and items may be numbers or words, times numbers or ISO dates. Columns are found by name in the
+header. Quoted CSV is read by Python's csv module, plain CSV by NumPy.
 """
 
 from __future__ import annotations
 
 import csv
-import io
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -18,11 +17,10 @@ import numpy as np
 from spreadout.data.archive import open_plain
 from spreadout.data.sources.base import Labelled, Source
 from spreadout.data.sources.timeline import BY_USER, Windows
+from spreadout.data.sources.times import in_order
 from spreadout.data.text import Block, Tokens, blocks, cut
 from spreadout.errors import UserError
 from spreadout.randomness import Ints
-
-ISO_DATE = re.compile(rb"\d{4}-\d{2}-\d{2}")
 
 
 class Interactions(Windows, Source):
@@ -43,17 +41,18 @@ class Interactions(Windows, Source):
             columns = _csv(path, wanted, self.delimiter)
         user, item, time = columns
         if self.numbering == "published":
-            return self.examples(_codes(user)[0], _published(path, item), _order(path, time))
+            return self.examples(_codes(user)[0], _published(path, item), in_order(path, time))
         codes, names = _codes(item)
-        return self.examples(_codes(user)[0], codes + 1, _order(path, time), ("", *names))
+        titles = dict(enumerate(names, 1))
+        return self.examples(_codes(user)[0], codes + 1, in_order(path, time), titles)
 
 
 def _codes(values: np.ndarray) -> tuple[Ints, list[str]]:
     """Numbers 0 … n−1 by ascending value, and the values as text."""
-    if values.dtype.kind == "S" and all(v.isdigit() for v in values[:1000].tolist()):
-        numeric = np.char.isdigit(values)
-        if numeric.all():
-            values = values.astype(np.int64)  # 10 comes after 9, not after 1
+    if values.dtype.kind == "S" and values.dtype.itemsize <= 18 and np.char.isdigit(values).all():
+        numbers = values.astype(np.int64)
+        if (numbers.astype(values.dtype) == values).all():  # 007 and 7 are two
+            values = numbers  # 10 comes after 9, not after 1
     distinct, codes = np.unique(values, return_inverse=True)
     names = [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in distinct.tolist()]
     return codes.astype(np.int64), names
@@ -61,28 +60,13 @@ def _codes(values: np.ndarray) -> tuple[Ints, list[str]]:
 
 def _published(path: Path, item: np.ndarray) -> Ints:
     try:
+        if item.dtype.kind == "f":
+            raise ValueError
         return item.astype(np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise UserError(
             f"{path}: data.source.numbering = 'published' needs items that are whole numbers"
         ) from None
-
-
-def _order(path: Path, time: np.ndarray) -> np.ndarray:
-    """Times as something that sorts: numbers, or ISO dates as the text they are."""
-    if time.dtype.kind != "S":
-        return time
-    if not ISO_DATE.match(time[0]):
-        try:
-            return time.astype(np.float64)
-        except ValueError:
-            pass
-    odd = [v for v in time.tolist() if not ISO_DATE.match(v)]
-    if odd:
-        words = [v for v in odd if not re.fullmatch(rb"[-+.\d]+", v)] or odd
-        shown = words[0].decode("utf-8", "replace")
-        raise UserError(f"{path}: time {shown!r} is neither a number nor an ISO date (2024-05-31 …)")
-    return time
 
 
 def _csv(path: Path, wanted: Sequence[str], delimiter: str) -> list[np.ndarray]:
@@ -98,26 +82,36 @@ def _csv(path: Path, wanted: Sequence[str], delimiter: str) -> list[np.ndarray]:
                     "data.source.user, .item and .time"
                 )
         places = [header.index(name) for name in wanted]
-        parts = [
-            _cells(block, places, len(header), delimiter)
-            for block in blocks(stream, str(path), skip_lines=1)
-        ]
-    if not parts:
+        parts, rest = [], blocks(stream, str(path), skip_lines=1)
+        for block in rest:
+            if b'"' in block.text:  # a quoted field may go over several lines, and blocks
+                parts.append(_quoted(block, rest, places, len(header), delimiter))
+            else:
+                parts.append(_cells(block, places, len(header), delimiter))
+    if not parts or not len(parts[0][0]):
         raise UserError(f"{path}: has a header and no rows")
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def _cells(block: Block, places: Sequence[int], width: int, delimiter: str) -> list[np.ndarray]:
     """The wanted columns of a block as byte strings."""
-    if b'"' in block.text:
-        return _quoted(block, places, width, delimiter)
-    tokens = cut(block, delimiter.encode())
+    tokens = cut(block, delimiter.encode(), empty=True)
     count = np.bincount(tokens.line, minlength=tokens.lines)
-    if (count[count > 0] != width).any():
-        bad = int(np.flatnonzero((count > 0) & (count != width))[0])
-        at = int(tokens.start[np.flatnonzero(tokens.line == bad)[0]])
-        raise block.error(at, f"{count[bad]} filled fields instead of {width}")
-    return [_strings(tokens, np.arange(place, len(tokens), width)) for place in places]
+    blank = (count == 1) & (width > 1)  # nothing but a newline
+    first = np.cumsum(count) - count  # the first token of each line
+    blank &= (tokens.end == tokens.start)[np.minimum(first, max(len(tokens) - 1, 0))]
+    bad = np.flatnonzero((count != width) & ~blank)
+    if len(bad):
+        raise block.error(int(tokens.start[first[bad[0]]]), f"{count[bad[0]]} fields instead of {width}")
+    start = first[~blank]
+    cells = []
+    for place in places:
+        which = start + place
+        hollow = np.flatnonzero(tokens.end[which] == tokens.start[which])
+        if len(hollow):
+            raise block.error(int(tokens.start[which[hollow[0]]]), f"column {place + 1} is empty")
+        cells.append(_strings(tokens, which))
+    return cells
 
 
 def _strings(tokens: Tokens, which: Ints) -> np.ndarray:
@@ -132,19 +126,27 @@ def _strings(tokens: Tokens, which: Ints) -> np.ndarray:
     return letters.view(f"S{longest}")[:, 0]
 
 
-def _quoted(block: Block, places: Sequence[int], width: int, delimiter: str) -> list[np.ndarray]:
+def _quoted(
+    block: Block, rest: Iterator[Block], places: Sequence[int], width: int, delimiter: str
+) -> list[np.ndarray]:
+    """From a block with quotes in it to the end of the file, by Python's own reader."""
     found: list[list[bytes]] = [[] for _ in places]
-    reader = csv.reader(io.StringIO(block.text.decode("utf-8", "replace")), delimiter=delimiter)
-    for row in reader:
-        if not row:
-            continue
-        if len(row) != width or not all(row[place] for place in places):
+    lines = (line for part in chain([block], rest) for line in part.text.splitlines(keepends=True))
+    reader = csv.reader((line.decode("utf-8", "replace") for line in lines), delimiter=delimiter)
+    try:
+        for row in reader:
+            if not row:
+                continue
             number = block.first_line + reader.line_num - 1
-            raise UserError(
-                f"{block.name}:{number}: {len(row)} fields instead of {width}, or an empty one"
-            )
-        for column, place in zip(found, places, strict=True):
-            column.append(row[place].encode())
+            if len(row) != width:
+                raise UserError(f"{block.name}:{number}: {len(row)} fields instead of {width}")
+            for column, place in zip(found, places, strict=True):
+                if not row[place]:
+                    raise UserError(f"{block.name}:{number}: column {place + 1} is empty")
+                column.append(row[place].encode())
+    except csv.Error as error:
+        number = block.first_line + reader.line_num - 1
+        raise UserError(f"{block.name}:{number}: cannot be read as CSV ({error})") from None
     return [np.array(column, dtype=np.bytes_) for column in found]
 
 
@@ -157,15 +159,20 @@ def _parquet(path: Path, wanted: Sequence[str]) -> list[np.ndarray]:
             f"{path}: reading Parquet needs an extra: pip install 'spreadout[parquet]'"
         ) from None
     try:
+        known = parquet.read_schema(path).names
+        for name in wanted:
+            if name not in known:
+                raise UserError(
+                    f"{path}: no column {name!r}, but {', '.join(known)[:80]!r}: set data.source.user, "
+                    ".item and .time"
+                )
         table: Any = parquet.read_table(path, columns=list(wanted))
     except (arrow.ArrowException, OSError) as error:
         raise UserError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
+    if not table.num_rows:
+        raise UserError(f"{path}: has no rows")
     columns = []
     for name in wanted:
-        if name not in table.column_names:
-            raise UserError(
-                f"{path}: no column {name!r}: set data.source.user, .item and .time to those it has"
-            )
         column = table.column(name)
         if column.null_count:
             raise UserError(f"{path}: column {name!r} has {column.null_count} empty cells; drop them")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -20,12 +21,12 @@ from pydantic import Field
 from spreadout.data.archive import Archive, opened
 from spreadout.data.sources.base import Labelled, Source
 from spreadout.data.sources.timeline import BY_USER, Windows
-from spreadout.data.text import Block, blocks, cut, whole
+from spreadout.data.text import BOM, NEWLINE, Block, blocks, cut, whole
 from spreadout.errors import UserError
 from spreadout.randomness import Ints
 
 HEADER = b"userId,movieId,rating,timestamp"
-LAYOUTS = {"u.data": b"\t", "ratings.dat": b":", "ratings.csv": b","}
+LAYOUTS = {"u.data": b"\t", "ratings.dat": b"::", "ratings.csv": b","}
 
 
 class MovieLens(Windows, Source):
@@ -59,6 +60,15 @@ class MovieLens(Windows, Source):
             return unpacked
         return super().locate(path)
 
+    def counts(self, path: Path) -> dict[str, int]:
+        with opened(path) as archive:
+            found = ratings(archive)
+        return {
+            "ratings": len(found.user),
+            "users": len(np.unique(found.user)),
+            "movies": len(np.unique(found.movie)),
+        }
+
     def parse(self, path: Path) -> Labelled:
         with opened(path) as archive:
             found = ratings(archive)
@@ -68,10 +78,7 @@ class MovieLens(Windows, Source):
         kept = found.rating >= self.min_rating
         if not kept.any():
             raise UserError(f"data.source.min_rating = {self.min_rating}: leaves no rating in {path}")
-        names = [""] * (max(titles, default=0) + 1)
-        for number, title in titles.items():
-            names[number] = title
-        return self.examples(found.user[kept], found.movie[kept], found.time[kept], tuple(names))
+        return self.examples(found.user[kept], found.movie[kept], found.time[kept], titles)
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ def ratings(archive: Archive) -> Ratings:
     parts = []
     with archive.open(name) as stream:
         if mark == b",":
-            header = stream.readline(1000).strip()
+            header = stream.readline(1000).removeprefix(BOM).strip()
             if header != HEADER:
                 shown = header[:60].decode("utf-8", "replace")
                 raise UserError(f"{label}:1: the header must be {HEADER.decode()!r}, is {shown!r}")
@@ -109,13 +116,15 @@ def ratings(archive: Archive) -> Ratings:
 
 
 def _four_numbers(block: Block, mark: bytes) -> Ratings:
-    tokens = cut(block, mark)
+    tokens = cut(block, mark[:1])
     count = np.bincount(tokens.line, minlength=tokens.lines)
     filled = np.flatnonzero(count)
-    if (count[filled] != 4).any():
-        bad = filled[count[filled] != 4][0]
-        at = int(tokens.start[np.flatnonzero(tokens.line == bad)[0]])
-        raise block.error(at, f"{count[bad]} fields instead of user, movie, rating, time")
+    # Four numbers with exactly one mark between them, and nothing before or after.
+    follows = np.append(tokens.line[1:] == tokens.line[:-1], False)
+    gap = np.append(tokens.start[1:] - tokens.end[:-1], 0)
+    wrong = np.where(follows, gap != len(mark), tokens.after != NEWLINE)
+    wrong |= count[tokens.line] != 4
+    tokens.refuse(wrong, f"not user, movie, rating and time with {mark.decode()!r} between them")
     values = tokens.numbers()
     user, movie, time = (
         whole(tokens, values, np.arange(len(tokens)) % 4 == field, what)
@@ -136,7 +145,7 @@ def movie_titles(archive: Archive) -> dict[int, str]:
 def _decoded(raw: bytes) -> str:
     """UTF-8 as since 10M; 100K and 1M are in ISO 8859-1."""
     try:
-        return raw.decode("utf-8")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         return raw.decode("iso-8859-1")
 
@@ -144,10 +153,10 @@ def _decoded(raw: bytes) -> str:
 def _titles(text: str, mark: str, label: str) -> dict[int, str]:
     titles: dict[int, str] = {}
     rows = csv.reader(io.StringIO(text)) if mark == "," else (ln.split(mark) for ln in text.split("\n"))
-    for number, row in enumerate(rows, 1):
+    for number, row in _counted(rows, label):
         if not row or row == [""] or (mark == "," and number == 1):
             continue
-        if len(row) < 2 or not row[0].strip().isdigit():
+        if len(row) < 2 or not re.fullmatch("[0-9]{1,15}", row[0].strip()):
             raise UserError(f"{label}:{number}: cannot read a movie's id and title in {str(row)[:40]!r}")
         movie = int(row[0])
         if movie in titles:
@@ -156,13 +165,20 @@ def _titles(text: str, mark: str, label: str) -> dict[int, str]:
     return titles
 
 
+def _counted(rows: Iterable[list[str]], label: str) -> Iterator[tuple[int, list[str]]]:
+    number = 0
+    try:
+        for number, row in enumerate(rows, 1):
+            yield number, row
+    except csv.Error as error:
+        raise UserError(f"{label}:{number + 1}: cannot be read as CSV ({error})") from None
+
+
 def _refuse_unknown(archive: Archive, found: Ratings, titles: dict[int, str]) -> None:
     if not titles:
         return
     movie = found.movie
-    known = np.zeros(max(int(movie.max()), *titles) + 1, dtype=bool)
-    known[list(titles)] = True
-    bad = np.flatnonzero(~known[movie])
+    bad = np.flatnonzero(~np.isin(movie, list(titles)))
     if bad.size:
         name = next(n for file in LAYOUTS for n in archive.find(file))
         line, odd = found.line[bad[0]], movie[bad[0]]

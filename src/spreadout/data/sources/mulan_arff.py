@@ -7,6 +7,7 @@ https://mulan.sourceforge.net/format.html. Known by name: `bibtex` (Katakis et a
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, ClassVar, Literal
@@ -38,9 +39,11 @@ class MulanArff(Source):
     }
     name: Literal["mulan", "bibtex", "mediamill", "delicious", "corel5k"]
 
+    def content(self, path: Path) -> list[Path]:
+        return [_folder(path)]
+
     def parse(self, path: Path) -> Labelled:
-        folder = path if path.is_dir() or path.suffix == ".zip" else path.parent
-        with opened(folder) as archive:
+        with opened(_folder(path)) as archive:
             labels = label_names(archive)
             train, test = _files(archive)
             taught = read(archive, train, labels)
@@ -51,6 +54,11 @@ class MulanArff(Source):
                 f"{train} has {_width(taught)}: they must agree"
             )
         return Labelled(taught, len(labels), held, class_names=tuple(labels))
+
+
+def _folder(path: Path) -> Path:
+    """What holds the .arff files and the XML: an archive, a folder, or the folder of the file given."""
+    return path.parent if path.suffix.lower() == ".arff" else path
 
 
 def _width(part: Instances) -> int:
@@ -78,15 +86,17 @@ def label_names(archive: Archive) -> list[str]:
     """The label attributes' names, in the XML's order: label i is the i-th."""
     files = [name for name in archive.names if name.lower().endswith(".xml")]
     if len(files) != 1:
-        found = ", ".join(files) or "none"
+        found = ", ".join(files[:4]) or "none"
         raise UserError(f"{archive.path}: needs one XML file that names the labels; has {found}")
     try:
         root = ElementTree.fromstring(archive.read(files[0]))
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise UserError(f"{archive.label(files[0])}: not well-formed XML ({error})") from None
     names = [str(node.get("name")) for node in root.iter() if node.tag.endswith("label")]
     if not names:
         raise UserError(f"{archive.label(files[0])}: names no labels")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UserError(f"{archive.label(files[0])}: names the label {twice[0]!r} twice")
     return names
 
 
@@ -108,6 +118,12 @@ def read(archive: Archive, name: str, label_names: list[str]) -> Instances:
     target[is_feature] = np.arange(is_feature.sum())
     goes = target[attribute]
     feature, tagged = goes >= 0, (goes < 0) & (value != 0)
+    if (odd := tagged & (value != 1)).any():
+        at = int(np.flatnonzero(odd)[0])
+        name = label_names[-1 - goes[at]]
+        raise UserError(
+            f"{label}: data row {row[at] + 1}: the label {name!r} is {value[at]:g}, not 0 or 1"
+        )
     sets = Ragged.from_pairs(torch.from_numpy(row[tagged]), torch.from_numpy(-1 - goes[tagged]), count)
     kept = feature & (value != 0)
     lengths = torch.from_numpy(np.bincount(row[kept], minlength=count))
@@ -154,6 +170,9 @@ def _joined(parts: list[Cells]) -> Cells:
 def _cells(block: Block, attributes: int) -> Cells:
     """The cells of a block: all of a dense row's, the named ones of a sparse row."""
     block = _tidy(block)
+    for gap in (b",,", b"{,", b",}", b",\n", b"\n,"):
+        if (at := block.text.find(gap)) >= 0:
+            raise block.error(at + (gap[:1] == b"\n"), "a value is missing")
     raw = np.frombuffer(block.text, dtype=np.uint8)
     ends = np.flatnonzero(raw == NEWLINE)
     starts = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends
@@ -193,7 +212,7 @@ def _tidy(block: Block) -> Block:
     """Without comments, and with single spaces where pairs are cut."""
     text = block.text.replace(b"\t", b" ")
     if b"%" in text:
-        text = re.sub(rb"(?m)^\s*%.*$", b"", text)
+        text = re.sub(rb"(?m)^[ \t]*%.*$", b"", text)
     for loose, tight in ((b", ", b","), (b" ,", b","), (b"{ ", b"{"), (b" }", b"}"), (b" \n", b"\n")):
         while loose in text:
             text = text.replace(loose, tight)

@@ -7,11 +7,11 @@ never trained on, numbered after the trained ones. The user of a drawing is who 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 
@@ -42,15 +42,17 @@ def _part(path: Path, part: str, size: int, first_class: int) -> tuple[Instances
     with opened(source) as archive:
         names = [name for name in archive.names if is_picture(name)]
         paths = [PurePosixPath(name).parts for name in names]
-        for name, place in zip(names, paths, strict=True):
-            drawer = place[-1].rpartition(".")[0].rpartition("_")[2]
-            if len(place) < 3 or not drawer.isdigit():
+        drawer = [place[-1].rpartition(".")[0].rpartition("_")[2] for place in paths]
+        for name, place, who in zip(names, paths, drawer, strict=True):
+            if len(place) < 3 or not re.fullmatch("[0-9]{1,9}", who):
                 raise UserError(f"{archive.label(name)}: not ALPHABET/characterNN/NNNN_DD.png")
         classes = sorted({place[-3:-1] for place in paths})
         number = {name: first_class + i for i, name in enumerate(classes)}
         label = torch.tensor([number[place[-3:-1]] for place in paths], dtype=torch.int64)
-        drawer_of = [int(place[-1].rpartition(".")[0].rpartition("_")[2]) for place in paths]
+        # Each alphabet was drawn by twenty people of its own, numbered from 1.
+        people = [(place[-3], int(who)) for place, who in zip(paths, drawer, strict=True)]
+        person = {who: i for i, who in enumerate(sorted(set(people)))}
         pixels = decode_all(names, archive.read, archive.label, size=size, grey=True)
     ink = 255 - pixels  # strokes bright on a dark ground, as in MNIST
-    user = torch.from_numpy(np.array(drawer_of, dtype=np.int64))
+    user = torch.tensor([person[who] for who in people], dtype=torch.int64)
     return Instances({"x": as_column(ink)}, single(label), user), ["/".join(name) for name in classes]

@@ -6,6 +6,7 @@ path`. Test products are never trained on; their classes are numbered after the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -42,7 +43,7 @@ class OnlineProducts(Source):
         listing = archive.only(file, what="the list of pictures")
         base = listing[: -len(file)]
         label, known = archive.label(listing), set(archive.names)
-        rows = archive.read(listing).decode("utf-8", "replace").split("\n")
+        rows = archive.read(listing).decode("utf-8-sig", "replace").split("\n")
         if rows[0].split() != HEADER:
             raise UserError(f"{label}:1: the header must be {' '.join(HEADER)!r}, is {rows[0][:60]!r}")
         pictures, classes = [], []
@@ -50,7 +51,7 @@ class OnlineProducts(Source):
             cells = row.split()
             if not cells:
                 continue
-            if len(cells) != 4 or not cells[1].isdigit():
+            if len(cells) != 4 or not re.fullmatch("[0-9]{1,15}", cells[1]):
                 raise UserError(f"{label}:{number}: not {' '.join(HEADER)!r} in {row[:40]!r}")
             if base + cells[3] not in known:
                 raise UserError(f"{label}:{number}: {cells[3]} is not in the archive")

@@ -27,8 +27,6 @@ class Rows:
     features: Ints
     weights: np.ndarray  # float32
     line: Ints  # (rows,) line in the file
-    label_line: Ints  # (labels,) the line each was read in
-    feature_line: Ints
 
 
 def read_rows(stream: IO[bytes], name: str, *, skip_lines: int = 0, comments: bool = False) -> Rows:
@@ -67,8 +65,6 @@ def _rows(block: Block, comments: bool) -> Rows:
         features,
         values[is_value].astype(np.float32),
         block.first_line + np.arange(tokens.lines),
-        block.first_line + tokens.line[is_label],
-        block.first_line + tokens.line[is_feature],
     )
 
 
@@ -84,7 +80,7 @@ def _refuse_gaps(block: Block) -> None:
 
 def as_sparse(rows: Rows, name: str, features: int) -> Sparse:
     """The rows' features as a column, checked against the number of features there should be."""
-    refuse_beyond(rows.features, rows.feature_line, name, "feature", features)
+    refuse_beyond(rows.features, rows.feature_counts, rows.line, name, "feature", features)
     offsets = offsets_from_lengths(torch.from_numpy(rows.feature_counts))
     ids = torch.from_numpy(rows.features.astype(np.int32))
     return Sparse(ids, torch.from_numpy(rows.weights), offsets, features)
@@ -98,7 +94,14 @@ def as_labels(rows: Rows) -> Ragged:
     return Ragged.from_pairs(owner, torch.from_numpy(rows.labels), len(rows.label_counts))
 
 
-def refuse_beyond(ids: Ints, line: Ints, name: str, what: str, count: int) -> None:
+def line_of(at: int, counts: Ints, line: Ints) -> int:
+    """The line of the row that the at-th of all entries stands in."""
+    return int(line[np.searchsorted(np.cumsum(counts), at, side="right")])
+
+
+def refuse_beyond(ids: Ints, counts: Ints, line: Ints, name: str, what: str, count: int) -> None:
+    """Refuse ids from `count` on; `counts` says how many of them each row has."""
     if len(ids) and ids.max() >= count:
         at = int(np.flatnonzero(ids >= count)[0])
-        raise UserError(f"{name}:{line[at]}: {what} {ids[at]}, but there are {count:,} (counted from 0)")
+        number = line_of(at, counts, line)
+        raise UserError(f"{name}:{number}: {what} {ids[at]}, but there are {count:,} (counted from 0)")

@@ -44,14 +44,14 @@ class Synthetic(Source):
 
     name: Literal["synthetic"] = "synthetic"
     classes: int = Field(1000, ge=2, le=10_000_000)
-    features: int = Field(5000, ge=8)
+    features: int = Field(5000, ge=8, le=2**31 - 1)
     examples: int = Field(10_000, ge=1)
     test_examples: int = Field(2_000, ge=1)
-    labels_per_example: float = Field(3.0, ge=1, le=MOST_LABELS)
-    exponent: float = Field(1.0, ge=0)  # label of rank r has chance r^−exponent; 0: all alike
-    prototypes: int = Field(8, ge=1)  # features that mark a label
+    labels_per_example: float = Field(3.0, ge=1, le=16)  # draws; repeated ones fall together
+    exponent: float = Field(1.0, ge=0)  # of the power law by which labels fall off; 0: all alike
+    prototypes: int = Field(8, ge=1, le=1000)  # features that mark a label
     shown: float = Field(0.6, gt=0, le=1)  # chance that an instance shows each of them
-    noise: int = Field(10, ge=0)  # features of no meaning in every instance
+    noise: int = Field(10, ge=0, le=10_000)  # features of no meaning in every instance
     seed: int = Field(0, ge=0)
 
     @model_validator(mode="after")
@@ -159,7 +159,8 @@ class Synthetic(Source):
         return _distinct(whose, ids, self.features)
 
     def _power_law(self, bits: Bits) -> Ints:
-        """Label r with a chance proportional to (r + 1)^−exponent, by inverting its integral."""
+        """Label r with a chance proportional to ∫ x^−exponent over [r + 1, r + 2]: a power law whose
+        sums need no table of its size."""
         u, s, top = _uniform(bits), self.exponent, self.classes + 1.0
         rest = 1 - s
         x = top**u if abs(rest) < 1e-9 else (1 + u * (top**rest - 1)) ** (1 / rest)

@@ -15,6 +15,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from spreadout.data.columns import Lists
+from spreadout.data.federated import refuse_gaps
 from spreadout.data.sources.base import Instances, Labelled, single
 from spreadout.errors import UserError
 from spreadout.randomness import Ints
@@ -39,14 +40,14 @@ class Windows(BaseModel):
     # rated: items that occur, 1 … n, by ascending id; published: the source's own ids, gaps and all
 
     def examples(
-        self, user: Ints, item: Ints, time: np.ndarray, names: tuple[str, ...] = ()
+        self, user: Ints, item: Ints, time: np.ndarray, names: Mapping[int, str] | None = None
     ) -> Labelled:
         """Windowed examples of interactions in file order. `names` are the items', by id."""
         if not len(user):
             raise UserError("data.source: there are no interactions to make examples of")
         order = np.lexsort((time, user))  # stable: by user, then time, then place in the file
         user, item = user[order], item[order]
-        rows, table_names = self._numbered(item, names)
+        rows, table_names = self._numbered(item, names or {})
         fresh = np.concatenate([[True], user[1:] != user[:-1]])
         start = np.maximum.accumulate(np.where(fresh, np.arange(len(user)), 0))  # of each one's timeline
         place = np.arange(len(user)) - start
@@ -72,14 +73,15 @@ class Windows(BaseModel):
         classes = int(rows.max()) + 1 if self.numbering == "published" else len(table_names)
         return Labelled(instances, classes, refers={"history": "classes"}, class_names=table_names)
 
-    def _numbered(self, item: Ints, names: tuple[str, ...]) -> tuple[Ints, tuple[str, ...]]:
+    def _numbered(self, item: Ints, names: Mapping[int, str]) -> tuple[Ints, tuple[str, ...]]:
         """Table rows of the items, and what each row is called; row 0 is the padding."""
         if self.numbering == "published":
             if item.min() < 1:
                 raise UserError(
                     "data.source.numbering = 'published': an item is numbered 0, the padding"
                 )
-            return item, names
+            refuse_gaps("data.source.numbering = 'published': item", torch.from_numpy(item))
+            return item, tuple(names.get(i, "") for i in range(int(item.max()) + 1))
         ids, rows = np.unique(item, return_inverse=True)
-        titles = tuple(names[i] if i < len(names) and names[i] else str(i) for i in ids.tolist())
+        titles = tuple(names.get(i) or str(i) for i in ids.tolist())
         return rows.astype(np.int64) + 1, ("", *titles)

@@ -22,10 +22,11 @@ from spreadout.data.archive import Archive, opened
 from spreadout.data.columns import Sparse
 from spreadout.data.sources.base import Instances, Labelled, Source
 from spreadout.data.sources.sparse_rows import Rows, as_labels, as_sparse, read_rows, refuse_beyond
-from spreadout.data.text import blocks, cut, whole
+from spreadout.data.text import BOM, blocks, cut, whole
 from spreadout.errors import UserError
 from spreadout.randomness import Ints
 
+MOST = (2**31 - 1, 100_000_000)  # features (or columns), labels
 TRAIN = re.compile(r"(^|[/_-])train\.txt(\.gz)?$", re.IGNORECASE)
 TEST = re.compile(r"(^|[/_-])test\.txt(\.gz)?$", re.IGNORECASE)
 TRAIN_SPLIT = re.compile(r"(tr|trn|train)_?Split\.txt$", re.IGNORECASE)
@@ -118,10 +119,16 @@ def _split_rows(archive: Archive, name: str, column: int, rows: int) -> Ints:
             place = np.arange(len(tokens)) - (np.cumsum(width) - width)[tokens.line]
             if column >= width.max(initial=0):
                 raise UserError(f"data.source.split = {column}: {label} has {width.max()} columns")
+            if (width[width > 0] != width.max(initial=0)).any():
+                raise UserError(f"{label}: its lines have {width.min()} to {width.max()} columns")
             bad = (numbers < 1) | (numbers > rows)
             tokens.refuse(bad, f"row {{}} is not one of the {rows:,} rows")
             found.append(numbers[place == column] - 1)
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    chosen = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    distinct, count = np.unique(chosen, return_counts=True)
+    if (count > 1).any():
+        raise UserError(f"{label}: row {distinct[count > 1][0] + 1} is listed twice in column {column}")
+    return chosen
 
 
 def _matrices(archive: Archive) -> Labelled:
@@ -135,7 +142,8 @@ def _matrices(archive: Archive) -> Labelled:
             raise UserError(
                 f"{archive.label(labels_file)}:1: has {labelled} rows, {features_file} has {points}"
             )
-        refuse_beyond(y.features, y.feature_line, archive.label(labels_file), "label", classes)
+        name = archive.label(labels_file)
+        refuse_beyond(y.features, y.feature_counts, y.line, name, "label", classes)
         # The label matrix has labels where a feature matrix has features.
         sets = as_labels(replace(y, label_counts=y.feature_counts, labels=y.features))
         parts.append(Instances({"x": as_sparse(x, archive.label(features_file), width)}, sets))
@@ -159,18 +167,22 @@ def _read(archive: Archive, name: str) -> tuple[Instances, int, int]:
     with archive.open(name) as stream:
         points, features, classes = _header(stream, label, ("points", "features", "labels"))
         rows = _counted(read_rows(stream, label, skip_lines=1), points, label)
-    refuse_beyond(rows.labels, rows.label_line, label, "label", classes)
+    refuse_beyond(rows.labels, rows.label_counts, rows.line, label, "label", classes)
     columns: dict[str, Sparse] = {"x": as_sparse(rows, label, features)}
     return Instances(columns, as_labels(rows)), features, classes
 
 
 def _header(stream: IO[bytes], label: str, fields: tuple[str, ...]) -> list[int]:
-    line = stream.readline(1000)
+    line = stream.readline(1000).removeprefix(BOM)
     numbers = line.split()
     if len(numbers) != len(fields) or not all(n.isdigit() for n in numbers):
         shown = line[:40].decode("utf-8", "replace").strip()
         raise UserError(f"{label}:1: must say how many {', '.join(fields)} there are, says {shown!r}")
-    return [int(n) for n in numbers]
+    counts = [int(n) for n in numbers]
+    for count, what, most in zip(counts[1:], fields[1:], MOST, strict=False):
+        if count > most:
+            raise UserError(f"{label}:1: says {count:,} {what}: more than the {most:,} that can be held")
+    return counts
 
 
 def _counted(rows: Rows, expected: int, label: str) -> Rows:
@@ -186,6 +198,7 @@ def _counted(rows: Rows, expected: int, label: str) -> Rows:
         )
     if found != expected:
         raise UserError(
-            f"{label}:1: promises {expected:,} rows, but {found:,} follow; the file may be cut short"
+            f"{label}:1: promises {expected:,} rows, but {found:,} follow"
+            + ("; the file may be cut short" if found < expected else "")
         )
     return rows
