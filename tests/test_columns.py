@@ -109,7 +109,8 @@ def test_a_view_has_one_clients_examples_and_no_others() -> None:
 def test_rows_of_some_clients_are_those_their_columns_name(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = torch.tensor([2, 0])
     remembered = shop().rows_of(asked)["items"]
-    monkeypatch.setattr(federated, "REMEMBERED", 3)  # runs of few clients
+    monkeypatch.setattr(federated, "REMEMBERED", 0)
+    monkeypatch.setattr(federated, "AT_ONCE", 3)  # runs of few clients
     worked_out = shop().rows_of(asked)["items"]
     for rows in (remembered, worked_out):
         assert [rows[i].tolist() for i in range(2)] == [[1, 3, 5, 8, 9], [2, 3, 4, 7]]

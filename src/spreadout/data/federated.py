@@ -24,6 +24,7 @@ from spreadout.randomness import Ints
 MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
 REMEMBERED = 1 << 24  # up to so many row ids, every client's rows are worked out once and kept
+AT_ONCE = 1 << 21  # row ids looked at in one go
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class FederatedDataset:
         """In runs of clients that name about as many ids as may be held at once."""
         each = max(self._ids // max(self.examples, 1), 1)
         named = torch.cumsum(self._lengths(clients) * each, 0)
-        counts = torch.bincount(named // REMEMBERED).tolist() if len(clients) else [0]
+        counts = torch.bincount(named // AT_ONCE).tolist() if len(clients) else [0]
         parts = [self._rows_of_some(run) for run in torch.split(clients, counts)]
         return {table: Ragged.concatenated([part[table] for part in parts]) for table in parts[0]}
 
