@@ -27,7 +27,7 @@ from spreadout.data.building import Chunk
 from spreadout.data.sources.movielens import MovieLens
 from spreadout.data.sources.synthetic import Synthetic
 from spreadout.data.sources.xc_text import XCText
-from spreadout.federated.batches import cohort_batches
+from spreadout.federated.batches import cohort_batches, row_ids
 from spreadout.federated.sampling import sample_clients
 from spreadout.federated.schedule import Schedule, plan
 from spreadout.ragged import Ragged, offsets_from_lengths
@@ -157,7 +157,7 @@ def federation(examples: int, clients: int) -> Callable[[Path], dict[str, Any]]:
             start = time.perf_counter()
             cohort = sample_clients("uniform", data.sizes, 1000, seed=0, round=turn)
             steps = plan(schedule, data.sizes[cohort.numpy()], cohort.numpy(), seed=0, round=turn)
-            cohort_batches(data, cohort, steps, data.rows_of(cohort), device)
+            cohort_batches(data, cohort, steps, row_ids(data.rows_of(cohort), device), device)
             times.append(time.perf_counter() - start)
         size = sum(file.stat().st_size for file in (folder / "big").iterdir())
         return {

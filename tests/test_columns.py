@@ -13,7 +13,7 @@ import spreadout as so
 from spreadout.data import building, federated, stored
 from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.federated import FederatedDataset
-from spreadout.federated.batches import cohort_batches, places_in
+from spreadout.federated.batches import cohort_batches, places_in, row_ids
 from spreadout.federated.schedule import Schedule, plan
 from spreadout.ragged import Ragged
 
@@ -124,7 +124,8 @@ def test_batches_of_a_part_equal_those_of_the_whole() -> None:
 
     def batches(of: FederatedDataset, clients: torch.Tensor) -> dict[str, torch.Tensor]:
         steps = plan(schedule, of.sizes[clients.numpy()], of.number_of(clients), seed=3, round=5)
-        return cohort_batches(of, clients, steps, of.rows_of(clients), torch.device("cpu"))
+        ids = row_ids(of.rows_of(clients), torch.device("cpu"))
+        return cohort_batches(of, clients, steps, ids, torch.device("cpu"))
 
     for one, other in zip(
         batches(data, both).values(), batches(part, torch.arange(2)).values(), strict=True
@@ -133,7 +134,7 @@ def test_batches_of_a_part_equal_those_of_the_whole() -> None:
 
 
 def test_padding_has_no_place_among_a_clients_rows() -> None:
-    rows = Ragged.from_lists([[0, 4, 9]])
+    rows = torch.tensor([[0, 4, 9, -1]])
     ids = torch.tensor([[[[9, 4, -1]]]])
     assert places_in(rows, ids, torch.ones(1, 1, 1), ids >= 0).tolist() == [[[[2, 1, -1]]]]
     with pytest.raises(ValueError, match="leaves out rows"):
@@ -225,9 +226,8 @@ def test_padding_is_what_lies_beyond_a_list_not_a_value() -> None:
     columns = {"y": Lists.of(Ragged.from_lists([[0, 2], [0]]), pad=0)}
     data = FederatedDataset(columns, torch.tensor([0, 2]), classes=3)
     steps = plan(Schedule(steps=1, batch=None), data.sizes, np.array([0]), seed=0, round=0)
-    batches = cohort_batches(
-        data, torch.tensor([0]), steps, data.rows_of(torch.tensor([0])), torch.device("cpu")
-    )
+    only, cpu = torch.tensor([0]), torch.device("cpu")
+    batches = cohort_batches(data, only, steps, row_ids(data.rows_of(only), cpu), cpu)
     assert batches["y"].tolist() == [[[[0, 1], [0, -1]]]]
 
 

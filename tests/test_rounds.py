@@ -19,7 +19,6 @@ from spreadout.federated.server import ServerOptimizers, ServerState, apply_
 from spreadout.methods import FedAwS
 from spreadout.methods.base import ServerContext
 from spreadout.models.embedding import EmbeddingModel, Table
-from spreadout.ragged import Ragged
 
 
 def test_local_update_is_a_plain_torch_training_loop() -> None:
@@ -184,7 +183,7 @@ def test_cohorts_are_distinct_seeded_and_as_likely_as_they_should_be() -> None:
 
 
 def test_a_request_that_leaves_out_a_needed_row_is_an_error_not_another_row() -> None:
-    rows = Ragged.from_lists([[1, 3, 9]])
+    rows = torch.tensor([[1, 3, 9]])
     mask = torch.tensor([[[1.0, 1.0]]])
     assert places_in(rows, torch.tensor([[[3, 9]]]), mask).tolist() == [[[1, 2]]]
     with pytest.raises(ValueError, match="leaves out rows"):

@@ -20,6 +20,8 @@ from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
 from spreadout.models import encoders
 from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
+from spreadout.runtime.graphs import GraphCache
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator import Simulator
 
@@ -69,18 +71,23 @@ def build_federation(
             f"clients.per_round = {per_round}: there are only {data.clients} clients; "
             'take fewer, or "all"'
         )
-    module, dim = _encoder(e, data, encoder)
-    tables = {"classes": Table(data.classes, dim)}
+    if e.model.encoder == "mlp" or encoder is not None:
+        module, dim = _encoder(e, data, encoder)
+        model = EmbeddingModel(module, {"classes": Table(data.classes, dim)})
+    else:
+        model = _two_tower(e, data)
+    module, tables = model.encoder, model.tables
     clash = sorted(set(tables) & {name for name, _ in module.named_parameters()})
     if clash:
         raise UserError(f"encoder: has a parameter named {clash[0]!r} like a table; rename it")
     unknown = set(e.server.tables) - set(tables)
     if unknown:
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
-    simulator = Simulator(int(e.run.memory_gb * 2**30))
+    graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
+    simulator = Simulator(int(e.run.memory_gb * 2**30), graphs)
     return Federation(
         data=data.to(device) if _fits(data, device) else data,
-        model=EmbeddingModel(module, tables),
+        model=model,
         method=method,
         schedule=e.clients.schedule,
         training=LocalTraining(
@@ -129,6 +136,32 @@ def _fits(data: FederatedDataset, device: torch.device) -> bool:
     return total_bytes(data.columns.values()) < free // 2
 
 
+def _two_tower(e: Experiment, data: FederatedDataset) -> TwoTower:
+    """The context and item towers over histories."""
+    history = data.columns.get("history")
+    if not isinstance(history, Lists):
+        has = ", ".join(sorted(data.columns.keys() - {"y"}))
+        raise UserError(
+            f"model.encoder = {e.model.encoder!r}: takes histories of items, and the data has {has}; "
+            'movielens and interactions have them, or take encoder = "mlp"'
+        )
+    m, length = e.model, history.width or history.longest
+
+    def build() -> nn.Module:
+        hidden = m.hidden or []
+        context: nn.Module = (
+            MaskedMean(m.dim, hidden, relu=m.output == "relu")
+            if m.encoder == "mean"
+            else SelfAttention(m.dim, length, m.layers)
+        )
+        item: nn.Module = Lookup() if m.item == "lookup" else encoders.mlp(m.dim, hidden, m.dim)
+        return Towers(context, item)
+
+    table = Table(data.classes, m.dim, sphere=False, scale=m.init)
+    towers = encoders.seeded(e.seed, build)
+    return TwoTower(towers, {"classes": table}, similarity=m.similarity, first_class=data.first_class)
+
+
 def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> tuple[nn.Module, int]:
     """The encoder and its output's width: the config's, or a copy of the user's own."""
     if "x" not in data.columns:
@@ -138,7 +171,7 @@ def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> 
         )
     one = data.columns["x"].take(torch.tensor([0])).cpu()
     if given is None:
-        hidden, dim = e.model.hidden, e.model.dim
+        hidden, dim = [128] if e.model.hidden is None else e.model.hidden, e.model.dim
         return encoders.seeded(e.seed, lambda: encoders.mlp(one.numel(), hidden, dim)), dim
     module = copy.deepcopy(given).cpu().eval()
     for name, layer in module.named_modules():

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from spreadout import metrics
+from spreadout import metrics, randomness
+from spreadout.data.columns import Lists
 from spreadout.data.federated import Examples
 from spreadout.federated.local import Params
+from spreadout.federated.rows import project_to_sphere
 from spreadout.federated.server import ServerState
 from spreadout.gauges import Gauges, class_gauges
 from spreadout.mining import nearest
@@ -37,36 +40,112 @@ def evaluate(
     block: int | None = None,
 ) -> Evaluation:
     """Rank all classes for every example and score the ranking."""
-    table = state.tables["classes"]
-    deepest = min(max((metrics.parse(name)[1] for name in names), default=1), len(table))
-    ranked, away = [], []
+    classes = class_vectors(model, state)  # (C, dim)
+    ranked_ones = classes[model.first_class :]
+    kinds = [metrics.parse(name) for name in names]
+    deepest = min(max([1, *(k for kind, k in kinds if kind != "batch R")]), len(ranked_ones))
+    wants_rank = any(kind in ("MRR", "mean rank") for kind, _ in kinds)
+    ranked, ranks, away = [], [], []
     widest = max((column.example_bytes for column in examples.inputs.values()), default=1)
     block = block or max(1, min(4096, INPUT_BYTES // widest))
     for start in range(0, len(examples), block):
         some = torch.arange(start, min(start + block, len(examples)))
         embedded = embed(model, state, examples, some)
-        ranked.append(nearest(embedded, table, deepest).ids)
-        away.append(_distance_to_own(embedded, table, examples, some))
+        ranked.append(nearest(embedded, ranked_ones, deepest).ids + model.first_class)
+        if wants_rank:
+            ranks.append(rank_of_right(embedded, ranked_ones, examples, some, model.first_class))
+        away.append(_distance_to_own(embedded, classes, examples, some))
     ranking = torch.cat(ranked)
-    scores = {name: metrics.compute(name, ranking, examples.labels) for name in names}
+    rank = torch.cat(ranks) if ranks else None
+    scores = {
+        name: batch_recall(model, state, examples, classes, k)
+        if kind == "batch R"
+        else metrics.compute(name, ranking, examples.labels, rank)
+        for name, (kind, k) in zip(names, kinds, strict=True)
+    }
     own = torch.cat(away)
     epsilon = float(own.mean()) if own.numel() else float("nan")
-    return Evaluation(scores, class_gauges(table, epsilon))
+    return Evaluation(scores, class_gauges(project_to_sphere(ranked_ones), epsilon))
+
+
+def class_vectors(model: EmbeddingModel, state: ServerState, *, block: int = 1 << 18) -> Tensor:
+    """Every class as embeddings are compared with it, block by block: (C, dim)."""
+    table = state.tables["classes"]
+    parts = (
+        model.class_vectors(Params(state.dense, {"classes": rows})) for rows in torch.split(table, block)
+    )
+    return torch.cat(list(parts))
 
 
 @torch.no_grad()
 def embed(model: EmbeddingModel, state: ServerState, examples: Examples, at: Tensor) -> Tensor:
-    """Unit embeddings of some held-out examples: (len(at), d)."""
-    table = state.tables["classes"]
-    batch = {name: column.take(at).to(table.device) for name, column in examples.inputs.items()}
+    """Embeddings of some held-out examples: (len(at), dim)."""
+    device = state.tables["classes"].device
+    batch = {}
+    for name in model.inputs:
+        column = examples.inputs[name]
+        values = column.take(at).to(device)
+        # Ids stand for themselves here; padding has no place among the rows.
+        if isinstance(column, Lists):
+            values = torch.where(column.present(at).to(device), values, -1)
+        batch[name] = values
     return model.embed(Params(state.dense, state.tables), batch)
 
 
-def _distance_to_own(embedded: Tensor, table: Tensor, examples: Examples, at: Tensor) -> Tensor:
-    """Euclidean distance of each example to each of its own classes."""
+def rank_of_right(
+    embedded: Tensor, classes: Tensor, examples: Examples, at: Tensor, first: int
+) -> Tensor:
+    """Where each labelled example's best-placed right class stands among all, from 1.
+
+    Classes with the very same score count half: a collapsed table is ranked in the middle, not first.
+    """
     labels = examples.labels.select(at)
     owner = torch.repeat_interleave(torch.arange(len(at)), labels.lengths)
-    trained = labels.values < len(table)  # others have no row to be away from
-    owner, own = owner[trained].to(table.device), labels.values[trained].to(table.device)
-    s = (embedded[owner] * table[own]).sum(-1)
+    trained = labels.values < first + len(classes)  # others stand nowhere
+    owner, label = owner[trained].to(embedded.device), labels.values[trained].to(embedded.device)
+    scores = embedded @ classes.T  # (n, C)
+    best = torch.full((len(at),), -torch.inf, device=embedded.device)
+    best = best.scatter_reduce(0, owner, scores[owner, label - first], "amax")
+    placed = best > -torch.inf
+    scores, best = scores[placed], best[placed, None]
+    above, level = (scores > best).sum(1), (scores == best).sum(1)
+    return 1 + above + (level - 1) / 2
+
+
+def batch_recall(
+    model: EmbeddingModel,
+    state: ServerState,
+    examples: Examples,
+    classes: Tensor,
+    k: int,
+    *,
+    batch: int = 16,
+) -> float:
+    """R@k among the items of a batch of examples only (003, Fig. 3): easier, and what training sees.
+
+    Batches are drawn once and for all from the examples in a shuffled order; each example's first label
+    counts.
+    """
+    labelled = (examples.labels.lengths > 0).nonzero()[:, 0].numpy()
+    bits = randomness.bits(randomness.key(0, "batch recall"), labelled)
+    order = torch.from_numpy(labelled[np.argsort(bits, kind="stable")])
+    order = order[: len(order) // batch * batch]
+    found = 0
+    for some in torch.split(order, batch * 256):
+        embedded = embed(model, state, examples, some).view(-1, batch, classes.shape[1])
+        label = examples.labels.values[examples.labels.offsets[some]].to(classes.device)
+        items = classes[label].view(-1, batch, classes.shape[1])
+        scores = embedded @ items.transpose(1, 2)  # (batches, 16, 16)
+        own = torch.diagonal(scores, dim1=1, dim2=2)[..., None]
+        found += int(((scores > own).sum(-1) < k).sum())
+    return 100.0 * found / max(len(order), 1)
+
+
+def _distance_to_own(embedded: Tensor, classes: Tensor, examples: Examples, at: Tensor) -> Tensor:
+    """Euclidean distance of each example to each of its own classes, on the sphere."""
+    labels = examples.labels.select(at)
+    owner = torch.repeat_interleave(torch.arange(len(at)), labels.lengths)
+    trained = labels.values < len(classes)  # others have no row to be away from
+    owner, label = owner[trained].to(classes.device), labels.values[trained].to(classes.device)
+    s = (project_to_sphere(embedded)[owner] * project_to_sphere(classes[label])).sum(-1)
     return (2 - 2 * s).clamp_min(0).sqrt()

@@ -32,14 +32,19 @@ class _Section(BaseModel):
 class ModelConfig(_Section):
     """`[model]`: the encoder. Class rows have its output's width, `dim`."""
 
-    encoder: Literal["mlp"] = "mlp"
-    hidden: list[int] = [128]
+    encoder: Literal["mlp", "mean", "attention"] = "mlp"  # the last two are towers over histories
+    hidden: list[int] | None = None  # None: [128] for mlp, [] for a tower
     dim: int = Field(64, ge=1)
+    output: Literal["linear", "relu"] = "linear"  # mean: what follows its last layer
+    layers: int = Field(1, ge=1)  # attention
+    item: Literal["lookup", "dense"] = "lookup"  # the item tower
+    similarity: Literal["cosine", "dot"] = "cosine"
+    init: float = Field(0.05, gt=0)  # deviation of a tower's fresh item rows
 
     @field_validator("hidden")
     @classmethod
-    def _widths(cls, widths: list[int]) -> list[int]:
-        if any(width < 1 for width in widths):
+    def _widths(cls, widths: list[int] | None) -> list[int] | None:
+        if widths and any(width < 1 for width in widths):
             raise ValueError("every width must be at least 1")
         return widths
 
@@ -120,6 +125,7 @@ class RunConfig(_Section):
     executor: Literal["simulator", "sequential"] = "simulator"
     memory_gb: float = Field(1.0, gt=0)  # budget of the simulator for one chunk of clients
     precision: Literal["float32", "bf16"] = "float32"
+    graphs: bool = True  # replay local steps as CUDA graphs where that can be done
     checkpoint_every: int | None = Field(None, ge=1)  # rounds; None: at every evaluation
 
 

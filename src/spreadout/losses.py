@@ -52,10 +52,26 @@ def spreadout_surrogate(scores: Tensor, label: Tensor, class_rows: Tensor, *, ma
     return positive_square(scores.gather(-1, label[:, None])[:, 0]) + repel
 
 
-def softmax(scores: Tensor, label: Tensor, held: Tensor, *, scale: float) -> Tensor:
+def softmax(
+    scores: Tensor,
+    label: Tensor,
+    held: Tensor,
+    *,
+    scale: float,
+    correction: Tensor | None = None,
+) -> Tensor:
     """Cross-entropy of scaled cosine logits over the rows a client holds.
 
-    scores: (B, m); label: (B,) places among the rows; held: (m,) bool, False for padding. → (B,)
+    scores: (B, m); label: (B,) places among the rows; held: (m,) bool, False for padding; correction:
+    (m,) the log of how often each row is expected in the sample (FedSS, Eq. 3), None: all are there.
+    → (B,)
     """
-    logits = torch.where(held, scale * scores, torch.finfo(scores.dtype).min)
+    logits = scale * scores if correction is None else scale * scores - correction
+    logits = torch.where(held, logits, torch.finfo(scores.dtype).min)
     return logits.logsumexp(-1) - logits.gather(-1, label[:, None])[:, 0]
+
+
+def batch_softmax(scores: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
+    """Cross-entropy with the batch's other items as negatives (003, §2). scores: (B, B) → (B,)"""
+    logits = torch.where(mask > 0, scale * scores, torch.finfo(scores.dtype).min)
+    return logits.logsumexp(-1) - torch.diagonal(scale * scores)

@@ -1,4 +1,8 @@
-"""Retrieval metrics over ranked class lists, as percentages named as in the papers."""
+"""Retrieval metrics over ranked class lists, as percentages named as in the papers.
+
+`P@k`, `R@k` and `nDCG@k` look at the first k classes; `MRR` and `mean rank` at where the best-placed right
+class stands among all of them; `batch R@k` only at the right classes of a batch of examples.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,18 @@ from torch import Tensor
 
 from spreadout.ragged import Ragged
 
-_NAME = re.compile(r"(P|R)@([1-9][0-9]*)")
+_NAME = re.compile(r"(P|R|nDCG|batch R)@([1-9][0-9]*)|(MRR|mean rank)")
+LOWER_IS_BETTER = ("mean rank",)
 
 
 def parse(name: str) -> tuple[str, int]:
-    """('P', 5) for "P@5"; a `ValueError` names what is known."""
+    """('P', 5) for "P@5", ('MRR', 0) for "MRR"; a `ValueError` names what is known."""
     match = _NAME.fullmatch(name)
     if match is None:
-        raise ValueError("must be P@k or R@k with k at least 1, such as P@1")
-    return match[1], int(match[2])
+        raise ValueError(
+            "must be P@k, R@k, nDCG@k or batch R@k with k at least 1, MRR or mean rank; such as P@1"
+        )
+    return (match[3], 0) if match[3] else (match[1], int(match[2]))
 
 
 def hits(ranked: Tensor, labels: Ragged) -> Tensor:
@@ -45,7 +52,31 @@ def recall_at(ranked: Tensor, labels: Ragged, k: int) -> float:
     return 100.0 * float((right / labels.lengths[labelled]).mean())
 
 
-def compute(name: str, ranked: Tensor, labels: Ragged) -> float:
-    """The metric with this name."""
+def ndcg_at(ranked: Tensor, labels: Ragged, k: int) -> float:
+    """nDCG@k with gain 1 for a right class: Σ 1/log2(1 + place), over the most there could be."""
+    labelled = labels.lengths > 0
+    place = torch.arange(1, ranked[:, :k].shape[1] + 1, dtype=torch.float64)
+    discount = 1 / torch.log2(1 + place)
+    gained = (hits(ranked[:, :k], labels).cpu()[labelled] * discount).sum(1)
+    most = discount.cumsum(0)[labels.lengths[labelled].clamp_max(len(place)) - 1]
+    return 100.0 * float((gained / most).mean())
+
+
+def mean_reciprocal_rank(rank: Tensor) -> float:
+    """MRR over all classes, from the rank of each example's best-placed right class (from 1)."""
+    return 100.0 * float((1 / rank.double()).mean())
+
+
+def mean_rank(rank: Tensor) -> float:
+    """The mean rank itself: not a percentage, and the lower the better."""
+    return float(rank.double().mean())
+
+
+def compute(name: str, ranked: Tensor, labels: Ragged, rank: Tensor | None = None) -> float:
+    """The metric with this name, from the first classes of the ranking and the ranks of the right ones."""
     kind, k = parse(name)
-    return (precision_at if kind == "P" else recall_at)(ranked, labels, k)
+    if kind in ("MRR", "mean rank"):
+        assert rank is not None
+        return mean_reciprocal_rank(rank) if kind == "MRR" else mean_rank(rank)
+    at = {"P": precision_at, "R": recall_at, "nDCG": ndcg_at}[kind]
+    return at(ranked, labels, k)

@@ -15,6 +15,7 @@ class Ragged:
 
     offsets: Tensor  # (n + 1,) int64, non-decreasing, starting at 0
     values: Tensor  # (offsets[-1],) int64
+    shared: Tensor | None = None  # the one list that all of them are, where they are all the same
 
     def __len__(self) -> int:
         return self.offsets.numel() - 1
@@ -49,8 +50,15 @@ class Ragged:
         lengths = torch.cat([part.lengths for part in parts])
         return cls(offsets_from_lengths(lengths), torch.cat([part.values for part in parts]))
 
+    @classmethod
+    def repeated(cls, values: Tensor, n: int) -> Ragged:
+        """The same list n times."""
+        return cls(torch.arange(n + 1) * len(values), values.repeat(n), values)
+
     def select(self, rows: Tensor) -> Ragged:
         """The lists with these numbers, in this order."""
+        if self.shared is not None:
+            return Ragged.repeated(self.shared, len(rows))
         first = self.offsets[rows]
         lengths = self.offsets[rows + 1] - first
         offsets = offsets_from_lengths(lengths)
@@ -59,6 +67,8 @@ class Ragged:
 
     def padded(self, fill: int) -> Tensor:
         """The lists side by side, short ones filled up: (n, longest)."""
+        if self.shared is not None:
+            return self.shared.expand(len(self), -1)
         width = int(self.lengths.max()) if len(self) else 0
         column = torch.arange(width)  # (longest,)
         held = column < self.lengths[:, None]  # (n, longest)

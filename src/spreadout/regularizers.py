@@ -186,3 +186,16 @@ def mined_pairs(
         towards = (pull * rows[part, None]).flatten(0, 1)  # (b·k, d)
         gradient.index_put_((neighbour_place[part].flatten(),), towards, accumulate=True)
     return TableLoss(value * scale, Rows(ids, gradient * scale))
+
+
+def off_diagonal(left: Tensor, right: Tensor, real: Tensor) -> Tensor:
+    """‖offdiag(L Rᵀ)‖_F over the real rows (003, §3.1), without the (n, n) matrix: O(n d²).
+
+    left, right: (n, d); real: (n,) bool. ‖L Rᵀ‖²_F = ⟨LᵀL, RᵀR⟩, and the diagonal's squares come off.
+    """
+    keep = real.to(left.dtype)[:, None]
+    left, right = left * keep, right * keep
+    whole = ((left.T @ left) * (right.T @ right)).sum()
+    diagonal = (left * right).sum(-1).square().sum()
+    # Rounding may leave a hair below 0; the root's slope must stay finite where nothing overlaps.
+    return (whole - diagonal).clamp_min(1e-12).sqrt()

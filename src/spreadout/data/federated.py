@@ -46,6 +46,12 @@ class FederatedDataset:
     def examples(self) -> int:
         return int(self.offsets[-1])
 
+    @property
+    def first_class(self) -> int:
+        """The first row that is somebody's: where ids are padded with 0, row 0 is nobody's."""
+        named = (self.columns[name] for name, table in self.refers.items() if table == "classes")
+        return max((column.pad + 1 for column in named if isinstance(column, Lists)), default=0)
+
     @cached_property
     def sizes(self) -> Ints:
         """Examples per client."""

@@ -17,30 +17,38 @@ def cohort_batches(
     data: FederatedDataset,
     clients: Tensor,
     plan: Plan,
-    requests: Mapping[str, Ragged],
+    ids: Mapping[str, Tensor],
     device: torch.device,
     augment: Callable[[Tensor], Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """Every column of every step of every client: (k, S, B, …), and the mask (k, S, B)."""
+    """Every column of every step of every client: (k, S, B, …), and the mask (k, S, B).
+
+    ids: per table (k, m), the rows each client asked for, ascending, then −1.
+    """
     at = data.offsets[clients][:, None, None] + plan.index
     batches = {name: column.take(at).to(device) for name, column in data.columns.items()}
     batches["mask"] = plan.mask.to(device)
     for name, table in data.refers.items():
         column = data.columns[name]
         present = column.present(at).to(device) if isinstance(column, Lists) else None
-        batches[name] = places_in(requests[table], batches[name], batches["mask"], present)
+        batches[name] = places_in(ids[table], batches[name], batches["mask"], present)
     if augment is not None:
         batches["x"] = augment(batches["x"])
     return batches
 
 
-def places_in(rows: Ragged, ids: Tensor, mask: Tensor, present: Tensor | None = None) -> Tensor:
+def row_ids(requests: Mapping[str, Ragged], device: torch.device) -> dict[str, Tensor]:
+    """Per table, the rows each client asked for, side by side: (k, m), −1 after the end."""
+    return {table: rows.padded(-1).to(device) for table, rows in requests.items()}
+
+
+def places_in(rows: Tensor, ids: Tensor, mask: Tensor, present: Tensor | None = None) -> Tensor:
     """For each client, where each of its row ids stands among the rows it asked for.
 
-    rows: k ascending lists; ids: (k, S, B, …); mask: (k, S, B), 0 where a slot is empty and may name
-    any row. Ids that are not present (padding) get the place −1.
+    rows: (k, m) ascending, then −1; ids: (k, S, B, …); mask: (k, S, B), 0 where a slot is empty and may
+    name any row. Ids that are not present (padding) get the place −1.
     """
-    held = rows.padded(torch.iinfo(torch.int64).max).to(ids.device)  # (k, m), ascending
+    held = torch.where(rows < 0, torch.iinfo(torch.int64).max, rows).contiguous()
     flat = ids.flatten(1).contiguous()
     places = torch.searchsorted(held, flat).clamp_max(max(held.shape[1] - 1, 0))
     missing = (held.gather(1, places) != flat).view(ids.shape)
@@ -48,3 +56,22 @@ def places_in(rows: Ragged, ids: Tensor, mask: Tensor, present: Tensor | None = 
     if bool((missing & ~padding & (mask > 0).view(*mask.shape, *[1] * (ids.dim() - 3))).any()):
         raise ValueError("a method's request leaves out rows that its clients' examples name")
     return torch.where(padding, -1, places.view(ids.shape))
+
+
+def rows_held(
+    data: FederatedDataset, clients: Tensor, ids: Mapping[str, Tensor], *, own: bool
+) -> dict[str, Tensor]:
+    """Which row slots of each client are real: (k, m) bool per table.
+
+    With `own`, also `TABLE.own`, which of them its own examples name, and `TABLE.count` (k,), how many
+    rows of the table are anybody's: what the correction of a sampled loss needs.
+    """
+    held = {table: rows >= 0 for table, rows in ids.items()}
+    for table, rows in ids.items() if own else ():
+        mine = data.rows_of(clients)[table].padded(torch.iinfo(torch.int64).max).to(rows.device)
+        at = torch.searchsorted(mine, rows.contiguous()).clamp_max(max(mine.shape[1] - 1, 0))
+        held[f"{table}.own"] = (mine.gather(1, at) == rows) & (rows >= 0)
+        held[f"{table}.count"] = torch.full(
+            (len(clients),), data.classes - data.first_class, device=rows.device
+        )
+    return held

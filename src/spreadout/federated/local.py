@@ -61,12 +61,14 @@ def local_update(
     held: Held,
     *,
     active: Sequence[int] | None = None,
+    gate: Tensor | None = None,
 ) -> tuple[Params, Tensor]:
     """Train from `start` over the batches; return how far every tensor moved, and the mean loss.
 
     One client: `batches` are (S, B, …) and the loss is a scalar. A stack of k clients, sorted by
     falling number of steps: everything has a leading k, and `active[s]` clients are still at work
-    in step s. `start` is not changed.
+    in step s. `start` is not changed. `gate` (k, S) multiplies every move of a stack: 0 where a client
+    rests, so that all of them can stay in the stack to the end.
     """
     stacked = active is not None
     params = Params(*({name: value.clone() for name, value in part.items()} for part in start))
@@ -84,11 +86,14 @@ def local_update(
         loss = objective(live, batch, {name: real[now] for name, real in held.items()})
         gradients = torch.autograd.grad(loss.sum(), trained, allow_unused=True)
         with torch.no_grad():
-            loss_sum[now] += loss.detach()
+            at_work = 1.0 if gate is None else (gate[now, step] > 0).float()
+            loss_sum[now] += loss.detach() * at_work
             for (name, optimizer, value), gradient in zip(state.parts, gradients, strict=True):
                 if gradient is None:  # the loss does not depend on it
                     continue
                 present, slots = value[now], state.at(name, now)
+                if gate is not None:
+                    gradient = gradient * gate[now, step].view(-1, *[1] * (gradient.dim() - 1))
                 if name in training.sphere:
                     move = optimizer.move(along_sphere(gradient, present), slots)
                     present.copy_(project_to_sphere(present + move))

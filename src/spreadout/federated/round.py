@@ -66,20 +66,26 @@ class Federation:
     max_norm: float | None = None
     privacy: GaussianMechanism | None = None
     decay: Decay = "none"  # of the clients' rates, over `rounds`
+    factor: float = 1.0  # what the decay leaves of them in the present round
     rounds: int = 1
     augment: Augment = field(default_factory=Augment)
     bf16: bool = False
 
     @property
+    def present_training(self) -> LocalTraining:
+        """How clients train in the present round."""
+        return self.training.scaled(self.factor)
+
+    @property
     def rules(self) -> MergeRules:
         return self.method.rules()
 
-    def batches(self, clients: Tensor, plan: Plan, requests: dict[str, Ragged], round: int) -> Tensors:
+    def batches(self, clients: Tensor, plan: Plan, ids: Tensors, round: int) -> Tensors:
         """What a cohort trains on, step by step: (k, S, B, …) per column."""
         numbers = self.data.number_of(clients)
         corrupt = partial(self.augment, clients=numbers, seed=self.seed, round=round)
         return cohort_batches(
-            self.data, clients, plan, requests, self.device, corrupt if self.augment else None
+            self.data, clients, plan, ids, self.device, corrupt if self.augment else None
         )
 
     def objective(self) -> Callable[[Params, Batch, Held], Tensor]:
@@ -126,14 +132,14 @@ def run_round(federation: Federation, state: ServerState) -> RoundReport:
 
 def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     factor = rate_factor(federation.decay, state.round, federation.rounds)
-    f = replace(federation, training=federation.training.scaled(factor))
+    f = replace(federation, factor=factor)
     clients = sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=state.round)
     requests = f.method.request(f.data, clients, seed=f.seed, round=state.round)
     cohort = Cohort(clients, requests)
     aggregate = total(f.executor(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
         apply_(state, merge(aggregate, f.rules), f.rules, f.optimizers, f.model.sphere)
-        rates = {name: optimizer.lr for name, optimizer in f.training.rows.items()}
+        rates = {name: optimizer.lr for name, optimizer in f.present_training.rows.items()}
         context = ServerContext(f.seed, state.round, rates, aggregate.rows, f.bf16)
         f.method.server_step(state, f.model, context)
     if not f.method.pools_data:  # data in one place crosses no network

@@ -25,6 +25,9 @@ def rate_factor(decay: Decay, round: int, rounds: int) -> float:
     return left if decay == "linear" else (1 - math.cos(math.pi * left)) / 2
 
 
+LARGE = 1 << 16  # examples above which an order is worked out place by place, not as a whole
+
+
 @dataclass(frozen=True)
 class Schedule:
     """How a client walks through its examples: full epochs, or a number of steps over epochs."""
@@ -87,10 +90,17 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
     filled = (position < usable[:, None, None]) & (step < steps[:, None, None])
     index = np.where(filled, position, 0)
     if schedule.shuffle and schedule.batch is not None and index.size:
-        order, start = _epoch_orders(usable, -(-steps // per_epoch), clients, seed, round)
+        large = usable > LARGE
+        epochs = np.where(large, 0, -(-steps // per_epoch))
+        order, start = _epoch_orders(usable, epochs, clients, seed, round)
         epoch = np.where(filled, step // batches, 0)
         at = start[:, None, None] + epoch * usable[:, None, None] + index
-        index = np.where(filled, order[np.where(filled, at, 0)], 0)
+        small = filled & ~large[:, None, None]
+        mixed = order[np.where(small, at, 0)] if order.size else np.zeros_like(index)
+        for i in np.flatnonzero(large):  # a few clients at most: pooled data is one
+            keys = randomness.bits(randomness.key(seed, "batches", round), clients[i], epoch[i])
+            mixed[i] = randomness.permute(index[i], int(usable[i]), keys)
+        index = np.where(filled, mixed, 0)
     mask = torch.from_numpy(filled.astype(np.float32))
     return Plan(torch.from_numpy(index), mask, torch.from_numpy(steps))
 
@@ -109,4 +119,7 @@ def _epoch_orders(usable: Ints, epochs: Ints, clients: Ints, seed: int, round: i
     stream = randomness.key(seed, "batches", round)
     bits = randomness.bits(stream, clients[owner], epoch, example)
     segment = np.repeat(np.arange(lengths.size), lengths)
-    return np.asarray(example[np.lexsort((bits, segment))], dtype=np.int64), first
+    # One sort by (segment, random bits): the segment's number takes the place of the topmost bits.
+    room = np.uint64(max(int(lengths.size - 1).bit_length(), 1))
+    mixed = (segment.astype(np.uint64) << (np.uint64(64) - room)) | (bits >> room)
+    return np.asarray(example[np.argsort(mixed, kind="stable")], dtype=np.int64), first

@@ -7,11 +7,14 @@ from typing import Annotated
 from pydantic import Field
 
 from spreadout.methods.base import Method
+from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.methods.fedavg import Centralized, FedAvg
 from spreadout.methods.fedaws import FedAwS
 from spreadout.methods.positive_only import Baseline1, Baseline2
 
-AnyMethod = Annotated[FedAwS | Baseline1 | Baseline2 | FedAvg | Centralized, Field(discriminator="name")]
+AnyMethod = Annotated[
+    FedAwS | Baseline1 | Baseline2 | FedAvg | Centralized | DualEncoder, Field(discriminator="name")
+]
 
 METHODS: dict[str, type[Method]] = {
     "fedaws": FedAwS,
@@ -19,6 +22,16 @@ METHODS: dict[str, type[Method]] = {
     "baseline-2": Baseline2,
     "fedavg": FedAvg,
     "centralized": Centralized,
+    "dual_encoder": DualEncoder,
 }
 
-__all__ = ["METHODS", "AnyMethod", "Baseline1", "Baseline2", "Centralized", "FedAvg", "FedAwS"]
+__all__ = [
+    "METHODS",
+    "AnyMethod",
+    "Baseline1",
+    "Baseline2",
+    "Centralized",
+    "DualEncoder",
+    "FedAvg",
+    "FedAwS",
+]

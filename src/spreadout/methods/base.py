@@ -11,16 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from spreadout import randomness
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import MergeRules, RowMerge, RowSum, Weighting
 from spreadout.federated.server import ServerState
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
+from spreadout.randomness import Ints
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Method(BaseModel, ABC):
     name: str
     pools_data: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic
     label_sets: ClassVar[bool] = False  # whether the loss takes examples with several labels
+    needs_own: ClassVar[bool] = False  # whether the loss must know which rows a client's examples name
     weighting: Weighting = "examples"
 
     def row_merge(self) -> dict[str, RowMerge]:
@@ -81,8 +85,31 @@ class Method(BaseModel, ABC):
         return MergeRules(self.weighting, self.row_merge())
 
 
+def with_negatives(own: Ragged, count: int, span: tuple[int, int], stream: int, numbers: Ints) -> Ragged:
+    """Each client's own rows and `count` distinct others of [first, end) drawn uniformly, ascending.
+
+    A draw is a function of (stream, client): a client makes it alone. Where fewer others are left, all
+    of them come.
+    """
+    first, end = span
+    lists = []
+    for i, number in enumerate(numbers.tolist()):
+        mine = own[i].numpy()
+        wanted = min(count, end - first - len(mine))
+        found, start = mine, 0
+        while len(found) < len(mine) + wanted:
+            bits = randomness.bits(stream, number, np.arange(start, start + 2 * count + 16))
+            start += 2 * count + 16
+            drawn = first + (bits % np.uint64(end - first)).astype(np.int64)
+            fresh = drawn[~np.isin(drawn, found)]
+            _, once = np.unique(fresh, return_index=True)
+            fresh = fresh[np.sort(once)][: len(mine) + wanted - len(found)]
+            found = np.concatenate([found, fresh])
+        lists.append(torch.from_numpy(np.sort(found)))
+    return Ragged.from_lists(lists)
+
+
 def every_row(data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:
     """The request of a client that needs the whole class table."""
-    table = torch.arange(data.classes)
-    offsets = torch.arange(len(clients) + 1) * data.classes
-    return {"classes": Ragged(offsets, table.repeat(len(clients)))}
+    table = torch.arange(data.first_class, data.classes)
+    return {"classes": Ragged.repeated(table, len(clients))}

@@ -21,6 +21,7 @@ class Table:
     count: int
     dim: int
     sphere: bool = True
+    scale: float = 1.0  # deviation of fresh rows that do not live on the sphere
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class EmbeddingModel:
     encoder: nn.Module  # maps a batch of inputs to (B, dim); no batch statistics, no buffers that move
     tables: Mapping[str, Table]
     inputs: tuple[str, ...] = field(default=("x",))  # the columns the encoder takes
+    first_class: int = 0  # rows below it are nobody's class and are never ranked
 
     @property
     def sphere(self) -> frozenset[str]:
@@ -47,8 +49,7 @@ class EmbeddingModel:
         for name, table in self.tables.items():
             generator = torch.Generator().manual_seed(randomness.key(seed, "table", name) >> 1)
             rows = torch.randn(table.count, table.dim, generator=generator)
-            if table.sphere:
-                rows = project_to_sphere(rows)
+            rows = project_to_sphere(rows) if table.sphere else rows * table.scale
             tables[name] = rows.to(device)
         return dense, tables
 
@@ -57,3 +58,7 @@ class EmbeddingModel:
         inputs = tuple(batch[name] for name in self.inputs)
         output: Tensor = functional_call(self.encoder, params.dense, inputs)
         return project_to_sphere(output.float())
+
+    def class_vectors(self, params: Params) -> Tensor:
+        """What embeddings are compared with, for every class row held: (m, dim)."""
+        return params.rows["classes"]

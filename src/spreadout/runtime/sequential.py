@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from spreadout.federated import checks, merge
+from spreadout.federated.batches import row_ids, rows_held
 from spreadout.federated.local import Params, local_update
 from spreadout.federated.merge import Aggregate
 from spreadout.federated.round import Cohort, Federation
@@ -52,14 +53,13 @@ def train_client(federation: Federation, sent: SubModel) -> Update:
     sizes = f.data.sizes
     steps = plan(f.schedule, sizes, f.data.number_of(only), seed=f.seed, round=sent.round)
     requests = {name: Ragged.from_lists([rows.ids.cpu()]) for name, rows in sent.tables.items()}
-    stack = f.batches(only, steps, requests, sent.round)
+    ids = row_ids(requests, f.device)
+    stack = f.batches(only, steps, ids, sent.round)
     start = Params(sent.dense, {name: rows.values for name, rows in sent.tables.items()})
-    held = {
-        name: torch.ones(len(rows), dtype=torch.bool, device=f.device)
-        for name, rows in sent.tables.items()
-    }
+    real = rows_held(f.data, only, ids, own=f.method.needs_own)
+    held = {name: slots[0] for name, slots in real.items()}
     batches = {name: column[0] for name, column in stack.items()}
-    change, loss = local_update(f.objective(), f.training, start, batches, held)
+    change, loss = local_update(f.objective(), f.present_training, start, batches, held)
     if f.privacy is not None:
         change = clip_norm(change, f.privacy.clip)
         add_noise_(change.dense, change.rows, f.privacy, seed=f.seed, round=sent.round, client=client)

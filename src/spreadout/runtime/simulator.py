@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from spreadout.federated import checks, merge
-from spreadout.federated.local import Params, local_update
+from spreadout.federated.batches import row_ids, rows_held
+from spreadout.federated.local import Objective, Params, local_update
 from spreadout.federated.merge import Aggregate, RowSum
 from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.rows import Tensors, along_sphere, nbytes, project_to_sphere, sum_by_id
@@ -25,6 +26,7 @@ from spreadout.federated.traffic import Traffic
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.ragged import Ragged
 from spreadout.randomness import Ints
+from spreadout.runtime.graphs import GraphCache, can_gate
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Simulator:
     """An executor that trains many clients side by side within `memory` bytes."""
 
     memory: int = 1 << 30
+    graphs: GraphCache | None = None  # of local steps on a CUDA device
 
     def __call__(
         self, federation: Federation, state: ServerState, cohort: Cohort
@@ -45,7 +48,7 @@ class Simulator:
         for members in self._chunks(federation, state, cohort, sizes, idle):
             chunk = _Chunk.build(federation, state, _select(cohort, members))
             fused = _fused(chunk) if _is_fusable(federation, len(chunk.active)) else None
-            yield fused if fused is not None else _stacked(chunk)
+            yield fused if fused is not None else _stacked(chunk, self.graphs)
 
     def _chunks(
         self, federation: Federation, state: ServerState, cohort: Cohort, sizes: Ints, idle: Ints
@@ -77,6 +80,7 @@ class _Chunk:
     cohort: Cohort
     batches: Tensors  # (k, S, B, …)
     ids: Tensors  # per table (k, m), −1 for padding
+    held: Tensors  # per table (k, m) bool, which of them are real
     examples: Tensor  # (k,) int64
     active: list[int]  # clients still at work in each step
 
@@ -86,15 +90,12 @@ class _Chunk:
         numbers = f.data.number_of(cohort.clients)
         sizes = f.data.sizes[cohort.clients.numpy()]
         steps = plan(f.schedule, sizes, numbers, seed=f.seed, round=state.round)
-        batches = f.batches(cohort.clients, steps, cohort.requests, state.round)
-        ids = {name: rows.padded(-1).to(device) for name, rows in cohort.requests.items()}
+        ids = row_ids(cohort.requests, device)
+        batches = f.batches(cohort.clients, steps, ids, state.round)
         examples = torch.from_numpy(f.schedule.usable(sizes)).to(device)
         active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
-        return cls(f, state, cohort, batches, ids, examples, active)
-
-    @property
-    def held(self) -> Tensors:
-        return {name: ids >= 0 for name, ids in self.ids.items()}
+        held = rows_held(f.data, cohort.clients, ids, own=f.method.needs_own)
+        return cls(f, state, cohort, batches, ids, held, examples, active)
 
     def rows(self) -> Tensors:
         """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
@@ -112,7 +113,7 @@ def _is_fusable(federation: Federation, steps: int) -> bool:
 
 def _fused(chunk: _Chunk) -> Aggregate | None:
     """One step of every client as one gradient; None if a client broke it and must be found."""
-    f, training = chunk.federation, chunk.federation.training
+    f, training = chunk.federation, chunk.federation.present_training
     weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
     rows = chunk.rows()
     trained = [name for name in rows if name not in training.fixed]
@@ -141,19 +142,18 @@ def _fused(chunk: _Chunk) -> Aggregate | None:
         return _aggregate(chunk, change, moved, loss.detach(), everyone)
 
 
-def _stacked(chunk: _Chunk) -> Aggregate:
+def _stacked(chunk: _Chunk, graphs: GraphCache | None = None) -> Aggregate:
     """Several steps, or checks that need every client's own change: stacked copies."""
     f = chunk.federation
     k = len(chunk.examples)
     dense = {name: value.expand(k, *value.shape) for name, value in chunk.state.dense.items()}
-    change, loss = local_update(
-        torch.vmap(f.objective()),
-        f.training,
-        Params(dense, chunk.rows()),
-        chunk.batches,
-        chunk.held,
-        active=chunk.active,
-    )
+    start, objective = Params(dense, chunk.rows()), torch.vmap(f.objective())
+    if graphs is not None and can_gate(f.training):
+        change, loss = _replayed(chunk, objective, start, graphs)
+    else:
+        change, loss = local_update(
+            objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
+        )
     with torch.no_grad():
         if f.privacy is not None:
             change = _privatised(chunk, change)
@@ -166,6 +166,44 @@ def _stacked(chunk: _Chunk) -> Aggregate:
         part.refused[reason] += int(refused.sum())
     part.refused = +part.refused  # drop reasons nobody was refused for
     return part
+
+
+def _replayed(
+    chunk: _Chunk, objective: Objective, start: Params, graphs: GraphCache
+) -> tuple[Params, Tensor]:
+    """The same as a CUDA graph, in shapes that stay the same from round to round."""
+    f = chunk.federation
+    clients, steps = chunk.batches["mask"].shape[:2]
+    room = graphs.room("steps", steps)
+    batches = {name: _padded(column, 1, room) for name, column in chunk.batches.items()}
+    gate = (batches["mask"].sum(-1) > 0).float() * f.factor  # (k, S)
+    rows, held = dict(start.rows), dict(chunk.held)
+    for table, values in start.rows.items():
+        wide = graphs.room(table, values.shape[1], round_to=32)
+        rows[table] = _padded(values, 1, wide)
+        for name in (table, f"{table}.own"):
+            if name in held:
+                held[name] = _padded(held[name], 1, wide)
+    inputs = {
+        "dense": start.dense,
+        "rows": rows,
+        "batches": batches,
+        "held": held,
+        "gate": {"gate": gate},
+    }
+    change, loss = graphs.run(objective, f.training, inputs)
+    cut = {name: value[:, : start.rows[name].shape[1]] for name, value in change.rows.items()}
+    return Params(change.dense, cut), loss
+
+
+def _padded(value: Tensor, dim: int, length: int) -> Tensor:
+    """Zeros after the end of one dimension."""
+    missing = length - value.shape[dim]
+    if not missing:
+        return value
+    shape = list(value.shape)
+    shape[dim] = missing
+    return torch.cat([value, value.new_zeros(shape)], dim)
 
 
 def _weighted_sum(weight: Tensor, accepted: Tensor, value: Tensor) -> Tensor:
@@ -181,6 +219,9 @@ def _aggregate(
     rules = chunk.federation.rules
     summed = {}
     for name, change in rows.items():
+        if chunk.cohort.requests[name].shared is not None:
+            summed[name] = _whole_sum(chunk, name, change, accepted)
+            continue
         real = (chunk.ids[name] >= 0) & accepted[:, None]  # (k, m)
         owner = real.nonzero()[:, 0]  # (rows,)
         examples = chunk.examples[owner].float()
@@ -201,6 +242,15 @@ def _aggregate(
         part.dense, part.rows = {}, {}
     part.traffic = _traffic(chunk.state, chunk.cohort, chunk.federation)
     return part
+
+
+def _whole_sum(chunk: _Chunk, name: str, change: Tensor, accepted: Tensor) -> RowSum:
+    """Row sums where every client holds the same rows: no ids to sort."""
+    examples = chunk.examples[accepted].float()
+    weight = chunk.federation.rules.row_weight(name, chunk.examples)
+    total = _weighted_sum(weight, accepted, change)  # (m, d)
+    each = torch.ones(len(total), device=total.device)
+    return RowSum(chunk.ids[name][0], total, each * len(examples), each * examples.sum())
 
 
 def _privatised(chunk: _Chunk, change: Params) -> Params:

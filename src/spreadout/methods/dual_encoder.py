@@ -1,0 +1,135 @@
+"""Federated dual encoders with limited negatives (Ning et al. 2021): next-item retrieval.
+
+A client has contexts (what its user had) and items (what came next). Batch softmax takes its negatives
+from the client's own batch, where they are all alike; batch-insensitive losses (Def. 1) do not.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from spreadout import losses, randomness, regularizers
+from spreadout.data.federated import FederatedDataset
+from spreadout.federated.local import Batch, Held, Params
+from spreadout.federated.merge import RowMerge
+from spreadout.federated.optimizers import Optimizer
+from spreadout.federated.rows import Rows
+from spreadout.federated.server import ServerState, descend_table_
+from spreadout.methods.base import Method, ServerContext, every_row, with_negatives
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.ragged import Ragged
+
+Loss = Literal["batch_softmax", "hinge", "global_softmax", "sampled_softmax"]
+
+
+class DualEncoder(Method):
+    """Two towers, one table of items; `loss` and the regularisers are the paper's four and their kin."""
+
+    name: Literal["dual_encoder"] = "dual_encoder"
+    loss_form: Loss = "batch_softmax"
+    scale: float = Field(1.0, gt=0)  # logits are scale · similarity: an inverse temperature
+    margin: float = Field(0.9, gt=-1, le=1)  # β of the hinge (§3.1)
+    negatives: int = Field(256, ge=1)  # sampled_softmax: items a client asks for beside its own
+    spreadout: float = Field(0.0, ge=0)  # λ of ‖offdiag(ŴŴᵀ)‖_F on the rows a client holds
+    server_spreadout: float = Field(0.0, ge=0)  # the same over the whole table, on the server
+    context_spreadout: float = Field(0.0, ge=0)  # ‖offdiag(XXᵀ)‖_F over a batch's contexts
+    label_spreadout: float = Field(0.0, ge=0)  # ‖offdiag(YYᵀ)‖_F over a batch's items
+    cross_spreadout: float = Field(0.0, ge=0)  # ‖offdiag(XYᵀ)‖_F between them
+    l2: float = Field(0.0, ge=0)  # on the encoder and on the rows of a batch
+    rows: Literal["own", "all"] = (
+        "own"  # what batch_softmax and hinge ask for; the others say themselves
+    )
+    merge: RowMerge = "sum"
+    centralized: bool = False  # all data in one place: the paper's centralised rows
+
+    @property
+    def pools_data(self) -> bool:  # type: ignore[override]
+        return self.centralized
+
+    @property
+    def needs_own(self) -> bool:  # type: ignore[override]
+        return self.loss_form == "sampled_softmax"
+
+    @property
+    def is_batch_insensitive(self) -> bool:
+        """Def. 1: whether the loss of a batch is the mean of its examples' own losses."""
+        in_batch = self.context_spreadout or self.label_spreadout or self.cross_spreadout
+        return self.loss_form != "batch_softmax" and not in_batch
+
+    def row_merge(self) -> dict[str, RowMerge]:
+        return {"classes": self.merge}
+
+    def request(
+        self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
+    ) -> dict[str, Ragged]:
+        """Its own items; all of them for a softmax over all; a sample beside its own for a sampled one."""
+        if self.loss_form == "global_softmax" or self.rows == "all":
+            return every_row(data, clients)
+        own = data.rows_of(clients)
+        if self.loss_form == "sampled_softmax":
+            stream = randomness.key(seed, "negatives", round)
+            span = (data.first_class, data.classes)
+            numbers = data.number_of(clients)
+            own["classes"] = with_negatives(own["classes"], self.negatives, span, stream, numbers)
+        return own
+
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+        contexts = model.embed(params, batch)  # (B, dim)
+        items = model.class_vectors(params)  # (m, dim)
+        mask = batch["mask"]
+        label = batch["y"] if batch["y"].dim() == 1 else batch["y"][:, 0]
+        own = torch.nn.functional.embedding(label, items)  # (B, dim)
+        each = self._each(contexts, items, own, label, batch, held)
+        loss = losses.masked_mean(each, mask)
+        if self.spreadout:
+            loss = loss + self.spreadout * regularizers.off_diagonal(items, items, held["classes"])
+        pairs = (
+            (self.context_spreadout, contexts, contexts),
+            (self.label_spreadout, own, own),
+            (self.cross_spreadout, contexts, own),
+        )
+        for strength, left, right in pairs:
+            if strength:
+                loss = loss + strength * regularizers.off_diagonal(left, right, mask > 0)
+        if self.l2:
+            weights = sum(value.square().sum() for value in params.dense.values())
+            loss = loss + self.l2 * (weights + (own.square().sum(-1) * mask).sum())
+        return loss
+
+    def _each(
+        self, contexts: Tensor, items: Tensor, own: Tensor, label: Tensor, batch: Batch, held: Held
+    ) -> Tensor:
+        """One loss per example, (B,)."""
+        if self.loss_form == "batch_softmax":
+            return losses.batch_softmax(contexts @ own.T, batch["mask"], scale=self.scale)
+        if self.loss_form == "hinge":
+            return losses.positive_hinge((contexts * own).sum(-1), self.margin)
+        scores = contexts @ items.T  # (B, m)
+        if self.loss_form == "global_softmax":
+            return losses.softmax(scores, label, held["classes"], scale=self.scale)
+        real, mine = held["classes"], held["classes.own"]
+        drawn = (real & ~mine).sum().clamp_min(1)
+        others = (held["classes.count"] - mine.sum()).clamp_min(1)
+        correction = torch.where(mine, 0.0, torch.log(drawn / others))  # log(m q), negatives only
+        return losses.softmax(scores, label, real, scale=self.scale, correction=correction)
+
+    def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
+        """A step of the whole table down its own spreadout, at the clients' rate."""
+        if not self.server_spreadout:
+            return
+        table = state.tables["classes"].detach().requires_grad_()
+        with torch.enable_grad():
+            items = model.class_vectors(Params(state.dense, {"classes": table}))
+            real = torch.arange(len(table), device=table.device) >= model.first_class
+            value = self.server_spreadout * regularizers.off_diagonal(items, items, real)
+            (gradient,) = torch.autograd.grad(value, [table])
+        every = torch.arange(len(table), device=table.device)
+        optimizer = Optimizer(lr=context.client_lr["classes"])
+        sphere = model.tables["classes"].sphere
+        descend_table_(
+            state, "spreadout/classes", "classes", Rows(every, gradient), optimizer, sphere=sphere
+        )

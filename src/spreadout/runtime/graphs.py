@@ -1,0 +1,90 @@
+"""CUDA graphs of local training: all steps of all clients of a chunk in one launch.
+
+A graph is captured once per shape and replayed on copied inputs. It needs every round to have the same
+shapes, so clients that take fewer steps rest behind a gate instead of leaving the stack, and it takes plain
+SGD, for which a gated step is no step at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spreadout.federated.local import LocalTraining, Objective, Params, local_update
+from spreadout.federated.rows import Tensors
+
+Inputs = dict[str, Tensors]  # dense, rows, batches, held, gate
+
+
+def can_gate(training: LocalTraining) -> bool:
+    """Whether a client at rest stays as it is: plain SGD has no momentum that would move it."""
+    used = [training.dense, *training.rows.values()]
+    return all(o.optimizer == "sgd" and not o.momentum for o in used)
+
+
+class GraphCache:
+    """Captured graphs by the shapes they were captured for."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[Any, _Captured] = {}
+        self._room: dict[str, int] = {}
+
+    def room(self, what: str, needed: int, round_to: int = 1) -> int:
+        """A length that is enough and rarely changes: the most that was ever needed, rounded up."""
+        most = max(self._room.get(what, 0), -(-needed // round_to) * round_to)
+        self._room[what] = most
+        return most
+
+    def run(
+        self, objective: Objective, training: LocalTraining, inputs: Inputs
+    ) -> tuple[Params, Tensor]:
+        """`local_update` of a stack under a gate; the result is valid until the next call."""
+        shapes = tuple(
+            (part, name, tuple(t.shape), t.dtype)
+            for part, tensors in inputs.items()
+            for name, t in tensors.items()
+        )
+        key = (shapes, repr(training))
+        if key not in self._graphs:
+            self._graphs[key] = _Captured(lambda given: _update(objective, training, given), inputs)
+        return self._graphs[key](inputs)
+
+
+def _update(objective: Objective, training: LocalTraining, inputs: Inputs) -> tuple[Params, Tensor]:
+    clients, steps = inputs["batches"]["mask"].shape[:2]
+    start = Params(inputs["dense"], inputs["rows"])
+    return local_update(
+        objective,
+        training,
+        start,
+        inputs["batches"],
+        inputs["held"],
+        active=[clients] * steps,
+        gate=inputs["gate"]["gate"],
+    )
+
+
+class _Captured:
+    """One graph with the memory its inputs and outputs live in."""
+
+    def __init__(self, work: Callable[[Inputs], tuple[Params, Tensor]], inputs: Inputs) -> None:
+        self._inputs = {part: {n: t.clone() for n, t in ts.items()} for part, ts in inputs.items()}
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):  # libraries set themselves up outside the capture
+                work(self._inputs)
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._outputs = work(self._inputs)
+
+    def __call__(self, inputs: Inputs) -> tuple[Params, Tensor]:
+        for part, tensors in inputs.items():
+            for name, tensor in tensors.items():
+                self._inputs[part][name].copy_(tensor)
+        self._graph.replay()
+        return self._outputs
