@@ -83,3 +83,17 @@ def test_a_whole_run_on_the_gpu(tmp_path) -> None:  # type: ignore[no-untyped-de
     for name, value in whole.state.dense.items():
         assert torch.equal(resumed.state.dense[name], value)
     assert torch.equal(resumed.state.tables["classes"], whole.state.tables["classes"])
+
+
+@pytest.mark.parametrize("loss", ["batch_softmax", "hinge", "global_softmax", "sampled_softmax"])
+def test_replayed_steps_are_the_steps_themselves(loss: str) -> None:
+    from test_dual_encoder import config, shop
+
+    states = []
+    for graphs in (False, True):
+        experiment = config(
+            rounds=4, method={"loss_form": loss}, clients={"lr": 0.1}, run={"graphs": graphs}
+        )
+        states.append(so.run(experiment, data=shop(users=30), device="cuda").state)
+    torch.testing.assert_close(states[0].tables, states[1].tables, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(states[0].dense, states[1].dense, rtol=1e-4, atol=1e-5)

@@ -18,6 +18,7 @@ from spreadout.federated.local import LocalTraining
 from spreadout.federated.round import Federation
 from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
+from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.models import encoders
 from spreadout.models.embedding import EmbeddingModel, Table
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
@@ -75,7 +76,7 @@ def build_federation(
         module, dim = _encoder(e, data, encoder)
         model = EmbeddingModel(module, {"classes": Table(data.classes, dim)})
     else:
-        model = _two_tower(e, data)
+        model = _two_tower(e, data, method)
     module, tables = model.encoder, model.tables
     clash = sorted(set(tables) & {name for name, _ in module.named_parameters()})
     if clash:
@@ -136,7 +137,7 @@ def _fits(data: FederatedDataset, device: torch.device) -> bool:
     return total_bytes(data.columns.values()) < free // 2
 
 
-def _two_tower(e: Experiment, data: FederatedDataset) -> TwoTower:
+def _two_tower(e: Experiment, data: FederatedDataset, method: Method) -> TwoTower:
     """The context and item towers over histories."""
     history = data.columns.get("history")
     if not isinstance(history, Lists):
@@ -144,6 +145,11 @@ def _two_tower(e: Experiment, data: FederatedDataset) -> TwoTower:
         raise UserError(
             f"model.encoder = {e.model.encoder!r}: takes histories of items, and the data has {has}; "
             'movielens and interactions have them, or take encoder = "mlp"'
+        )
+    if not isinstance(method, DualEncoder):
+        raise UserError(
+            f"model.encoder = {e.model.encoder!r}: is for method.name = 'dual_encoder', "
+            f"not {method.name!r}"
         )
     m, length = e.model, history.width or history.longest
 
@@ -167,7 +173,8 @@ def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> 
     if "x" not in data.columns:
         has = ", ".join(sorted(data.columns.keys() - {"y"}))
         raise UserError(
-            f"model.encoder = {e.model.encoder!r}: takes the input x, and the data has {has}"
+            f"model.encoder = {e.model.encoder!r}: takes the input x, and the data has {has}; for "
+            'histories take encoder = "mean" or "attention"'
         )
     one = data.columns["x"].take(torch.tensor([0])).cpu()
     if given is None:

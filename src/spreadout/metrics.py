@@ -1,7 +1,7 @@
 """Retrieval metrics over ranked class lists, as percentages named as in the papers.
 
-`P@k`, `R@k` and `nDCG@k` look at the first k classes; `MRR` and `mean rank` at where the best-placed right
-class stands among all of them; `batch R@k` only at the right classes of a batch of examples.
+`P@k`, `R@k` and `nDCG@k` look at the first k classes; `MRR` and `mean rank` at where the best-placed
+right class stands among all of them; `batch R@k` only at the right classes of a batch of examples.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def mean_rank(rank: Tensor) -> float:
 
 
 def compute(name: str, ranked: Tensor, labels: Ragged, rank: Tensor | None = None) -> float:
-    """The metric with this name, from the first classes of the ranking and the ranks of the right ones."""
+    """The metric with this name, from the first classes ranked and the ranks of the right ones."""
     kind, k = parse(name)
     if kind in ("MRR", "mean rank"):
         assert rank is not None

@@ -92,13 +92,14 @@ def local_update(
                 if gradient is None:  # the loss does not depend on it
                     continue
                 present, slots = value[now], state.at(name, now)
+                slope = gradient
                 if gate is not None:
-                    gradient = gradient * gate[now, step].view(-1, *[1] * (gradient.dim() - 1))
+                    slope = gradient * gate[now, step].view(-1, *[1] * (gradient.dim() - 1))
                 if name in training.sphere:
-                    move = optimizer.move(along_sphere(gradient, present), slots)
+                    move = optimizer.move(along_sphere(slope, present), slots)
                     present.copy_(project_to_sphere(present + move))
                 else:
-                    present.add_(optimizer.move(gradient, slots))
+                    present.add_(optimizer.move(slope, slots))
     with torch.no_grad():
         dense = {name: value - start.dense[name] for name, value in params.dense.items()}
         rows = {name: params.rows[name] - start.rows[name] for name in state.tables}

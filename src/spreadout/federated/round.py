@@ -130,12 +130,18 @@ def run_round(federation: Federation, state: ServerState) -> RoundReport:
         return _run_round(federation, state)
 
 
+def cohort_of(federation: Federation, round: int) -> Cohort:
+    """Who takes part in a round, and what they ask for: a function of (seed, round) alone."""
+    f = federation
+    clients = sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=round)
+    return Cohort(clients, f.method.request(f.data, clients, seed=f.seed, round=round))
+
+
 def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     factor = rate_factor(federation.decay, state.round, federation.rounds)
     f = replace(federation, factor=factor)
-    clients = sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=state.round)
-    requests = f.method.request(f.data, clients, seed=f.seed, round=state.round)
-    cohort = Cohort(clients, requests)
+    cohort = cohort_of(f, state.round)
+    clients = cohort.clients
     aggregate = total(f.executor(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
         apply_(state, merge(aggregate, f.rules), f.rules, f.optimizers, f.model.sphere)

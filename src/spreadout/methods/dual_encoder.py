@@ -66,7 +66,7 @@ class DualEncoder(Method):
     def request(
         self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
     ) -> dict[str, Ragged]:
-        """Its own items; all of them for a softmax over all; a sample beside its own for a sampled one."""
+        """Its own items; all of them for a softmax over all; a sample beside its own for a sampled."""
         if self.loss_form == "global_softmax" or self.rows == "all":
             return every_row(data, clients)
         own = data.rows_of(clients)

@@ -1,7 +1,7 @@
 """Two towers over one table of items (003, Fig. 2): a context tower and an item tower share its rows.
 
-The context tower turns the rows of the items a user had into a vector, the item tower the row of an item;
-their similarity is a cosine or a dot product.
+The context tower turns the rows of the items a user had into a vector, the item tower the row of an
+item; their similarity is a cosine or a dot product.
 """
 
 from __future__ import annotations

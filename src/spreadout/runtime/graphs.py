@@ -1,8 +1,8 @@
 """CUDA graphs of local training: all steps of all clients of a chunk in one launch.
 
 A graph is captured once per shape and replayed on copied inputs. It needs every round to have the same
-shapes, so clients that take fewer steps rest behind a gate instead of leaving the stack, and it takes plain
-SGD, for which a gated step is no step at all.
+shapes, so clients that take fewer steps rest behind a gate instead of leaving the stack, and it takes
+plain SGD, for which a gated step is no step at all.
 """
 
 from __future__ import annotations

@@ -173,8 +173,7 @@ def _replayed(
 ) -> tuple[Params, Tensor]:
     """The same as a CUDA graph, in shapes that stay the same from round to round."""
     f = chunk.federation
-    clients, steps = chunk.batches["mask"].shape[:2]
-    room = graphs.room("steps", steps)
+    room = graphs.room("steps", chunk.batches["mask"].shape[1])
     batches = {name: _padded(column, 1, room) for name, column in chunk.batches.items()}
     gate = (batches["mask"].sum(-1) > 0).float() * f.factor  # (k, S)
     rows, held = dict(start.rows), dict(chunk.held)
