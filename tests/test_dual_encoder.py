@@ -295,7 +295,12 @@ def test_negatives_are_distinct_even_and_each_clients_own() -> None:
 def test_the_simulator_is_the_sequential_executor(options: dict[str, object], encoder: str) -> None:
     states = []
     for executor in ("simulator", "sequential"):
-        f, state = built(shop(), method=options, model={"encoder": encoder}, clients={"lr": 0.1})
+        f, state = built(
+            shop(),
+            method=options,
+            model={"encoder": encoder, "output": "linear"},
+            clients={"lr": 0.1},
+        )
         f = f if executor == "simulator" else replace(f, executor=sequential)
         for _ in range(2):
             run_round(f, state)
@@ -447,7 +452,7 @@ def test_a_server_side_spreadout_keeps_a_hinge_from_collapsing() -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"data": {"source": "digits"}, "model": {"encoder": "mean"}, "method": {"name": "dual_encoder"}}, "takes histories of items, and the data has x"),
+        ({"data": {"source": "digits"}, "model": {"encoder": "mean"}, "method": {"name": "dual_encoder"}}, "takes histories of items, and the data has none"),
         ({"data": {"source": "digits"}, "model": {"encoder": "attention"}}, "takes histories of items"),
     ],
 )  # fmt: skip

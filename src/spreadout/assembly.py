@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,9 +20,10 @@ from spreadout.federated.round import Federation
 from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
 from spreadout.methods.dual_encoder import DualEncoder
-from spreadout.models import encoders
+from spreadout.models.build import DataShape, build_model
 from spreadout.models.embedding import EmbeddingModel, Table
-from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
+from spreadout.models.two_tower import TwoTower
+from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator import Simulator
@@ -72,11 +74,16 @@ def build_federation(
             f"clients.per_round = {per_round}: there are only {data.clients} clients; "
             'take fewer, or "all"'
         )
-    if e.model.encoder == "mlp" or encoder is not None:
-        module, dim = _encoder(e, data, encoder)
-        model = EmbeddingModel(module, {"classes": Table(data.classes, dim)})
+    if encoder is None:
+        model = build_model(e.model, DataShape.of(data), e.seed)
     else:
-        model = _two_tower(e, data, method)
+        module, dim = _own_encoder(data, encoder)
+        model = EmbeddingModel(module, {"classes": Table(data.classes, dim)})
+    if isinstance(model, TwoTower) and not isinstance(method, DualEncoder):
+        raise UserError(
+            f"model.encoder = {e.model.encoder!r}: is for method.name = 'dual_encoder', "
+            f"not {method.name!r}"
+        )
     module, tables = model.encoder, model.tables
     clash = sorted(set(tables) & {name for name, _ in module.named_parameters()})
     if clash:
@@ -85,7 +92,8 @@ def build_federation(
     if unknown:
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
-    simulator = Simulator(int(e.run.memory_gb * 2**30), graphs)
+    ahead: Ahead[Any] | None = Ahead() if device.type == "cuda" else None
+    simulator = Simulator(int(e.run.memory_gb * 2**30), graphs, ahead)
     return Federation(
         data=data.to(device) if _fits(data, device) else data,
         model=model,
@@ -137,49 +145,11 @@ def _fits(data: FederatedDataset, device: torch.device) -> bool:
     return total_bytes(data.columns.values()) < free // 2
 
 
-def _two_tower(e: Experiment, data: FederatedDataset, method: Method) -> TwoTower:
-    """The context and item towers over histories."""
-    history = data.columns.get("history")
-    if not isinstance(history, Lists):
-        has = ", ".join(sorted(data.columns.keys() - {"y"}))
-        raise UserError(
-            f"model.encoder = {e.model.encoder!r}: takes histories of items, and the data has {has}; "
-            'movielens and interactions have them, or take encoder = "mlp"'
-        )
-    if not isinstance(method, DualEncoder):
-        raise UserError(
-            f"model.encoder = {e.model.encoder!r}: is for method.name = 'dual_encoder', "
-            f"not {method.name!r}"
-        )
-    m, length = e.model, history.width or history.longest
-
-    def build() -> nn.Module:
-        hidden = m.hidden or []
-        context: nn.Module = (
-            MaskedMean(m.dim, hidden, relu=m.output == "relu")
-            if m.encoder == "mean"
-            else SelfAttention(m.dim, length, m.layers)
-        )
-        item: nn.Module = Lookup() if m.item == "lookup" else encoders.mlp(m.dim, hidden, m.dim)
-        return Towers(context, item)
-
-    table = Table(data.classes, m.dim, sphere=False, scale=m.init)
-    towers = encoders.seeded(e.seed, build)
-    return TwoTower(towers, {"classes": table}, similarity=m.similarity, first_class=data.first_class)
-
-
-def _encoder(e: Experiment, data: FederatedDataset, given: nn.Module | None) -> tuple[nn.Module, int]:
-    """The encoder and its output's width: the config's, or a copy of the user's own."""
+def _own_encoder(data: FederatedDataset, given: nn.Module) -> tuple[nn.Module, int]:
+    """A copy of the user's own encoder, and its output's width."""
     if "x" not in data.columns:
-        has = ", ".join(sorted(data.columns.keys() - {"y"}))
-        raise UserError(
-            f"model.encoder = {e.model.encoder!r}: takes the input x, and the data has {has}; for "
-            'histories take encoder = "mean" or "attention"'
-        )
+        raise UserError("encoder: takes the input x, and the data has histories")
     one = data.columns["x"].take(torch.tensor([0])).cpu()
-    if given is None:
-        hidden, dim = [128] if e.model.hidden is None else e.model.hidden, e.model.dim
-        return encoders.seeded(e.seed, lambda: encoders.mlp(one.numel(), hidden, dim)), dim
     module = copy.deepcopy(given).cpu().eval()
     for name, layer in module.named_modules():
         if isinstance(layer, UNFIT_LAYERS):

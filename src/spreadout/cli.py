@@ -163,6 +163,42 @@ def report(
 
 
 @app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="A finished run folder.")],
+    source: Annotated[
+        Path, typer.Option("--input", help="Histories (text, one a line; - for stdin), or .npy/.npz.")
+    ],
+    top: Annotated[int, typer.Option("--top", min=1, help="How many classes for each.")] = 10,
+    unseen: Annotated[bool, typer.Option("--unseen", help="Leave out what a history has.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The best classes, or next items, with their names and scores."""
+    from dataclasses import asdict
+
+    from spreadout.prediction import Predictor, parse_histories, read_histories
+    from spreadout.store.files import as_json as to_json
+
+    predictor = Predictor.load(folder)
+    if source.suffix in (".npy", ".npz"):
+        found = predictor.from_arrays(_array(source), top)
+    else:
+        stdin = str(source) == "-"
+        histories = list(parse_histories(sys.stdin.read(), "stdin")) if stdin else read_histories(source)
+        if not histories:
+            raise UserError(f"{source}: has no histories; write one a line")
+        found = predictor.from_histories(histories, top, unseen=unseen)
+    if as_json:
+        print(to_json([[asdict(guess) for guess in guesses] for guesses in found], indent=2))
+        return
+    for number, guesses in enumerate(found, 1):
+        if len(found) > 1:
+            print(f"{number}:")
+        for guess in guesses:
+            name = "" if guess.name == guess.id else f"  {guess.name}"
+            print(f"  {guess.score:7.4f}  {guess.id}{name}")
+
+
+@app.command()
 def presets(as_json: AsJson = False) -> None:
     """List the configs that ship with the package."""
     from spreadout.experiment import presets as shipped
@@ -249,6 +285,19 @@ def _again(command: str, *arguments: str, out: Path, seeds: str | None, set_: li
     parts += ["--seeds", seeds] if seeds else []
     parts += [part for change in set_ or [] for part in ("--set", change)]
     return shlex.join(parts)
+
+
+def _array(path: Path) -> Any:
+    """The array of an .npy file, or `x` of an .npz file."""
+    import numpy as np
+
+    try:
+        found = np.load(path, allow_pickle=False)
+        return found["x"] if path.suffix == ".npz" else found
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: not a readable array ({error})") from None
+    except KeyError:
+        raise UserError(f"{path}: has no array x") from None
 
 
 def _seeds(text: str | None) -> list[int] | None:

@@ -19,6 +19,7 @@ from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.sampling import Selection
 from spreadout.federated.schedule import Decay, Schedule
 from spreadout.methods import METHODS, AnyMethod, FedAwS
+from spreadout.models.build import ModelConfig
 from spreadout.privacy.mechanism import GaussianMechanism
 
 ALTERNATIVES = {"clients": [("local_steps", "local_epochs")]}
@@ -27,26 +28,6 @@ NAMED = ("source", "partition")  # sections of [data] that may be given by their
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class ModelConfig(_Section):
-    """`[model]`: the encoder. Class rows have its output's width, `dim`."""
-
-    encoder: Literal["mlp", "mean", "attention"] = "mlp"  # the last two are towers over histories
-    hidden: list[int] | None = None  # None: [128] for mlp, [] for a tower
-    dim: int = Field(64, ge=1)
-    output: Literal["linear", "relu"] = "linear"  # mean: what follows its last layer
-    layers: int = Field(1, ge=1)  # attention
-    item: Literal["lookup", "dense"] = "lookup"  # the item tower
-    similarity: Literal["cosine", "dot"] = "cosine"
-    init: float = Field(0.05, gt=0)  # deviation of a tower's fresh item rows
-
-    @field_validator("hidden")
-    @classmethod
-    def _widths(cls, widths: list[int] | None) -> list[int] | None:
-        if widths and any(width < 1 for width in widths):
-            raise ValueError("every width must be at least 1")
-        return widths
 
 
 class ClientsConfig(Optimizer):

@@ -26,6 +26,7 @@ from spreadout.federated.server import ServerState
 from spreadout.gauges import Gauges
 from spreadout.methods import FedAwS
 from spreadout.methods.base import Method
+from spreadout.models.build import DataShape
 from spreadout.picture import picture_of
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.store import checkpoint
@@ -249,7 +250,13 @@ class _Session:
         summary = self._summary()
         if self.folder is not None:
             picture = picture_of(self.federation.model, self.state, self.data.test)
-            self.folder.finish(summary, self.state, picture)
+            about = {
+                "shape": DataShape.of(self.federation.data).as_dict(),
+                "own_encoder": "encoder" in self.own,
+                "names": list(self.data.class_names),
+                "ids": list(self.data.class_ids),
+            }
+            self.folder.finish(summary, self.state, picture, about)
         path = self.folder.path if self.folder else None
         return Result(summary, self.history, self.state, self.federation, path)
 

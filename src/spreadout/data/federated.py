@@ -207,6 +207,7 @@ class Splits:
     test: Examples
     validation: Examples | None = None
     class_names: tuple[str, ...] = ()
+    class_ids: tuple[str, ...] = ()
 
 
 def _own_tensors(column: Column, at: Tensor) -> list[Tensor]:

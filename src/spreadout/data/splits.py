@@ -214,6 +214,7 @@ def load_data(config: DataConfig, seed: int = 0) -> Splits:
         _examples(test),
         None if validation is None else _examples(validation),
         found.class_names,
+        found.class_ids,
     )
 
 

@@ -18,14 +18,15 @@ from spreadout.federated import checks, merge
 from spreadout.federated.batches import row_ids, rows_held
 from spreadout.federated.local import Objective, Params, local_update
 from spreadout.federated.merge import Aggregate, RowSum
-from spreadout.federated.round import Cohort, Federation
+from spreadout.federated.round import Cohort, Federation, cohort_of
 from spreadout.federated.rows import Tensors, along_sphere, nbytes, project_to_sphere, sum_by_id
-from spreadout.federated.schedule import plan
+from spreadout.federated.schedule import Plan, plan
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.ragged import Ragged
 from spreadout.randomness import Ints
+from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache, can_gate
 
 
@@ -35,20 +36,46 @@ class Simulator:
 
     memory: int = 1 << 30
     graphs: GraphCache | None = None  # of local steps on a CUDA device
+    ahead: Ahead[_Round] | None = None  # makes the next round ready while the device works on this one
+
+    def cohort(self, federation: Federation, round: int) -> Cohort:
+        """The round's cohort, which may have been drawn already."""
+        ready = None if self.ahead is None else self.ahead.get(round)
+        return cohort_of(federation, round) if ready is None else ready.cohort
 
     def __call__(
         self, federation: Federation, state: ServerState, cohort: Cohort
     ) -> Iterator[Aggregate]:
-        sizes = federation.data.sizes[cohort.clients.numpy()]
-        idle = federation.schedule.usable(sizes) == 0
-        if idle.any():  # they were asked, and had nothing to say
-            part = merge.refused(checks.NO_EXAMPLES, int(idle.sum()))
-            part.traffic = _traffic(state, _select(cohort, np.flatnonzero(idle)), federation)
+        ready = None if self.ahead is None else self.ahead.get(state.round)
+        if ready is None or ready.cohort is not cohort:
+            ready = self._ready(federation, state, cohort, state.round)
+        if self.ahead is not None and state.round + 1 < federation.rounds:
+            following = state.round + 1
+            self.ahead.start(
+                following,
+                lambda: self._ready(federation, state, cohort_of(federation, following), following),
+            )
+        if len(ready.idle):  # they were asked, and had nothing to say
+            part = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
+            part.traffic = _traffic(state, _select(cohort, ready.idle), federation)
             yield part
-        for members in self._chunks(federation, state, cohort, sizes, idle):
-            chunk = _Chunk.build(federation, state, _select(cohort, members))
+        for host in ready.chunks:
+            chunk = _Chunk.build(federation, state, host)
             fused = _fused(chunk) if _is_fusable(federation, len(chunk.active)) else None
             yield fused if fused is not None else _stacked(chunk, self.graphs)
+
+    def _ready(self, federation: Federation, state: ServerState, cohort: Cohort, round: int) -> _Round:
+        """All of a round that does not depend on the model: it reads the state's shapes only."""
+        f = federation
+        sizes = f.data.sizes[cohort.clients.numpy()]
+        idle = f.schedule.usable(sizes) == 0
+        chunks = []
+        for members in self._chunks(f, state, cohort, sizes, idle):
+            part = _select(cohort, members)
+            numbers = f.data.number_of(part.clients)
+            steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
+            chunks.append(_OnHost(part, steps, row_ids(part.requests, torch.device("cpu"))))
+        return _Round(cohort, np.flatnonzero(idle), chunks)
 
     def _chunks(
         self, federation: Federation, state: ServerState, cohort: Cohort, sizes: Ints, idle: Ints
@@ -72,6 +99,24 @@ class Simulator:
 
 
 @dataclass(frozen=True)
+class _OnHost:
+    """Some clients of a cohort: what they will train on, still on the host."""
+
+    cohort: Cohort
+    steps: Plan
+    ids: Tensors  # per table (k, m), −1 for padding
+
+
+@dataclass(frozen=True)
+class _Round:
+    """A round made ready."""
+
+    cohort: Cohort
+    idle: Ints  # places in the cohort of clients that have nothing to train on
+    chunks: list[_OnHost]
+
+
+@dataclass(frozen=True)
 class _Chunk:
     """Some clients of a cohort, stacked: k of them, with m row slots each per table."""
 
@@ -85,14 +130,12 @@ class _Chunk:
     active: list[int]  # clients still at work in each step
 
     @classmethod
-    def build(cls, federation: Federation, state: ServerState, cohort: Cohort) -> _Chunk:
-        f, device = federation, federation.device
-        numbers = f.data.number_of(cohort.clients)
-        sizes = f.data.sizes[cohort.clients.numpy()]
-        steps = plan(f.schedule, sizes, numbers, seed=f.seed, round=state.round)
-        ids = row_ids(cohort.requests, device)
+    def build(cls, federation: Federation, state: ServerState, host: _OnHost) -> _Chunk:
+        f, cohort, steps = federation, host.cohort, host.steps
+        ids = {name: rows.to(f.device) for name, rows in host.ids.items()}
         batches = f.batches(cohort.clients, steps, ids, state.round)
-        examples = torch.from_numpy(f.schedule.usable(sizes)).to(device)
+        sizes = f.data.sizes[cohort.clients.numpy()]
+        examples = torch.from_numpy(f.schedule.usable(sizes)).to(f.device)
         active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
         held = rows_held(f.data, cohort.clients, ids, own=f.method.needs_own)
         return cls(f, state, cohort, batches, ids, held, examples, active)

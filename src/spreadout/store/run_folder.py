@@ -82,7 +82,14 @@ class RunFolder:
         write_atomic(self.path / "metrics.jsonl", text.encode())
         return kept
 
-    def finish(self, summary: Mapping[str, Any], state: ServerState, picture: Mapping[str, Any]) -> None:
+    def finish(
+        self,
+        summary: Mapping[str, Any],
+        state: ServerState,
+        picture: Mapping[str, Any],
+        about: Mapping[str, Any],
+    ) -> None:
+        """The model with what is needed to use it, the picture, and last the summary."""
         model = self.path / "model"
         model.mkdir(exist_ok=True)
         tensors = {
@@ -93,6 +100,7 @@ class RunFolder:
             {n: t.detach().cpu().contiguous() for n, t in tensors.items()},
             model / "weights.safetensors",
         )
+        write_json(model / "about.json", about)
         write_json(self.path / "picture.json", picture)
         write_json(self.path / "summary.json", summary)  # last: it says the run is finished
 

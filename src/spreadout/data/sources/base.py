@@ -53,6 +53,7 @@ class Labelled:
     test: Instances | None = None
     refers: Mapping[str, str] = field(default_factory=dict)  # input columns that name rows of a table
     class_names: tuple[str, ...] = ()
+    class_ids: tuple[str, ...] = ()  # what the source calls each row, where that is not its number
 
 
 class Source(BaseModel, ABC):
@@ -125,6 +126,7 @@ def write(found: Labelled, folder: Path) -> None:
         "classes": found.classes,
         "refers": dict(found.refers),
         "class_names": list(found.class_names),
+        "class_ids": list(found.class_ids),
         "parts": {},
     }
     for part, instances in (("train", found.train), ("test", found.test)):
@@ -150,5 +152,5 @@ def open_stored(folder: Path) -> Labelled:
         whose = folder / f"{part}-user.npy"
         user = stored.open_array(whose) if whose.exists() else None
         parts[part] = Instances(columns, Ragged(sets, labels), user)
-    names = tuple(meta["class_names"])
-    return Labelled(parts["train"], meta["classes"], parts.get("test"), meta["refers"], names)
+    names, ids = tuple(meta["class_names"]), tuple(meta["class_ids"])
+    return Labelled(parts["train"], meta["classes"], parts.get("test"), meta["refers"], names, ids)

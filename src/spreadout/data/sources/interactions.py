@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -44,7 +45,8 @@ class Interactions(Windows, Source):
             return self.examples(_codes(user)[0], _published(path, item), in_order(path, time))
         codes, names = _codes(item)
         titles = dict(enumerate(names, 1))
-        return self.examples(_codes(user)[0], codes + 1, in_order(path, time), titles)
+        found = self.examples(_codes(user)[0], codes + 1, in_order(path, time), titles)
+        return replace(found, class_ids=found.class_names)
 
 
 def _codes(values: np.ndarray) -> tuple[Ints, list[str]]:

@@ -97,8 +97,8 @@ class Synthetic(Source):
                 file.close()
             tensors = ["ids", "offsets", "weights"]
             parts[part] = {"x": {"kind": "sparse", "tensors": tensors, "width": self.features}}
-        meta = {"classes": self.classes, "refers": {}, "class_names": [], "parts": parts}
-        stored.write_index(folder, meta)
+        meta = {"classes": self.classes, "refers": {}, "class_names": [], "class_ids": []}
+        stored.write_index(folder, {**meta, "parts": parts})
 
     def chunks(self, part: str, count: int, size: int = CHUNK) -> Iterator[Chunk]:
         """The part's instances in order. A chunk does not depend on how the part is cut."""

@@ -47,7 +47,7 @@ class Windows(BaseModel):
             raise UserError("data.source: there are no interactions to make examples of")
         order = np.lexsort((time, user))  # stable: by user, then time, then place in the file
         user, item = user[order], item[order]
-        rows, table_names = self._numbered(item, names or {})
+        rows, ids, table_names = self._numbered(item, names or {})
         fresh = np.concatenate([[True], user[1:] != user[:-1]])
         start = np.maximum.accumulate(np.where(fresh, np.arange(len(user)), 0))  # of each one's timeline
         place = np.arange(len(user)) - start
@@ -71,17 +71,28 @@ class Windows(BaseModel):
         labels = single(torch.from_numpy(rows[at]))
         instances = Instances({"history": history}, labels, torch.from_numpy(user[at]))
         classes = int(rows.max()) + 1 if self.numbering == "published" else len(table_names)
-        return Labelled(instances, classes, refers={"history": "classes"}, class_names=table_names)
+        return Labelled(
+            instances,
+            classes,
+            refers={"history": "classes"},
+            class_names=table_names,
+            class_ids=ids,
+        )
 
-    def _numbered(self, item: Ints, names: Mapping[int, str]) -> tuple[Ints, tuple[str, ...]]:
-        """Table rows of the items, and what each row is called; row 0 is the padding."""
+    def _numbered(
+        self, item: Ints, names: Mapping[int, str]
+    ) -> tuple[Ints, tuple[str, ...], tuple[str, ...]]:
+        """Table rows of the items, and each row's id and name; row 0 is the padding."""
         if self.numbering == "published":
             if item.min() < 1:
                 raise UserError(
                     "data.source.numbering = 'published': an item is numbered 0, the padding"
                 )
             refuse_gaps("data.source.numbering = 'published': item", torch.from_numpy(item))
-            return item, tuple(names.get(i, "") for i in range(int(item.max()) + 1))
-        ids, rows = np.unique(item, return_inverse=True)
-        titles = tuple(names.get(i) or str(i) for i in ids.tolist())
-        return rows.astype(np.int64) + 1, ("", *titles)
+            known, rows = np.arange(1, int(item.max()) + 1), item
+        else:
+            known, rows = np.unique(item, return_inverse=True)
+            rows = rows.astype(np.int64) + 1
+        ids = tuple(str(i) for i in known.tolist())
+        titles = tuple(names.get(i) or str(i) for i in known.tolist())
+        return rows, ("", *ids), ("", *titles)

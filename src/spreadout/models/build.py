@@ -1,0 +1,100 @@
+"""A model from its description and the shape of the data it is for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from torch import nn
+
+from spreadout.data.columns import Lists
+from spreadout.data.federated import FederatedDataset
+from spreadout.errors import UserError
+from spreadout.models import encoders
+from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
+
+
+class ModelConfig(BaseModel):
+    """`[model]`: the encoder, or the two towers. Class rows have its output's width, `dim`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    encoder: Literal["mlp", "mean", "attention"] = "mlp"  # the last two are towers over histories
+    hidden: list[int] | None = None  # None: [128] for mlp, [] for a tower
+    dim: int = Field(64, ge=1)
+    output: Literal["linear", "relu"] = "linear"  # mean: what follows its last layer
+    layers: int = Field(1, ge=1)  # attention
+    item: Literal["lookup", "dense"] = "lookup"  # the item tower
+    similarity: Literal["cosine", "dot"] = "cosine"
+    init: float = Field(0.05, gt=0)  # deviation of a tower's fresh item rows
+
+    @field_validator("hidden")
+    @classmethod
+    def _widths(cls, widths: list[int] | None) -> list[int] | None:
+        if widths and any(width < 1 for width in widths):
+            raise ValueError("every width must be at least 1")
+        return widths
+
+    @property
+    def is_two_tower(self) -> bool:
+        return self.encoder != "mlp"
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """What a model must know of its data: how many classes there are, and what inputs look like."""
+
+    classes: int
+    first_class: int
+    features: int | None  # numbers in an input x; None: there is none
+    window: int | None  # items in a history; None: there is none
+
+    @classmethod
+    def of(cls, data: FederatedDataset) -> DataShape:
+        x, history = data.columns.get("x"), data.columns.get("history")
+        features = None if x is None else x.example_bytes // 4
+        window = history.width or history.longest if isinstance(history, Lists) else None
+        return cls(data.classes, data.first_class, features, window)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
+    """Fresh, from the seed."""
+    if not config.is_two_tower:
+        if shape.features is None:
+            raise UserError(
+                f"model.encoder = {config.encoder!r}: takes the input x, and the data has histories; "
+                'take encoder = "mean" or "attention"'
+            )
+        hidden = [128] if config.hidden is None else config.hidden
+        features, dim = shape.features, config.dim
+        encoder = encoders.seeded(seed, lambda: encoders.mlp(features, hidden, dim))
+        return EmbeddingModel(encoder, {"classes": Table(shape.classes, dim)})
+    if shape.window is None:
+        raise UserError(
+            f"model.encoder = {config.encoder!r}: takes histories of items, and the data has none; "
+            'movielens and interactions have them, or take encoder = "mlp"'
+        )
+    window = shape.window
+    table = Table(shape.classes, config.dim, sphere=False, scale=config.init)
+    return TwoTower(
+        encoders.seeded(seed, lambda: _towers(config, window)),
+        {"classes": table},
+        similarity=config.similarity,
+        first_class=shape.first_class,
+    )
+
+
+def _towers(config: ModelConfig, window: int) -> nn.Module:
+    hidden, dim = config.hidden or [], config.dim
+    context: nn.Module
+    if config.encoder == "mean":
+        context = MaskedMean(dim, hidden, relu=config.output == "relu")
+    else:
+        context = SelfAttention(dim, window, config.layers)
+    item: nn.Module = Lookup() if config.item == "lookup" else encoders.mlp(dim, hidden, dim)
+    return Towers(context, item)

@@ -1,0 +1,170 @@
+"""Asking a finished run: inputs in, the best classes with their names and scores out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from spreadout.data.columns import Column, Dense, Lists
+from spreadout.data.federated import Examples
+from spreadout.errors import UserError
+from spreadout.evaluation import class_vectors, embed
+from spreadout.experiment import Experiment
+from spreadout.federated.server import ServerState
+from spreadout.mining import nearest
+from spreadout.models.build import DataShape, build_model
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.models.two_tower import TwoTower
+from spreadout.ragged import Ragged
+from spreadout.store.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One class, as the run's data calls it, and its score."""
+
+    id: str
+    name: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A finished run, ready to be asked."""
+
+    model: EmbeddingModel
+    state: ServerState
+    shape: DataShape
+    names: Sequence[str]
+    ids: Sequence[str]
+    scale: float = 1.0
+
+    @classmethod
+    def load(cls, path: Path) -> Predictor:
+        """The model of a run folder."""
+        folder = RunFolder.open(path)
+        about = _about(path)
+        if about["own_encoder"]:
+            raise UserError(f"{path}: was trained with an encoder of its own; ask it in Python")
+        experiment = Experiment.load(folder.config)
+        shape = DataShape(**about["shape"])
+        model = build_model(experiment.model, shape, experiment.seed)
+        tensors = load_file(path / "model" / "weights.safetensors")
+        dense, tables = (
+            {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
+            for kind in ("dense.", "table.")
+        )
+        return cls(model, ServerState(0, dense, tables), shape, about["names"], about["ids"])
+
+    def from_histories(
+        self, histories: Sequence[Sequence[str]], top: int, *, unseen: bool = False
+    ) -> list[list[Guess]]:
+        """The next items after each history of ids or titles; `unseen`: none that it has already."""
+        if not isinstance(self.model, TwoTower):
+            raise UserError("this run takes arrays, not histories: give an .npy or .npz file")
+        rows = [[self.row_of(item) for item in history] for history in histories]
+        for history, given in zip(rows, histories, strict=True):
+            if not history:
+                raise UserError(f"a history is empty: {list(given)!r}")
+        recent = Ragged.from_lists([history[-(self.shape.window or 1) :] for history in rows])
+        column = Lists.of(recent, pad=0, width=self.shape.window)
+        return self._best({"history": column}, len(rows), top, rows if unseen else None)
+
+    def from_arrays(self, x: np.ndarray, top: int) -> list[list[Guess]]:
+        """The best classes of every example."""
+        if isinstance(self.model, TwoTower):
+            raise UserError("this run takes histories of items, not arrays: give a text file")
+        if x.ndim < 2 or x[:1].size != self.shape.features or x.dtype.kind not in "fiub":
+            raise UserError(
+                f"x has shape {x.shape} and type {x.dtype}: "
+                f"this run takes {self.shape.features} numbers an example"
+            )
+        return self._best({"x": Dense(torch.from_numpy(x.astype(np.float32)))}, len(x), top, None)
+
+    def row_of(self, item: str) -> int:
+        """The table row of an item given by its id or its title."""
+        places = self._places
+        key = item.strip()
+        if key in places:
+            return places[key]
+        folded = key.casefold()
+        close = [name for name in self.names if folded and folded in name.casefold()]
+        if len(close) == 1:
+            return places[close[0]]
+        hint = f"; did you mean {', '.join(map(repr, close[:3]))}?" if close else ""
+        raise UserError(f"item {key!r}: no such id or title{hint}")
+
+    @property
+    def _places(self) -> dict[str, int]:
+        first = self.shape.first_class
+        named = {name: i for i, name in enumerate(self.names) if i >= first and name}
+        return named | {name: i for i, name in enumerate(self.ids) if i >= first and name}
+
+    @torch.no_grad()
+    def _best(
+        self, inputs: dict[str, Column], count: int, top: int, seen: list[list[int]] | None
+    ) -> list[list[Guess]]:
+        first = self.shape.first_class
+        classes = class_vectors(self.model, self.state)[first:]
+        most = max((len(set(rows)) for rows in seen), default=0) if seen else 0
+        examples = Examples(inputs, Ragged(torch.zeros(count + 1, dtype=torch.int64), torch.empty(0)))
+        found: list[list[Guess]] = []
+        for some in torch.split(torch.arange(count), 4096):
+            embedded = embed(self.model, self.state, examples, some)
+            best = nearest(embedded, classes, min(top + most, len(classes)))
+            for i, (rows, scores) in enumerate(zip(best.ids + first, best.scores, strict=True)):
+                skip = set(seen[int(some[i])]) if seen else set()
+                found.append(self._guesses(rows, scores, skip)[:top])
+        return found
+
+    def _guesses(self, rows: Tensor, scores: Tensor, skip: set[int]) -> list[Guess]:
+        pairs = zip(rows.tolist(), scores.tolist(), strict=True)
+        return [Guess(*self._called(row), score) for row, score in pairs if row not in skip]
+
+    def _called(self, row: int) -> tuple[str, str]:
+        known = str(self.ids[row]) if row < len(self.ids) else str(row)
+        return known, str(self.names[row]) if row < len(self.names) else known
+
+
+def read_histories(path: Path) -> list[list[str]]:
+    """One history a line: a JSON list, or items with tabs between them, or ids with commas or spaces."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from None
+    return list(parse_histories(text, str(path)))
+
+
+def parse_histories(text: str, origin: str) -> Iterator[list[str]]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        if line.lstrip().startswith("["):
+            try:
+                items = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise UserError(f"{origin}:{number}: not a JSON list ({error})") from None
+            yield [str(item) for item in items]
+        elif "\t" in line:
+            yield [item for item in line.split("\t") if item.strip()]
+        elif re.fullmatch(r"[\d,;\s]+", line):
+            yield re.findall(r"\d+", line)
+        else:
+            yield [line.strip()]
+
+
+def _about(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((path / "model" / "about.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: has no finished model; let the run end, or resume it") from None
+    return found
