@@ -7,7 +7,10 @@ python benchmarks/suite.py configs/fedaws/bibtex.toml --out results/bibtex/fedaw
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -18,6 +21,7 @@ from spreadout.comparison import Suite, as_json, compare, shown
 from spreadout.data import splits
 from spreadout.experiment import Experiment
 from spreadout.report.page import write_page
+from spreadout.store.run_folder import COMPARISON_MARK
 
 
 def main() -> None:
@@ -28,10 +32,14 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--report", type=Path, help="also write the HTML page here")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
     a = parser.parse_args()
     suite = Suite.load([a.suite], a.seeds, a.set)
     with tempfile.TemporaryDirectory() as folder:
-        arms = compare(suite, Path(folder) / "runs", device=a.device)
+        runs = Path(folder) / "runs"
+        if a.jobs > 1:
+            side_by_side(suite, runs, a.device, a.jobs)
+        arms = compare(suite, runs, device=a.device, go_on=a.jobs > 1)
     if a.report:
         write_page(arms, a.report, title=suite.name)
     configs = {
@@ -45,6 +53,29 @@ def main() -> None:
     write(a.out, {**made, "constant": constant(next(iter(suite.variants.values()))), "configs": configs})
 
 
+def side_by_side(suite: Suite, out: Path, device: str, jobs: int) -> None:
+    """Every run as a process of its own, in the folder where the comparison will look for it."""
+    out.mkdir(parents=True)
+    (out / COMPARISON_MARK).touch()
+
+    def one(variant: str, seed: int) -> None:
+        config = out / f"{variant}-{seed}.toml"
+        seeded = suite.variants[variant].model_copy(update={"seed": seed})
+        config.write_text(seeded.to_toml(), encoding="utf-8")
+        folder = out / variant / f"seed-{seed}"
+        command = [sys.executable, "-m", "spreadout", "run", str(config), "--out", str(folder)]
+        done = subprocess.run(
+            [*command, "--device", device, "--json"], capture_output=True, text=True, check=False
+        )
+        config.unlink()
+        print(variant, seed, "done" if done.returncode == 0 else done.stderr[-500:], flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for variant in suite.variants:
+            for seed in suite.seeds:
+                pool.submit(one, variant, seed)
+
+
 def constant(experiment: Experiment) -> dict[str, float]:
     """What always naming the most frequent training labels would score: the floor of any model."""
     data = splits.load_data(experiment.data, experiment.seed)
@@ -52,7 +83,8 @@ def constant(experiment: Experiment) -> dict[str, float]:
         data.train.columns["y"].take(torch.arange(data.train.examples)), minlength=data.train.classes
     )
     ranking = often.argsort(descending=True).expand(len(data.test), -1)
-    return {name: metrics.compute(name, ranking, data.test.labels) for name in experiment.eval.metrics}
+    named = [name for name in experiment.eval.metrics if metrics.parse(name)[0] in ("P", "R", "nDCG")]
+    return {name: metrics.compute(name, ranking, data.test.labels) for name in named}
 
 
 if __name__ == "__main__":

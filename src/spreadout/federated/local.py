@@ -94,7 +94,11 @@ def local_update(
                 present, slots = value[now], state.at(name, now)
                 slope = gradient
                 if gate is not None:
-                    slope = gradient * gate[now, step].view(-1, *[1] * (gradient.dim() - 1))
+                    share = gate[now, step].view(-1, *[1] * (gradient.dim() - 1))
+                    if name not in training.sphere and optimizer.is_plain:  # in one pass over memory
+                        present.addcmul_(gradient, share, value=-optimizer.lr)
+                        continue
+                    slope = gradient * share
                 if name in training.sphere:
                     move = optimizer.move(along_sphere(slope, present), slots)
                     present.copy_(project_to_sphere(present + move))

@@ -30,6 +30,11 @@ class Optimizer(BaseModel):
     eps: float = Field(1e-3, gt=0)  # adam, adagrad, yogi: the adaptivity constant τ
 
     @property
+    def is_plain(self) -> bool:
+        """Whether every step is −lr·gradient, with no memory of the steps before."""
+        return self.optimizer == "sgd" and not self.momentum
+
+    @property
     def is_linear_in_first_gradient(self) -> bool:
         """Whether one step from rest is −lr·gradient, so that averaging may come before it."""
         return self.optimizer == "sgd"

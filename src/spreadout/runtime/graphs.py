@@ -22,7 +22,7 @@ Inputs = dict[str, Tensors]  # dense, rows, batches, held, gate
 def can_gate(training: LocalTraining) -> bool:
     """Whether a client at rest stays as it is: plain SGD has no momentum that would move it."""
     used = [training.dense, *training.rows.values()]
-    return all(o.optimizer == "sgd" and not o.momentum for o in used)
+    return all(optimizer.is_plain for optimizer in used)
 
 
 class GraphCache:
