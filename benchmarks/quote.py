@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ("README.md", "docs/data.md", "docs/fedaws.md", "docs/performance.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/data.md",
+    "docs/dual_encoder.md",
+    "docs/fedaws.md",
+    "docs/performance.md",
+)
 PLACE = re.compile(r"(<!-- results:([\w-]+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
 
 
@@ -101,12 +107,54 @@ def reading(path: str) -> str:
     return "\n".join([*lines, "", f"{note} {_origin(path, _read(path))}"])
 
 
+PAPER = {  # Ning et al. 2021, Table 2, federated: R@1, R@5, R@10
+    "BS": (0.58, 2.88, 5.4),
+    "BS+S": (0.88, 4.01, 7.29),
+    "H+S": (1.17, 5.56, 10.43),
+    "GS": (1.21, 5.25, 9.41),
+}
+
+
+def retrieval(path: str) -> str:
+    """Recalls beside the paper's, where it has them."""
+    made = _read(path)
+    recalls = ("R@1", "R@5", "R@10")
+    others = ("MRR", "nDCG@10", "mean rank", "batch R@1")
+    paper = any(v["label"] in PAPER for v in made["variants"])
+    head = [*recalls, *(["the paper"] if paper else []), *others, "down / up per client and round"]
+    lines = [f"| | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]
+    for v in made["variants"]:
+        scores = {name: m["mean"] for name, m in v["metrics"].items()}
+        spread = {name: m["spread"] for name, m in v["metrics"].items()}
+        cells = [f"{scores[name]:.2f} ± {spread[name]:.2f}" for name in recalls]
+        if paper:
+            cells.append(" / ".join(f"{x:g}" for x in PAPER[v["label"]]))
+        cells += [
+            f"{scores[name]:.0f}" if name == "mean rank" else f"{scores[name]:.2f}" for name in others
+        ]
+        cells.append(
+            "{:.0f} / {:.0f} KiB".format(
+                *(v["bytes_per_client_round"][w] / 1024 for w in ("down", "up"))
+            )
+        )
+        lines.append(f"| {v['label']} | {' | '.join(cells)} |")
+    if paper:
+        lines.append(
+            "| the paper's best centralised (H+S) | 1.27 | 6.08 | 11.15 |" + " |" * (len(head) - 3)
+        )
+    seeds = len(made["seeds"])
+    return "\n".join([*lines, "", f"Mean ± deviation over {seeds} seeds. {_origin(path, made)}"])
+
+
 QUOTES: dict[str, Callable[[], str]] = {
     "digits": lambda: comparison("results/digits/demo.json"),
     "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),
     "bibtex": lambda: comparison("results/bibtex/fedaws.json"),
     "simulator": lambda: simulator("results/simulator/cpu.json"),
     "reading": lambda: reading("results/data/reading.json"),
+    "table2": lambda: retrieval("results/dual_encoder/table2.json"),
+    "ours": lambda: retrieval("results/dual_encoder/ours.json"),
+    "figures": lambda: retrieval("results/dual_encoder/figures.json"),
     "mining": lambda: mining("results/mining/h200.json"),
 }
 

@@ -57,7 +57,8 @@ def test_every_key_of_a_config_is_documented() -> None:
     from spreadout.methods import METHODS
 
     text = "".join(
-        (ROOT / "docs" / f"{name}.md").read_text() for name in ("configuration", "fedaws", "data")
+        (ROOT / "docs" / f"{name}.md").read_text()
+        for name in ("configuration", "fedaws", "data", "dual_encoder")
     )
     sections = [Experiment, *METHODS.values(), *SOURCES, *PARTITIONS]
     sections += [
