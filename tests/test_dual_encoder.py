@@ -13,7 +13,7 @@ from sklearn.metrics import ndcg_score
 from torch.nn import functional as F
 
 import spreadout as so
-from spreadout import losses, metrics, randomness, regularizers
+from spreadout import evaluation, losses, metrics, randomness, regularizers
 from spreadout.assembly import build_federation
 from spreadout.data.federated import FederatedDataset
 from spreadout.data.partition import by_user, each_label
@@ -355,6 +355,15 @@ def test_ranks_and_gains_are_those_of_a_plain_loop() -> None:
     assert (
         found["batch R@1"] > found["R@1"]
     )  # sixteen candidates with repetitions are easier than twelve
+
+
+def test_ranks_are_counted_in_blocks_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = shop()
+    f, state = built(splits, model={"output": "linear"})
+    names = ["MRR", "mean rank"]
+    whole = evaluate(f.model, state, splits.test, names).metrics
+    monkeypatch.setattr(evaluation, "RANKED_AT_ONCE", 5 * len(splits.test))
+    assert evaluate(f.model, state, splits.test, names).metrics == pytest.approx(whole)
 
 
 def test_ndcg_of_label_sets_is_scikit_learns() -> None:

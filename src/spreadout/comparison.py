@@ -231,8 +231,13 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 
 
 def shown(score: Mapping[str, Any]) -> tuple[str, str]:
-    """A mean and its deviation for people: ("98.5", "± 0.6"), or nothing after one run."""
-    return f"{score['mean']:.1f}", "" if score["spread"] is None else f"± {score['spread']:.1f}"
+    """A mean and its deviation for people: ("98.5", "± 0.6"), or nothing after one run.
+
+    Scores of a few percent have two decimals.
+    """
+    digits = 1 if score["mean"] >= 10 else 2
+    spread = "" if score["spread"] is None else f"± {score['spread']:.{digits}f}"
+    return f"{score['mean']:.{digits}f}", spread
 
 
 def _was_started(folder: Path, experiment: Experiment) -> bool:

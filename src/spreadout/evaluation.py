@@ -20,6 +20,7 @@ from spreadout.mining import nearest
 from spreadout.models.embedding import EmbeddingModel
 
 INPUT_BYTES = 1 << 28  # of gathered inputs held at once
+RANKED_AT_ONCE = 1 << 26  # scores held at once when ranks are counted
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,22 @@ def rank_of_right(
     labels = examples.labels.select(at)
     owner = torch.repeat_interleave(torch.arange(len(at)), labels.lengths)
     trained = labels.values < first + len(classes)  # others stand nowhere
-    owner, label = owner[trained].to(embedded.device), labels.values[trained].to(embedded.device)
-    scores = embedded @ classes.T  # (n, C)
+    owner, label = owner[trained].to(embedded.device), labels.values[trained].to(embedded.device) - first
+    # Two passes over the same blocks, so that a score is the same number wherever it is compared.
+    starts = range(0, len(classes), max(1, RANKED_AT_ONCE // max(len(at), 1)))
+    blocks = [classes[start : start + starts.step] for start in starts]
     best = torch.full((len(at),), -torch.inf, device=embedded.device)
-    best = best.scatter_reduce(0, owner, scores[owner, label - first], "amax")
-    placed = best > -torch.inf
-    scores, best = scores[placed], best[placed, None]
-    above, level = (scores > best).sum(1), (scores == best).sum(1)
-    return 1 + above + (level - 1) / 2
+    for start, block in zip(starts, blocks, strict=True):
+        here = (label >= start) & (label < start + len(block))
+        right = (embedded @ block.T)[owner[here], label[here] - start]
+        best = best.scatter_reduce(0, owner[here], right, "amax")
+    above, level = torch.zeros_like(best), torch.zeros_like(best)
+    for block in blocks:
+        scores = embedded @ block.T  # (n, block)
+        above += (scores > best[:, None]).sum(1)
+        level += (scores == best[:, None]).sum(1)
+    rank = 1 + above + (level - 1) / 2
+    return rank[best > -torch.inf]
 
 
 def batch_recall(

@@ -26,6 +26,7 @@ from spreadout.federated.server import ServerState
 from spreadout.gauges import Gauges
 from spreadout.methods import FedAwS
 from spreadout.methods.base import Method
+from spreadout.metrics import LOWER_IS_BETTER
 from spreadout.models.build import DataShape
 from spreadout.picture import picture_of
 from spreadout.privacy.accounting import epsilon_of
@@ -263,7 +264,8 @@ class _Session:
     def _summary(self) -> dict[str, Any]:
         names = self.experiment.eval.metrics
         last = self.history[-1]
-        best = max(self.history, key=lambda record: float(record[names[0]]))
+        sign = -1 if names[0] in LOWER_IS_BETTER else 1
+        best = max(self.history, key=lambda record: sign * float(record[names[0]]))
         traffic = self.state.traffic
         return {
             "name": self.experiment.name,

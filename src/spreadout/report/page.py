@@ -93,14 +93,17 @@ def _legend(arms: Sequence[Arm]) -> str:
 
 def _curves(arms: Sequence[Arm]) -> str:
     metric = shared_metrics(arms)[0]
+    by_round = _lines(arms, lambda r: float(r["round"]), metric)
+    highest = max((value for line in by_round for value in line.high), default=100.0)
+    height = (0.0, 100.0 if highest > 50 else highest * 1.05 + 1e-9)  # recalls may be a few percent
     charts = [
         (
             f"{metric} by round",
             line_chart(
-                _lines(arms, lambda r: float(r["round"]), metric),
+                by_round,
                 x_title="round",
                 y_title=f"{metric} (%)",
-                y_range=(0, 100),
+                y_range=height,
             ),
         ),
         (
@@ -133,7 +136,7 @@ def _curves(arms: Sequence[Arm]) -> str:
                     _lines(arms, lambda r: _bytes_moved(r) / size, metric, only=federated),
                     x_title=f"{unit} moved by all clients, both ways",
                     y_title=f"{metric} (%)",
-                    y_range=(0, 100),
+                    y_range=height,
                     x_format=lambda value: f"{value:.4g}",
                 ),
             ),
