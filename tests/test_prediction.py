@@ -76,8 +76,12 @@ def test_the_command_reads_histories_in_every_form(
     ("text", "complaint"),
     [
         ("99", "item '99': no such id or title"),
-        ("(199", "item '(199': no such id or title; did you mean 'Apple (1990)', 'Bread (1991)'"),
-        ("[1, ", "h.txt:1: not a JSON list"),
+        (
+            "(199",
+            "item '(199': no such id or title; did you mean 'Apple (1990)' (id 10), 'Bread (1991)' (id 20)",
+        ),
+        ("1", "item '1': no such id or title"),
+        ("[1, ]", "h.txt:1: not a JSON list"),
         ("[]", "a history is empty"),
         ("", "h.txt: has no histories; write one a line"),
     ],
@@ -139,7 +143,7 @@ def test_a_folder_without_a_model_says_so(
     assert "not a run folder" in capsys.readouterr().err
     (tmp_path / "config.toml").write_text("")
     assert ask(monkeypatch, str(tmp_path), "--input", "x") == 2
-    assert "has no finished model" in capsys.readouterr().err
+    assert "has no model that can be asked; let the run end" in capsys.readouterr().err
 
 
 def test_histories_are_cut_as_they_are_written() -> None:

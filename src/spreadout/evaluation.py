@@ -98,7 +98,8 @@ def rank_of_right(
 ) -> Tensor:
     """Where each labelled example's best-placed right class stands among all, from 1.
 
-    Classes with the very same score count half: a collapsed table is ranked in the middle, not first.
+    Classes with the very same score count half: a collapsed table is ranked in the middle, not first. An
+    example whose classes are all untrained stands at infinity.
     """
     labels = examples.labels.select(at)
     owner = torch.repeat_interleave(torch.arange(len(at)), labels.lengths)
@@ -117,8 +118,8 @@ def rank_of_right(
         scores = embedded @ block.T  # (n, block)
         above += (scores > best[:, None]).sum(1)
         level += (scores == best[:, None]).sum(1)
-    rank = 1 + above + (level - 1) / 2
-    return rank[best > -torch.inf]
+    rank = torch.where(best > -torch.inf, 1 + above + (level - 1) / 2, torch.inf)
+    return rank[(labels.lengths > 0).to(rank.device)]
 
 
 def batch_recall(
@@ -135,19 +136,22 @@ def batch_recall(
     Batches are drawn once and for all from the examples in a shuffled order; each example's first label
     counts.
     """
-    labelled = (examples.labels.lengths > 0).nonzero()[:, 0].numpy()
-    bits = randomness.bits(randomness.key(0, "batch recall"), labelled)
-    order = torch.from_numpy(labelled[np.argsort(bits, kind="stable")])
+    first = examples.labels.offsets[:-1].clamp_max(max(len(examples.labels.values) - 1, 0))
+    trained = (examples.labels.lengths > 0) & (examples.labels.values[first] < len(classes))
+    usable = trained.nonzero()[:, 0].numpy()
+    bits = randomness.bits(randomness.key(0, "batch recall"), usable)
+    order = torch.from_numpy(usable[np.argsort(bits, kind="stable")])
     order = order[: len(order) // batch * batch]
     found = 0
     for some in torch.split(order, batch * 256):
         embedded = embed(model, state, examples, some).view(-1, batch, classes.shape[1])
-        label = examples.labels.values[examples.labels.offsets[some]].to(classes.device)
-        items = classes[label].view(-1, batch, classes.shape[1])
-        scores = embedded @ items.transpose(1, 2)  # (batches, 16, 16)
+        label = examples.labels.values[first[some]].to(classes.device).view(-1, batch)
+        scores = embedded @ classes[label].transpose(1, 2)  # (batches, 16, 16)
         own = torch.diagonal(scores, dim1=1, dim2=2)[..., None]
-        found += int(((scores > own).sum(-1) < k).sum())
-    return 100.0 * found / max(len(order), 1)
+        other = label[:, :, None] != label[:, None, :]  # the same item again is no rival
+        above = ((scores > own) & other).sum(-1) + ((scores == own) & other).sum(-1) / 2
+        found += int((above < k).sum())
+    return 100.0 * found / len(order) if len(order) else float("nan")
 
 
 def _distance_to_own(embedded: Tensor, classes: Tensor, examples: Examples, at: Tensor) -> Tensor:

@@ -68,8 +68,8 @@ def mean_reciprocal_rank(rank: Tensor) -> float:
 
 
 def mean_rank(rank: Tensor) -> float:
-    """The mean rank itself: not a percentage, and the lower the better."""
-    return float(rank.double().mean())
+    """The mean rank itself, over examples with a trained class: no percentage, the lower the better."""
+    return float(rank[rank.isfinite()].double().mean())
 
 
 def compute(name: str, ranked: Tensor, labels: Ragged, rank: Tensor | None = None) -> float:

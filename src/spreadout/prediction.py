@@ -6,11 +6,13 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -46,7 +48,6 @@ class Predictor:
     shape: DataShape
     names: Sequence[str]
     ids: Sequence[str]
-    scale: float = 1.0
 
     @classmethod
     def load(cls, path: Path) -> Predictor:
@@ -56,9 +57,12 @@ class Predictor:
         if about["own_encoder"]:
             raise UserError(f"{path}: was trained with an encoder of its own; ask it in Python")
         experiment = Experiment.load(folder.config)
-        shape = DataShape(**about["shape"])
+        try:
+            shape = DataShape(**about["shape"])
+            tensors = load_file(path / "model" / "weights.safetensors")
+        except (KeyError, TypeError, OSError, SafetensorError) as error:
+            raise UserError(f"{path / 'model'}: is damaged ({error}); run it again") from None
         model = build_model(experiment.model, shape, experiment.seed)
-        tensors = load_file(path / "model" / "weights.safetensors")
         dense, tables = (
             {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
             for kind in ("dense.", "table.")
@@ -91,23 +95,33 @@ class Predictor:
         return self._best({"x": Dense(torch.from_numpy(x.astype(np.float32)))}, len(x), top, None)
 
     def row_of(self, item: str) -> int:
-        """The table row of an item given by its id or its title."""
-        places = self._places
+        """The table row of an item given by its id, its title, or a part of one title only."""
         key = item.strip()
-        if key in places:
-            return places[key]
-        folded = key.casefold()
-        close = [name for name in self.names if folded and folded in name.casefold()]
-        if len(close) == 1:
-            return places[close[0]]
-        hint = f"; did you mean {', '.join(map(repr, close[:3]))}?" if close else ""
+        if key in self._by_id:
+            return self._by_id[key]
+        named = self._by_name.get(key.casefold(), [])
+        if not named and not key.isdigit():  # a number is an id, known or not
+            named = [
+                row for name, rows in self._by_name.items() if key.casefold() in name for row in rows
+            ]
+        if len(named) == 1:
+            return named[0]
+        known = ", ".join(f"{self.names[row]!r} (id {self._called(row)[0]})" for row in named[:3])
+        hint = f"; did you mean {known}?" if named else ""
         raise UserError(f"item {key!r}: no such id or title{hint}")
 
-    @property
-    def _places(self) -> dict[str, int]:
+    @cached_property
+    def _by_id(self) -> dict[str, int]:
         first = self.shape.first_class
-        named = {name: i for i, name in enumerate(self.names) if i >= first and name}
-        return named | {name: i for i, name in enumerate(self.ids) if i >= first and name}
+        return {name: row for row, name in enumerate(self.ids) if row >= first and name}
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for row, name in enumerate(self.names):
+            if row >= self.shape.first_class and name:
+                found.setdefault(name.casefold(), []).append(row)
+        return found
 
     @torch.no_grad()
     def _best(
@@ -148,7 +162,7 @@ def parse_histories(text: str, origin: str) -> Iterator[list[str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        if line.lstrip().startswith("["):
+        if re.fullmatch(r"\s*\[.*\]\s*", line):
             try:
                 items = json.loads(line)
             except json.JSONDecodeError as error:
@@ -163,8 +177,15 @@ def parse_histories(text: str, origin: str) -> Iterator[list[str]]:
 
 
 def _about(path: Path) -> dict[str, Any]:
+    file = path / "model" / "about.json"
     try:
-        found: dict[str, Any] = json.loads((path / "model" / "about.json").read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return {"own_encoder": False, **found}
     except FileNotFoundError:
-        raise UserError(f"{path}: has no finished model; let the run end, or resume it") from None
-    return found
+        finished = (path / "summary.json").is_file()
+        remedy = (
+            "it is of an older version: run it again" if finished else "let the run end, or resume it"
+        )
+        raise UserError(f"{path}: has no model that can be asked; {remedy}") from None
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{file}: is damaged ({error}); run it again") from None

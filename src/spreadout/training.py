@@ -252,7 +252,7 @@ class _Session:
         if self.folder is not None:
             picture = picture_of(self.federation.model, self.state, self.data.test)
             about = {
-                "shape": DataShape.of(self.federation.data).as_dict(),
+                "shape": asdict(DataShape.of(self.federation.data)),
                 "own_encoder": "encoder" in self.own,
                 "names": list(self.data.class_names),
                 "ids": list(self.data.class_ids),

@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn import functional as F
 
 from spreadout import losses, randomness, regularizers
 from spreadout.data.federated import FederatedDataset
@@ -56,9 +57,15 @@ class DualEncoder(Method):
 
     @property
     def is_batch_insensitive(self) -> bool:
-        """Def. 1: whether the loss of a batch is the mean of its examples' own losses."""
+        """Def. 1, whoever holds the batch: a mean over examples of terms that depend on the model alone.
+
+        A sample of negatives, or a regulariser over a client's own rows, depends on more.
+        """
         in_batch = self.context_spreadout or self.label_spreadout or self.cross_spreadout
-        return self.loss_form != "batch_softmax" and not in_batch
+        holds_all = self.loss_form == "global_softmax" or self.rows == "all"
+        if self.loss_form in ("batch_softmax", "sampled_softmax") or in_batch:
+            return False
+        return holds_all or not self.spreadout
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
@@ -67,10 +74,11 @@ class DualEncoder(Method):
         self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
     ) -> dict[str, Ragged]:
         """Its own items; all of them for a softmax over all; a sample beside its own for a sampled."""
-        if self.loss_form == "global_softmax" or self.rows == "all":
+        sampled = self.loss_form == "sampled_softmax"
+        if self.loss_form == "global_softmax" or (self.rows == "all" and not sampled):
             return every_row(data, clients)
         own = data.rows_of(clients)
-        if self.loss_form == "sampled_softmax":
+        if sampled:
             stream = randomness.key(seed, "negatives", round)
             span = (data.first_class, data.classes)
             numbers = data.number_of(clients)
@@ -81,8 +89,8 @@ class DualEncoder(Method):
         contexts = model.embed(params, batch)  # (B, dim)
         items = model.class_vectors(params)  # (m, dim)
         mask = batch["mask"]
-        label = batch["y"] if batch["y"].dim() == 1 else batch["y"][:, 0]
-        own = torch.nn.functional.embedding(label, items)  # (B, dim)
+        label = batch["y"]
+        own = F.embedding(label, items)  # (B, dim)
         each = self._each(contexts, items, own, label, batch, held)
         loss = losses.masked_mean(each, mask)
         if self.spreadout:
@@ -97,7 +105,8 @@ class DualEncoder(Method):
                 loss = loss + strength * regularizers.off_diagonal(left, right, mask > 0)
         if self.l2:
             weights = sum(value.square().sum() for value in params.dense.values())
-            loss = loss + self.l2 * (weights + (own.square().sum(-1) * mask).sum())
+            rows = F.embedding(label, params.rows["classes"]).square().sum(-1)  # before they are scaled
+            loss = loss + self.l2 * (weights + losses.masked_mean(rows, mask))
         return loss
 
     def _each(

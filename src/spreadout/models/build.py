@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from torch import nn
 
 from spreadout.data.columns import Lists
@@ -37,6 +37,20 @@ class ModelConfig(BaseModel):
             raise ValueError("every width must be at least 1")
         return widths
 
+    @model_validator(mode="after")
+    def _used(self) -> ModelConfig:
+        """What an encoder does not look at must not be set: it would do nothing, silently."""
+        idle = {
+            "mlp": ("output", "layers", "item", "similarity", "init"),
+            "mean": ("layers",),
+            "attention": ("output",),
+        }[self.encoder]
+        for name in idle:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                set_to = f"model.{name} = {getattr(self, name)!r}"
+                raise ValueError(f"{set_to}: encoder = {self.encoder!r} has no use for it")
+        return self
+
     @property
     def is_two_tower(self) -> bool:
         return self.encoder != "mlp"
@@ -57,9 +71,6 @@ class DataShape:
         features = None if x is None else x.example_bytes // 4
         window = history.width or history.longest if isinstance(history, Lists) else None
         return cls(data.classes, data.first_class, features, window)
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:

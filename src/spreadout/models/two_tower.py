@@ -92,7 +92,7 @@ class SelfAttention(nn.Module):
         """rows: (B, L, d), the oldest first, padded on the right; present: (B, L). → (B, d)"""
         count = present.sum(-1, keepdim=True)  # (B, 1)
         place = torch.arange(present.shape[-1], device=rows.device)
-        back = (count - 1 - place).clamp_min(0)  # (B, L) steps before the last
+        back = (count - 1 - place).clamp(0, len(self.positions) - 1)  # (B, L) steps before the last
         x = (rows + self.positions[back]) * present[..., None]
         earlier = place[:, None] >= place  # (L, L)
         seen = earlier & present[..., None, :]  # (B, L, L)

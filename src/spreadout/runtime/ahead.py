@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
@@ -10,18 +10,23 @@ T = TypeVar("T")
 
 
 class Ahead(Generic[T]):
-    """What belongs to one number (a round), computed in a thread of its own; the latest only."""
+    """What belongs to one key, computed in a thread of its own; the latest only."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ahead")
-        self._number: int | None = None
+        self._key: Hashable = None
         self._future: Future[T] | None = None
 
-    def start(self, number: int, work: Callable[[], T]) -> None:
-        """Begin with what belongs to this number, unless it is begun already."""
-        if self._number != number:
-            self._number, self._future = number, self._pool.submit(work)
+    def start(self, key: Hashable, work: Callable[[], T]) -> None:
+        """Begin with what belongs to this key, unless it is begun already."""
+        if self._future is None or self._key != key:
+            self._key, self._future = key, self._pool.submit(work)
 
-    def get(self, number: int) -> T | None:
-        """What belongs to this number, waiting for it; None if it was never begun."""
-        return self._future.result() if self._future is not None and self._number == number else None
+    def get(self, key: Hashable) -> T | None:
+        """What belongs to this key, waiting for it; None if it was not begun, or failed."""
+        if self._future is None or self._key != key:
+            return None
+        if self._future.exception() is not None:
+            self._future = None  # whoever needs it makes it again, and meets the error itself
+            return None
+        return self._future.result()

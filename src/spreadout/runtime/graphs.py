@@ -7,6 +7,7 @@ plain SGD, for which a gated step is no step at all.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch import Tensor
 from spreadout.federated.local import LocalTraining, Objective, Params, local_update
 from spreadout.federated.rows import Tensors
 
+MOST_GRAPHS = 4  # each keeps the memory of its steps
+MOST_STEPS = 512  # a graph of more takes long to capture and gains nothing
 Inputs = dict[str, Tensors]  # dense, rows, batches, held, gate
 
 
@@ -31,17 +34,25 @@ class GraphCache:
     def __init__(self) -> None:
         self._graphs: dict[Any, _Captured] = {}
         self._room: dict[str, int] = {}
+        self.given_up = False
 
     def room(self, what: str, needed: int, round_to: int = 1) -> int:
         """A length that is enough and rarely changes: the most that was ever needed, rounded up."""
         most = max(self._room.get(what, 0), -(-needed // round_to) * round_to)
+        if most > self._room.get(what, 0):
+            self._graphs.clear()  # shapes that will not come again
         self._room[what] = most
         return most
 
     def run(
         self, objective: Objective, training: LocalTraining, inputs: Inputs
-    ) -> tuple[Params, Tensor]:
-        """`local_update` of a stack under a gate; the result is valid until the next call."""
+    ) -> tuple[Params, Tensor] | None:
+        """`local_update` of a stack under a gate; the result is valid until the next call.
+
+        None where the steps cannot be captured: an encoder may do what no graph can hold.
+        """
+        if self.given_up or inputs["batches"]["mask"].shape[1] > MOST_STEPS:
+            return None
         shapes = tuple(
             (part, name, tuple(t.shape), t.dtype)
             for part, tensors in inputs.items()
@@ -49,7 +60,15 @@ class GraphCache:
         )
         key = (shapes, repr(training))
         if key not in self._graphs:
-            self._graphs[key] = _Captured(lambda given: _update(objective, training, given), inputs)
+            while len(self._graphs) >= MOST_GRAPHS:
+                self._graphs.pop(next(iter(self._graphs)))
+            try:
+                self._graphs[key] = _Captured(lambda given: _update(objective, training, given), inputs)
+            except RuntimeError as error:
+                self.given_up = True
+                reason = str(error).splitlines()[0]
+                warnings.warn(f"going on without CUDA graphs: {reason}", stacklevel=2)
+                return None
         return self._graphs[key](inputs)
 
 
@@ -79,7 +98,8 @@ class _Captured:
                 work(self._inputs)
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        # Another thread may be at work on the next round: only this one's calls belong to the capture.
+        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             self._outputs = work(self._inputs)
 
     def __call__(self, inputs: Inputs) -> tuple[Params, Tensor]:

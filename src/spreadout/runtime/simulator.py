@@ -7,7 +7,7 @@ linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,19 +40,19 @@ class Simulator:
 
     def cohort(self, federation: Federation, round: int) -> Cohort:
         """The round's cohort, which may have been drawn already."""
-        ready = None if self.ahead is None else self.ahead.get(round)
+        ready = None if self.ahead is None else self.ahead.get(_key(federation, round))
         return cohort_of(federation, round) if ready is None else ready.cohort
 
     def __call__(
         self, federation: Federation, state: ServerState, cohort: Cohort
     ) -> Iterator[Aggregate]:
-        ready = None if self.ahead is None else self.ahead.get(state.round)
+        ready = None if self.ahead is None else self.ahead.get(_key(federation, state.round))
         if ready is None or ready.cohort is not cohort:
             ready = self._ready(federation, state, cohort, state.round)
         if self.ahead is not None and state.round + 1 < federation.rounds:
             following = state.round + 1
             self.ahead.start(
-                following,
+                _key(federation, following),
                 lambda: self._ready(federation, state, cohort_of(federation, following), following),
             )
         if len(ready.idle):  # they were asked, and had nothing to say
@@ -148,6 +148,12 @@ class _Chunk:
         }
 
 
+def _key(federation: Federation, round: int) -> Hashable:
+    """Everything a round made ready depends on."""
+    f = federation
+    return id(f.data), f.method, f.schedule, f.seed, f.selection, f.per_round, round
+
+
 def _is_fusable(federation: Federation, steps: int) -> bool:
     """Whether clients that take so many steps can share one gradient of the dense part."""
     unchecked = federation.max_norm is None and federation.privacy is None
@@ -191,12 +197,12 @@ def _stacked(chunk: _Chunk, graphs: GraphCache | None = None) -> Aggregate:
     k = len(chunk.examples)
     dense = {name: value.expand(k, *value.shape) for name, value in chunk.state.dense.items()}
     start, objective = Params(dense, chunk.rows()), torch.vmap(f.objective())
+    replayed = None
     if graphs is not None and can_gate(f.training):
-        change, loss = _replayed(chunk, objective, start, graphs)
-    else:
-        change, loss = local_update(
-            objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
-        )
+        replayed = _replayed(chunk, objective, start, graphs)
+    change, loss = replayed or local_update(
+        objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
+    )
     with torch.no_grad():
         if f.privacy is not None:
             change = _privatised(chunk, change)
@@ -213,7 +219,7 @@ def _stacked(chunk: _Chunk, graphs: GraphCache | None = None) -> Aggregate:
 
 def _replayed(
     chunk: _Chunk, objective: Objective, start: Params, graphs: GraphCache
-) -> tuple[Params, Tensor]:
+) -> tuple[Params, Tensor] | None:
     """The same as a CUDA graph, in shapes that stay the same from round to round."""
     f = chunk.federation
     room = graphs.room("steps", chunk.batches["mask"].shape[1])
@@ -233,7 +239,10 @@ def _replayed(
         "held": held,
         "gate": {"gate": gate},
     }
-    change, loss = graphs.run(objective, f.training, inputs)
+    done = graphs.run(objective, f.training, inputs)
+    if done is None:
+        return None
+    change, loss = done
     cut = {name: value[:, : start.rows[name].shape[1]] for name, value in change.rows.items()}
     return Params(change.dense, cut), loss
 
