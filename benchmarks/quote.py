@@ -107,6 +107,20 @@ def reading(path: str) -> str:
     return "\n".join([*lines, "", f"{note} {_origin(path, _read(path))}"])
 
 
+def rounds(*paths: str) -> str:
+    """Milliseconds a round, one column for each machine."""
+    made = [_read(path) for path in paths]
+    labels = {name: label for one in made for name, label in one["labels"].items()}
+    machines = [one["hardware"] for one in made]
+    lines = [f"| ms a round | {' | '.join(machines)} |", "|---" * (len(made) + 1) + "|"]
+    for name, label in labels.items():
+        cells = [one["milliseconds_a_round"].get(name) for one in made]
+        shown = ["–" if cell is None else f"{cell:.0f}" for cell in cells]
+        lines.append(f"| {label} | {' | '.join(shown)} |")
+    origins = " ".join(_origin(path, one) for path, one in zip(paths, made, strict=True))
+    return "\n".join([*lines, "", origins])
+
+
 PAPER = {  # Ning et al. 2021, Table 2, federated: R@1, R@5, R@10
     "BS": (0.58, 2.88, 5.4),
     "BS+S": (0.88, 4.01, 7.29),
@@ -155,6 +169,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "table2": lambda: retrieval("results/dual_encoder/table2.json"),
     "ours": lambda: retrieval("results/dual_encoder/ours.json"),
     "figures": lambda: retrieval("results/dual_encoder/figures.json"),
+    "rounds": lambda: rounds(
+        "results/dual_encoder/speed-cpu.json", "results/dual_encoder/speed-h200.json"
+    ),
     "mining": lambda: mining("results/mining/h200.json"),
 }
 
