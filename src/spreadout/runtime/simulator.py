@@ -357,4 +357,5 @@ def _bytes_per_client(
     # Vectors among the parameters are biases and norms: their lengths are the layers' widths.
     layers = sum(value.numel() for value in state.dense.values() if value.dim() == 1)
     activations = 8 * width * layers * 4
+    activations += 6 * width * held * 4  # scores of a batch against the rows held, and their gradients
     return max(1, parameters + steps * width * (example + 16) + activations)
