@@ -8,9 +8,10 @@ import torch
 import spreadout as so
 from spreadout.assembly import build_federation
 from spreadout.data.federated import Splits
-from spreadout.federated.round import Federation, run_round
+from spreadout.federated.round import Federation, cohort_of, run_round
 from spreadout.federated.server import ServerState
-from spreadout.runtime.simulator import Simulator, _bytes_per_client
+from spreadout.runtime.ready import bytes_per_client, make_ready
+from spreadout.runtime.simulator import Simulator
 
 
 def federation(data: Splits, *overrides: str) -> Federation:
@@ -91,17 +92,9 @@ def test_chunks_of_any_size_give_the_same_model(toy: Splits, arm: str) -> None:
 def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:
     f = federation(toy)
     state = ServerState(0, *f.model.initial(0, f.device))
-    each = _bytes_per_client(f, state, steps=4, width=3, held=3)
-    chunks = []
-    original = Simulator._chunks
-
-    class Watched(Simulator):
-        def _chunks(self, *args):  # type: ignore[no-untyped-def]
-            for members in original(self, *args):
-                chunks.append(len(members))
-                yield members
-
-    run_round(dataclasses.replace(f, executor=Watched(2 * each)), state)
+    each = bytes_per_client(f, state, steps=4, width=3, held=3)
+    ready = make_ready(f, state, cohort_of(f, 0), 0, 2 * each)
+    chunks = [len(chunk.cohort.clients) for chunk in ready.chunks]
     assert max(chunks) <= 2
     assert sum(chunks) == 5  # the empty client trains nowhere
 
@@ -110,8 +103,8 @@ def test_the_fused_path_needs_no_memory_for_copies_of_the_model(toy: Splits) -> 
     fused, copied = federation(toy, "clients.local_steps=1"), federation(toy, "clients.local_steps=2")
     state = ServerState(0, *fused.model.initial(0, fused.device))
     dense = sum(value.numel() * 4 for value in state.dense.values())
-    one = _bytes_per_client(fused, state, steps=1, width=3, held=3)
-    two = _bytes_per_client(copied, state, steps=2, width=3, held=3)
+    one = bytes_per_client(fused, state, steps=1, width=3, held=3)
+    two = bytes_per_client(copied, state, steps=2, width=3, held=3)
     assert two - one > 5 * dense
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -25,6 +24,7 @@ from spreadout.models.embedding import EmbeddingModel, Table
 from spreadout.models.two_tower import TwoTower
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache
+from spreadout.runtime.ready import ReadyRound
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator import Simulator
 
@@ -92,7 +92,7 @@ def build_federation(
     if unknown:
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
-    ahead: Ahead[Any] | None = Ahead() if device.type == "cuda" else None
+    ahead: Ahead[ReadyRound] | None = Ahead() if device.type == "cuda" else None
     simulator = Simulator(int(e.run.memory_gb * 2**30), graphs, ahead)
     return Federation(
         data=data.to(device) if _fits(data, device) else data,

@@ -7,27 +7,24 @@ linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i �
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from spreadout.federated import checks, merge
-from spreadout.federated.batches import row_ids, rows_held
+from spreadout.federated.batches import rows_held
 from spreadout.federated.local import Objective, Params, local_update
 from spreadout.federated.merge import Aggregate, RowSum
 from spreadout.federated.round import Cohort, Federation, cohort_of
 from spreadout.federated.rows import Tensors, along_sphere, nbytes, project_to_sphere, sum_by_id
-from spreadout.federated.schedule import Plan, plan
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.privacy.mechanism import add_noise_, clip_norm
-from spreadout.ragged import Ragged
-from spreadout.randomness import Ints
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache, can_gate
+from spreadout.runtime.ready import OnHost, ReadyRound, is_fusable, key_of, make_ready, some_of
 
 
 @dataclass(frozen=True)
@@ -36,84 +33,35 @@ class Simulator:
 
     memory: int = 1 << 30
     graphs: GraphCache | None = None  # of local steps on a CUDA device
-    ahead: Ahead[_Round] | None = None  # makes the next round ready while the device works on this one
+    ahead: Ahead[ReadyRound] | None = None  # makes the next round ready meanwhile
 
     def cohort(self, federation: Federation, round: int) -> Cohort:
         """The round's cohort, which may have been drawn already."""
-        ready = None if self.ahead is None else self.ahead.get(_key(federation, round))
+        ready = None if self.ahead is None else self.ahead.get(key_of(federation, round))
         return cohort_of(federation, round) if ready is None else ready.cohort
 
     def __call__(
         self, federation: Federation, state: ServerState, cohort: Cohort
     ) -> Iterator[Aggregate]:
-        ready = None if self.ahead is None else self.ahead.get(_key(federation, state.round))
+        ready = None if self.ahead is None else self.ahead.get(key_of(federation, state.round))
         if ready is None or ready.cohort is not cohort:
-            ready = self._ready(federation, state, cohort, state.round)
+            ready = make_ready(federation, state, cohort, state.round, self.memory)
         if self.ahead is not None and state.round + 1 < federation.rounds:
             following = state.round + 1
             self.ahead.start(
-                _key(federation, following),
-                lambda: self._ready(federation, state, cohort_of(federation, following), following),
+                key_of(federation, following),
+                lambda: make_ready(
+                    federation, state, cohort_of(federation, following), following, self.memory
+                ),
             )
         if len(ready.idle):  # they were asked, and had nothing to say
             part = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
-            part.traffic = _traffic(state, _select(cohort, ready.idle), federation)
+            part.traffic = _traffic(state, some_of(cohort, ready.idle), federation)
             yield part
         for host in ready.chunks:
             chunk = _Chunk.build(federation, state, host)
-            fused = _fused(chunk) if _is_fusable(federation, len(chunk.active)) else None
+            fused = _fused(chunk) if is_fusable(federation, len(chunk.active)) else None
             yield fused if fused is not None else _stacked(chunk, self.graphs)
-
-    def _ready(self, federation: Federation, state: ServerState, cohort: Cohort, round: int) -> _Round:
-        """All of a round that does not depend on the model: it reads the state's shapes only."""
-        f = federation
-        sizes = f.data.sizes[cohort.clients.numpy()]
-        idle = f.schedule.usable(sizes) == 0
-        chunks = []
-        for members in self._chunks(f, state, cohort, sizes, idle):
-            part = _select(cohort, members)
-            numbers = f.data.number_of(part.clients)
-            steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
-            chunks.append(_OnHost(part, steps, row_ids(part.requests, torch.device("cpu"))))
-        return _Round(cohort, np.flatnonzero(idle), chunks)
-
-    def _chunks(
-        self, federation: Federation, state: ServerState, cohort: Cohort, sizes: Ints, idle: Ints
-    ) -> Iterator[Ints]:
-        """Busy clients, most steps first, in runs whose padded tensors stay within the budget."""
-        steps = federation.schedule.steps_per_client(sizes)
-        widths = federation.schedule.batch_widths(sizes)
-        held = np.zeros_like(steps)
-        for asked in cohort.requests.values():
-            held += asked.lengths.numpy()
-        order = np.lexsort((-held, -widths, -steps))
-        order = order[~idle[order]]
-        start = 0
-        while start < len(order):
-            rest = order[start:]
-            # The first client has the most steps; batches and rows are as wide as any that may follow.
-            shape = int(steps[rest[0]]), int(widths[rest].max()), int(held[rest].max())
-            count = max(1, self.memory // _bytes_per_client(federation, state, *shape))
-            yield rest[:count]
-            start += count
-
-
-@dataclass(frozen=True)
-class _OnHost:
-    """Some clients of a cohort: what they will train on, still on the host."""
-
-    cohort: Cohort
-    steps: Plan
-    ids: Tensors  # per table (k, m), −1 for padding
-
-
-@dataclass(frozen=True)
-class _Round:
-    """A round made ready."""
-
-    cohort: Cohort
-    idle: Ints  # places in the cohort of clients that have nothing to train on
-    chunks: list[_OnHost]
 
 
 @dataclass(frozen=True)
@@ -130,7 +78,7 @@ class _Chunk:
     active: list[int]  # clients still at work in each step
 
     @classmethod
-    def build(cls, federation: Federation, state: ServerState, host: _OnHost) -> _Chunk:
+    def build(cls, federation: Federation, state: ServerState, host: OnHost) -> _Chunk:
         f, cohort, steps = federation, host.cohort, host.steps
         ids = {name: rows.to(f.device) for name, rows in host.ids.items()}
         batches = f.batches(cohort.clients, steps, ids, state.round)
@@ -146,18 +94,6 @@ class _Chunk:
             name: self.state.tables[name][ids.clamp_min(0)] * (ids >= 0)[..., None]
             for name, ids in self.ids.items()
         }
-
-
-def _key(federation: Federation, round: int) -> Hashable:
-    """Everything a round made ready depends on."""
-    f = federation
-    return id(f.data), f.method, f.schedule, f.seed, f.selection, f.per_round, round
-
-
-def _is_fusable(federation: Federation, steps: int) -> bool:
-    """Whether clients that take so many steps can share one gradient of the dense part."""
-    unchecked = federation.max_norm is None and federation.privacy is None
-    return steps == 1 and unchecked and federation.training.averages_gradients
 
 
 def _fused(chunk: _Chunk) -> Aggregate | None:
@@ -337,25 +273,3 @@ def _traffic(state: ServerState, cohort: Cohort, federation: Federation) -> Traf
         if name not in federation.training.fixed:
             up += ids + row * requests.values.numel()
     return Traffic(dense * clients, down, asked, dense * clients, up, clients)
-
-
-def _select(cohort: Cohort, members: Ints) -> Cohort:
-    at = torch.from_numpy(members)
-    requests: dict[str, Ragged] = {name: rows.select(at) for name, rows in cohort.requests.items()}
-    return Cohort(cohort.clients[at], requests)
-
-
-def _bytes_per_client(
-    federation: Federation, state: ServerState, steps: int, width: int, held: int
-) -> int:
-    """A generous estimate of what one client of a chunk takes, padding included."""
-    row = sum(table.shape[1] * table.element_size() for table in state.tables.values())
-    copies = 6  # start, present, gradient, step, change, and one optimiser slot
-    own = 0 if _is_fusable(federation, steps) else nbytes(state.dense.values())
-    parameters = copies * (own + held * (row + 8))
-    example = sum(column.example_bytes for column in federation.data.columns.values())
-    # Vectors among the parameters are biases and norms: their lengths are the layers' widths.
-    layers = sum(value.numel() for value in state.dense.values() if value.dim() == 1)
-    activations = 8 * width * layers * 4
-    activations += 6 * width * held * 4  # scores of a batch against the rows held, and their gradients
-    return max(1, parameters + steps * width * (example + 16) + activations)

@@ -1,0 +1,109 @@
+"""What a round needs that does not depend on the model: who, which rows, which examples, in what chunks.
+
+All of it is on the host and follows from (seed, round), so the next round can be made ready while a
+device works on the present one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from spreadout.federated.batches import row_ids
+from spreadout.federated.round import Cohort, Federation
+from spreadout.federated.rows import Tensors, nbytes
+from spreadout.federated.schedule import Plan, plan
+from spreadout.federated.server import ServerState
+from spreadout.randomness import Ints
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """Some clients of a cohort: what they will train on, still on the host."""
+
+    cohort: Cohort
+    steps: Plan
+    ids: Tensors  # per table (k, m), −1 for padding
+
+
+@dataclass(frozen=True)
+class ReadyRound:
+    """A round made ready: its chunks, most steps first."""
+
+    cohort: Cohort
+    idle: Ints  # places in the cohort of clients that have nothing to train on
+    chunks: list[OnHost]
+
+
+def make_ready(
+    federation: Federation, state: ServerState, cohort: Cohort, round: int, memory: int
+) -> ReadyRound:
+    """Cut a cohort into chunks that fit `memory` and plan their steps; the state gives shapes only."""
+    f = federation
+    sizes = f.data.sizes[cohort.clients.numpy()]
+    idle = f.schedule.usable(sizes) == 0
+    chunks = []
+    for members in _chunks(f, state, cohort, sizes, idle, memory):
+        part = some_of(cohort, members)
+        numbers = f.data.number_of(part.clients)
+        steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
+        chunks.append(OnHost(part, steps, row_ids(part.requests, torch.device("cpu"))))
+    return ReadyRound(cohort, np.flatnonzero(idle), chunks)
+
+
+def key_of(federation: Federation, round: int) -> Hashable:
+    """Everything a round made ready depends on."""
+    f = federation
+    return id(f.data), f.method, f.schedule, f.seed, f.selection, f.per_round, round
+
+
+def some_of(cohort: Cohort, members: Ints) -> Cohort:
+    """The clients at these places of a cohort, with what they asked for."""
+    at = torch.from_numpy(members)
+    return Cohort(cohort.clients[at], {name: rows.select(at) for name, rows in cohort.requests.items()})
+
+
+def is_fusable(federation: Federation, steps: int) -> bool:
+    """Whether clients that take so many steps can share one gradient of the dense part."""
+    unchecked = federation.max_norm is None and federation.privacy is None
+    return steps == 1 and unchecked and federation.training.averages_gradients
+
+
+def _chunks(
+    federation: Federation, state: ServerState, cohort: Cohort, sizes: Ints, idle: Ints, memory: int
+) -> Iterator[Ints]:
+    """Busy clients, most steps first, in runs whose padded tensors stay within the budget."""
+    steps = federation.schedule.steps_per_client(sizes)
+    widths = federation.schedule.batch_widths(sizes)
+    held = np.zeros_like(steps)
+    for asked in cohort.requests.values():
+        held += asked.lengths.numpy()
+    order = np.lexsort((-held, -widths, -steps))
+    order = order[~idle[order]]
+    start = 0
+    while start < len(order):
+        rest = order[start:]
+        # The first client has the most steps; batches and rows are as wide as any that may follow.
+        shape = int(steps[rest[0]]), int(widths[rest].max()), int(held[rest].max())
+        count = max(1, memory // bytes_per_client(federation, state, *shape))
+        yield rest[:count]
+        start += count
+
+
+def bytes_per_client(
+    federation: Federation, state: ServerState, steps: int, width: int, held: int
+) -> int:
+    """A generous estimate of what one client of a chunk takes, padding included."""
+    row = sum(table.shape[1] * table.element_size() for table in state.tables.values())
+    copies = 6  # start, present, gradient, step, change, and one optimiser slot
+    own = 0 if is_fusable(federation, steps) else nbytes(state.dense.values())
+    parameters = copies * (own + held * (row + 8))
+    example = sum(column.example_bytes for column in federation.data.columns.values())
+    # Vectors among the parameters are biases and norms: their lengths are the layers' widths.
+    layers = sum(value.numel() for value in state.dense.values() if value.dim() == 1)
+    activations = 8 * width * layers * 4
+    activations += 6 * width * held * 4  # scores of a batch against the rows held, and their gradients
+    return max(1, parameters + steps * width * (example + 16) + activations)
