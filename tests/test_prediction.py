@@ -78,10 +78,12 @@ def test_the_command_reads_histories_in_every_form(
         ("99", "item '99': no such id or title"),
         (
             "(199",
-            "item '(199': no such id or title; did you mean 'Apple (1990)' (id 10), 'Bread (1991)' (id 20)",
+            "item '(199': may be 'Apple (1990)' (id 10), 'Bread (1991)' (id 20)",
         ),
         ("1", "item '1': no such id or title"),
         ("[1, ]", "h.txt:1: not a JSON list"),
+        ("[null]", "h.txt:1: not a JSON list of items"),
+        ("[true]", "h.txt:1: not a JSON list of items"),
         ("[]", "a history is empty"),
         ("", "h.txt: has no histories; write one a line"),
     ],
@@ -127,6 +129,7 @@ def test_a_run_on_arrays_is_asked_with_arrays(
     for array, complaint in (
         (np.zeros((2, 5)), "this run takes 64 numbers an example"),
         (np.array([["a"]]), "this run takes 64 numbers"),
+        (np.full((2, 64), np.nan), "not finite in example 0"),
     ):
         np.save(tmp_path / "bad.npy", array)
         assert ask(monkeypatch, str(tmp_path / "run"), "--input", str(tmp_path / "bad.npy")) == 2
@@ -154,3 +157,23 @@ def test_histories_are_cut_as_they_are_written() -> None:
         ["7", "A, B"],
         ["Loose, title"],
     ]
+
+
+def test_words_for_ids_may_stand_with_commas(tmp_path: Path) -> None:
+    rows = "".join(f"u{u},item-{'abc'[(u + t) % 3]},{t}\n" for u in range(20) for t in range(6))
+    (tmp_path / "log.csv").write_text("user,item,time\n" + rows)
+    experiment = so.Experiment.of(
+        {
+            "rounds": 2,
+            "data": {"source": "interactions", "path": str(tmp_path / "log.csv")},
+            "model": {"encoder": "mean", "dim": 4},
+            "method": {"name": "dual_encoder"},
+            "eval": {"metrics": ["R@1"], "every": 2},
+        }
+    )
+    so.run(experiment, out=tmp_path / "run")
+    predictor = Predictor.load(tmp_path / "run")
+    one = predictor.from_histories([["item-a,item-b"], ["item-a item-b"], ["item-a", "item-b"]], 3)
+    assert one[0] == one[1] == one[2]
+    with pytest.raises(so.UserError, match="item 'item-z': no such id"):
+        predictor.from_histories([["item-z"]], 3)

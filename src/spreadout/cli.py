@@ -180,6 +180,8 @@ def predict(
 
     predictor = Predictor.load(folder)
     if source.suffix in (".npy", ".npz"):
+        if unseen:
+            raise UserError("--unseen: is for histories; arrays have none")
         found = predictor.from_arrays(_array(source), top)
     else:
         stdin = str(source) == "-"
@@ -294,8 +296,10 @@ def _array(path: Path) -> Any:
     try:
         found = np.load(path, allow_pickle=False)
         return found["x"] if path.suffix == ".npz" else found
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: not a readable array ({error})") from None
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (OSError, ValueError, EOFError):
+        raise UserError(f"{path}: not an array that NumPy saved") from None
     except KeyError:
         raise UserError(f"{path}: has no array x") from None
 

@@ -75,7 +75,7 @@ class Predictor:
         """The next items after each history of ids or titles; `unseen`: none that it has already."""
         if not isinstance(self.model, TwoTower):
             raise UserError("this run takes arrays, not histories: give an .npy or .npz file")
-        rows = [[self.row_of(item) for item in history] for history in histories]
+        rows = [[self.row_of(item) for item in self._items(history)] for history in histories]
         for history, given in zip(rows, histories, strict=True):
             if not history:
                 raise UserError(f"a history is empty: {list(given)!r}")
@@ -92,7 +92,18 @@ class Predictor:
                 f"x has shape {x.shape} and type {x.dtype}: "
                 f"this run takes {self.shape.features} numbers an example"
             )
+        if not np.isfinite(x).all():
+            row = int(np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1))[0])
+            raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")
         return self._best({"x": Dense(torch.from_numpy(x.astype(np.float32)))}, len(x), top, None)
+
+    def _items(self, history: Sequence[str]) -> Sequence[str]:
+        """A line that is no title may be ids with commas or spaces between them."""
+        if len(history) == 1 and history[0].strip().casefold() not in self._by_name:
+            pieces = re.split(r"[,;\s]+", history[0].strip())
+            if all(piece in self._by_id for piece in pieces):
+                return pieces
+        return history
 
     def row_of(self, item: str) -> int:
         """The table row of an item given by its id, its title, or a part of one title only."""
@@ -107,8 +118,11 @@ class Predictor:
         if len(named) == 1:
             return named[0]
         known = ", ".join(f"{self.names[row]!r} (id {self._called(row)[0]})" for row in named[:3])
-        hint = f"; did you mean {known}?" if named else ""
-        raise UserError(f"item {key!r}: no such id or title{hint}")
+        if named:
+            raise UserError(f"item {key!r}: may be {known}{' and others' * (len(named) > 3)}; say which")
+        raise UserError(
+            f"item {key!r}: no such id or title; write items with tabs between them, or JSON lists"
+        )
 
     @cached_property
     def _by_id(self) -> dict[str, int]:
@@ -165,8 +179,10 @@ def parse_histories(text: str, origin: str) -> Iterator[list[str]]:
         if re.fullmatch(r"\s*\[.*\]\s*", line):
             try:
                 items = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise UserError(f"{origin}:{number}: not a JSON list ({error})") from None
+                if not all(isinstance(item, str | int) and item is not True for item in items):
+                    raise ValueError("items are strings or whole numbers")
+            except ValueError as error:
+                raise UserError(f"{origin}:{number}: not a JSON list of items ({error})") from None
             yield [str(item) for item in items]
         elif "\t" in line:
             yield [item for item in line.split("\t") if item.strip()]

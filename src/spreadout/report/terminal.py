@@ -84,17 +84,19 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
             f"{summary['clients']} clients, {summary['classes']} classes",
         )
     ]
+    first = next(iter(summary["metrics"]))
     for name, value in summary["metrics"].items():
+        by = "" if name == first else f", the best by {first}"
         rows.append(
             (
                 name,
                 f"[bold]{value:.2f}[/] after {summary['rounds']} rounds "
-                f"(best {best[name]:.2f} at round {best['round']})",
+                f"({'best ' * (not by)}{best[name]:.2f} at round {best['round']}{by})",
             )
         )
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
     bound = gauges["error_bound"]
-    promise = "" if bound is None else f", error at most {100 * bound:.0f} % by Prop. 1"
+    promise = "" if bound is None or bound >= 1 else f", error at most {100 * bound:.0f} % by Prop. 1"
     rows.append(
         (
             "classes",
