@@ -178,3 +178,14 @@ def test_a_folder_counts_by_what_is_in_its_files(
         [1, 2, 3],
         [1, 0, 3],
     )
+
+
+def test_files_behind_links_count_as_they_are_read(tmp_path: Path) -> None:
+    real, folder = tmp_path / "real", tmp_path / "set"
+    real.mkdir()
+    folder.mkdir()
+    (real / "train.txt").write_text(TEXT)
+    (folder / "part").symlink_to(real)
+    before = cache.key([folder], "")
+    (real / "train.txt").write_text(TEXT.replace("1 0:1", "1 0:7"))
+    assert cache.key([folder], "") != before

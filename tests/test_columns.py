@@ -76,6 +76,21 @@ def test_lists_gather_like_a_loop(lists: list[list[int]], at: list[int]) -> None
     assert found.tolist() == [lists[i] + [-1] * (width - len(lists[i])) for i in places]
 
 
+@given(st.data())
+def test_a_compact_column_of_lists_keeps_what_its_lists_cover_once(data: st.DataObject) -> None:
+    n = data.draw(st.integers(0, 12))
+    bounds = data.draw(st.lists(st.tuples(st.integers(0, n), st.integers(0, n)), min_size=1, max_size=6))
+    first, end = (torch.tensor(side) for side in zip(*(sorted(b) for b in bounds), strict=True))
+    index = torch.tensor(
+        data.draw(st.lists(st.integers(0, len(bounds) - 1), max_size=6)), dtype=torch.int64
+    )
+    whole = Lists(torch.arange(n) * 3, first, end - first, index=index)
+    own = whole.compact()
+    assert torch.equal(own.ragged().values, whole.ragged().values)
+    assert torch.equal(own.ragged().offsets, whole.ragged().offsets)
+    assert sorted(own.values.tolist()) == sorted(set(whole.ragged().values.tolist()))
+
+
 def test_overlapping_windows_share_one_timeline() -> None:
     timeline = torch.tensor([10, 11, 12, 13], dtype=torch.int32)
     windows = Lists(timeline, torch.tensor([0, 0, 1]), torch.tensor([1, 2, 2]), pad=0, width=2)

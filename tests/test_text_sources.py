@@ -1,5 +1,6 @@
 """Published text formats, whole and broken: every complaint names file and line."""
 
+import bz2
 import gzip
 import io
 import tarfile
@@ -557,6 +558,12 @@ def test_bombs_are_refused_before_they_go_off(tmp_path: Path) -> None:
         XCText(name="xc-text").parse(tmp_path / "a.zip")
     with pytest.raises(so.UserError, match="refused as a bomb"):
         Interactions().parse(tmp_path / "a.csv.gz")
+    (tmp_path / "b").mkdir()
+    with bz2.open(tmp_path / "b" / "svm.bz2", "wb") as packed:
+        for _ in range(200):
+            packed.write(nothing)
+    with pytest.raises(so.UserError, match=r"svm.bz2: unpacks to .* refused as a bomb"):
+        LibSVM().parse(tmp_path / "b")
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
         info = tarfile.TarInfo("train.txt")
         info.size = 200 << 20
@@ -714,11 +721,12 @@ def test_libsvm_test_files_are_found_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "a-test.svm").rename(tmp_path / "latest.svm")
     with pytest.raises(so.UserError, match="needs one training file"):
         LibSVM().parse(tmp_path)
-    import bz2
-
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "c.bz2").write_bytes(bz2.compress(b"3 1:1\n"))
     assert LibSVM().parse(tmp_path / "b" / "c.bz2").class_names == ("3",)
+    (tmp_path / "b" / "c.bz2").write_bytes(b"BZh9" + bytes(50))
+    with pytest.raises(so.UserError, match=r"c.bz2: cannot be read, it may be cut short"):
+        LibSVM().parse(tmp_path / "b" / "c.bz2")
 
 
 def test_links_in_a_tar_are_not_followed(tmp_path: Path) -> None:

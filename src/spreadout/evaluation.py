@@ -66,16 +66,13 @@ def evaluate(
     }
     own = torch.cat(away)
     epsilon = float(own.mean()) if own.numel() else float("nan")
-    return Evaluation(scores, class_gauges(project_to_sphere(ranked_ones), epsilon))
+    unit = ranked_ones if model.tables["classes"].sphere else project_to_sphere(ranked_ones)
+    return Evaluation(scores, class_gauges(unit, epsilon))
 
 
-def class_vectors(model: EmbeddingModel, state: ServerState, *, block: int = 1 << 18) -> Tensor:
-    """Every class as embeddings are compared with it, block by block: (C, dim)."""
-    table = state.tables["classes"]
-    parts = (
-        model.class_vectors(Params(state.dense, {"classes": rows})) for rows in torch.split(table, block)
-    )
-    return torch.cat(list(parts))
+def class_vectors(model: EmbeddingModel, state: ServerState) -> Tensor:
+    """Every class as embeddings are compared with it: (C, dim); the table itself where that is it."""
+    return model.class_vectors(Params(state.dense, state.tables))
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 import tarfile
@@ -17,14 +18,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any
 
 from spreadout.errors import UserError
 
 DENSEST = 200  # times the packed size; published text packs 10 to 30 times, a bomb about 1,000
 HARMLESS = 1 << 27  # bytes that may be packed as densely as they like
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
-BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile)
+BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,8 @@ class Archive:
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        try:
-            with self._open(name) as stream:
-                yield stream
-        except (*BROKEN, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # of the disk, not of the archive
-            reason = str(error) or "it ends too early"
-            raise UserError(
-                f"{self.path}: {name} cannot be read, it may be cut short ({reason})"
-            ) from None
+        with _complaining(f"{self.path}: {name} cannot be read"), self._open(name) as stream:
+            yield stream
 
     def read(self, name: str) -> bytes:
         with self.open(name) as stream:
@@ -73,9 +66,9 @@ class Archive:
 @contextmanager
 def opened(path: Path) -> Iterator[Archive]:
     """An archive, or a folder as one, or a single file as one member."""
-    try:
+    with _complaining(f"{path}: not a readable archive"):
         if path.is_dir():
-            yield Archive(path, _files_below(path), lambda name: _unpacked(path / name))
+            yield Archive(path, files_below(path), lambda name: _unpacked(path / name))
         elif zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as file:
                 yield _zip(path, file)
@@ -86,27 +79,33 @@ def opened(path: Path) -> Iterator[Archive]:
             raise UserError(f"{path}: not a readable archive; it may be cut short: fetch it again")
         else:
             yield Archive(path.parent, [path.name], lambda name: _unpacked(path))
-    except (*BROKEN, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = str(error) or "it ends too early"
-        raise UserError(f"{path}: not a readable archive, it may be cut short ({reason})") from None
 
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[IO[bytes]]:
-    """A file as it is, or what a .gz file holds."""
+    """A file as it is, or what a .gz or .bz2 file holds."""
+    with _complaining(f"{path}: cannot be read"), _unpacked(path) as stream:
+        yield stream
+
+
+@contextmanager
+def _complaining(what: str) -> Iterator[None]:
+    """What the unpackers raise about broken files, as one line; errors of the disk pass."""
     try:
-        with _unpacked(path) as stream:
-            yield stream
-    except BROKEN as error:
-        raise UserError(f"{path}: cannot be read, it may be cut short ({error})") from None
+        yield
+    except (*BROKEN, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = str(error) or "it ends too early"
+        raise UserError(f"{what}, it may be cut short ({reason})") from None
 
 
 def _unpacked(path: Path) -> IO[bytes]:
-    if path.suffix.lower() == ".bz2":
-        return bz2.open(path)
-    return _Gzip(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # type: ignore[return-value]
+    unpackers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+    unpack = unpackers.get(path.suffix.lower())
+    if unpack is None:
+        return open(path, "rb")
+    return io.BufferedReader(_Bounded(unpack(path), path))
 
 
 def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
@@ -118,7 +117,7 @@ def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
     def open_member(name: str) -> IO[bytes]:
         try:
             return file.open(name)
-        except (RuntimeError, NotImplementedError) as error:  # encrypted, or packed in some rare way
+        except RuntimeError as error:  # encrypted, or packed in some rare way
             raise UserError(f"{path}: {name} cannot be read ({error})") from None
 
     return Archive(path, sorted(info.filename for info in members), open_member)
@@ -141,19 +140,25 @@ def _tar(path: Path, tar: tarfile.TarFile) -> Archive:
     return Archive(path, list(members), open_member)  # as packed: going back would unpack it all again
 
 
-class _Gzip(gzip.GzipFile):
-    """A gzip stream that stops with an error where it turns out a bomb: it does not say its size."""
+class _Bounded(io.RawIOBase):
+    """A stream that ends in an error where it turns out a bomb: packed files do not say their size."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._path, self._given = path, 0
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self._stream, self._path, self._given = stream, path, 0
 
-    def read(self, size: int | None = -1) -> bytes:
-        wanted = _allowed(self._path) - self._given + 1
-        found = super().read(wanted if size is None or size < 0 else min(size, wanted))
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._stream.read(len(buffer))
+        buffer[: len(found)] = found
         self._given += len(found)
         _refuse_bomb(self._path, self._given)
-        return found
+        return len(found)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def _allowed(path: Path) -> int:
@@ -168,7 +173,7 @@ def _refuse_bomb(path: Path, unpacked: int) -> None:
         )
 
 
-def _files_below(folder: Path) -> list[str]:
+def files_below(folder: Path) -> list[str]:
     """Every file, through links to folders too, but never around in a circle."""
     found, seen = [], set()
     for here, below, files in os.walk(folder, followlinks=True):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spreadout.data import stored
-from spreadout.data.archive import PICTURES
+from spreadout.data.archive import PICTURES, files_below
 
 try:
     import fcntl
@@ -59,10 +59,9 @@ def key(files: Sequence[Path], about: str) -> str:
     digest = hashlib.blake2b(f"{FORMAT} {about}".encode(), digest_size=16)
     for path in files:
         if path.is_dir():
-            for file in sorted(path.rglob("*")):
-                if not file.is_file() or ".spreadout-cache" in file.parts:
-                    continue
-                digest.update(f"{file.relative_to(path).as_posix()} ".encode())
+            for name in files_below(path):  # the very files that are read
+                file = path / name
+                digest.update(f"{name} ".encode())
                 if file.suffix.lower() in PICTURES:
                     facts = file.stat()
                     digest.update(f"{facts.st_size} {facts.st_mtime_ns}\n".encode())

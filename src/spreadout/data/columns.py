@@ -45,12 +45,14 @@ class Column(ABC):
 
     def take(self, at: Tensor) -> Tensor:
         """The examples at these places: (*at.shape, …)."""
-        index = self.index
-        flat = at.reshape(-1).to(self.device if index is None else index.device)
-        if index is not None:
-            flat = index[flat].to(self.device)
-        found = self._gather(flat)
+        found = self._gather(self._values_at(at))
         return found.view(*at.shape, *found.shape[1:])
+
+    def _values_at(self, at: Tensor) -> Tensor:
+        """Which values the examples at these places have, flat, on the values' device."""
+        if self.index is None:
+            return at.reshape(-1).to(self.device)
+        return self.index[at.reshape(-1).to(self.index.device)].to(self.device)
 
     def select(self, at: Tensor) -> Self:
         """Some examples in this order, sharing the values."""
@@ -136,14 +138,18 @@ class Lists(Column):
         return 8 * max(self.width or self.longest, 1)
 
     def _gather(self, at: Tensor) -> Tensor:
-        first, length = self.first[at], self.length[at]
-        width = self.width if self.width is not None else int(length.max()) if len(at) else 0
-        column = torch.arange(width, device=at.device)
-        inside = column < length[:, None]  # (n, width)
-        places = (first[:, None] + column).clamp_(max=max(len(self.values) - 1, 0))
+        inside = self._inside(at)  # (n, width)
         if not len(self.values):
-            return torch.full((len(at), width), self.pad, dtype=torch.int64, device=at.device)
+            return torch.full(inside.shape, self.pad, dtype=torch.int64, device=at.device)
+        column = torch.arange(inside.shape[1], device=at.device)
+        places = (self.first[at][:, None] + column).clamp_(max=len(self.values) - 1)
         return torch.where(inside, self.values[places].long(), self.pad)
+
+    def _inside(self, at: Tensor) -> Tensor:
+        """Which slots of these lists are filled: (n, width)."""
+        length = self.length[at]
+        width = self.width if self.width is not None else int(length.max()) if len(at) else 0
+        return torch.arange(width, device=at.device) < length[:, None]
 
     def ragged(self, at: Tensor | None = None) -> Ragged:
         """The lists of some examples (all without `at`), one after another."""
@@ -154,27 +160,30 @@ class Lists(Column):
 
     def present(self, at: Tensor) -> Tensor:
         """Which slots of the examples at these places are filled: (*at.shape, width)."""
-        flat = at.reshape(-1).cpu()
-        index = flat if self.index is None else self.index.cpu()[flat]
-        length = self.length[index.to(self.length.device)]
-        width = self.width if self.width is not None else int(length.max()) if len(length) else 0
-        inside = torch.arange(width, device=length.device) < length[:, None]
-        return inside.view(*at.shape, width)
+        inside = self._inside(self._values_at(at))
+        return inside.view(*at.shape, inside.shape[1])
 
     def compact(self) -> Self:
-        """Only the values some list covers; windows over a timeline go on sharing it."""
-        first, length = self.first, self.length
-        if self.index is not None:
-            at = self.index.to(first.device)
-            first, length = first[at], length[at]
-        some = length > 0
-        ends = torch.zeros(len(self.values) + 1, dtype=torch.int64, device=first.device)
-        ends.index_add_(0, first[some], torch.ones_like(first[some]))
-        ends.index_add_(0, (first + length)[some], -torch.ones_like(first[some]))
-        covered = ends.cumsum(0)[:-1] > 0  # (values,)
+        """Only the values some list covers; windows over a timeline go on sharing it.
+
+        Its cost follows the lists, not the timeline: stretches that lists cover without a gap are found
+        by sorting where lists begin, and are put one after another.
+        """
+        every = self._values_at(torch.arange(len(self)))
+        first, length = self.first[every], self.length[every]
+        order = torch.argsort(torch.where(length > 0, first, torch.iinfo(torch.int64).max))
+        order = order[: int((length > 0).sum())]  # empty lists cover nothing
         moved = torch.zeros_like(first)
-        moved[some] = (covered.cumsum(0) - 1)[first[some]]
-        return replace(self, values=self.values[covered], first=moved, length=length, index=None)
+        if not len(order):
+            return replace(self, values=self.values[:0], first=moved, length=length, index=None)
+        begin = first[order]
+        end = torch.cummax(begin + length[order], 0).values  # of all lists so far
+        gap = torch.cat([begin[:1], (begin[1:] - end[:-1]).clamp_min(0)])  # uncovered before each
+        moved[order] = begin - gap.cumsum(0)
+        opens = torch.cat([gap.new_ones(1), gap[1:]]) > 0  # a stretch begins here
+        closes = torch.cat([opens[1:], opens.new_ones(1)])
+        places = ragged_places(begin[opens], end[closes] - begin[opens])
+        return replace(self, values=self.values[places], first=moved, length=length, index=None)
 
     @classmethod
     def of(cls, lists: Ragged, **options: Any) -> Lists:
@@ -208,11 +217,6 @@ class Sparse(Column):
         found = torch.zeros(len(at), self.width, device=at.device)
         # A feature named twice counts twice, in a fixed order on every device.
         return found.index_put_((row, self.ids[place].long()), self.weights[place].float(), True)
-
-    @property
-    def feature_ids(self) -> Lists:
-        """Which features each example has: what an embedding lookup takes."""
-        return Lists(self.ids, self.offsets[:-1], self.offsets.diff(), index=self.index)
 
     def dense(self) -> Dense:
         """The same vectors stored densely, for data small enough."""

@@ -8,9 +8,9 @@ malformed line is found by position and named by its number.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import IO, NoReturn
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import IO, Any, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ LONGEST_LINE = 1 << 28
 LARGEST = float(np.finfo(np.float32).max)
 BOM = b"\xef\xbb\xbf"
 NEWLINE = ord("\n")
+T = TypeVar("T", bound=Any)  # a dataclass of arrays
 Mask = npt.NDArray[np.bool_]
 _CHARACTERS = b"0123456789+-.eE"
 _NUMERIC = np.isin(np.arange(256), list(_CHARACTERS))
@@ -155,6 +156,13 @@ def whole(tokens: Tokens, values: npt.NDArray[np.float64], which: Mask, what: st
     bad[which] = (chosen < 0) | (chosen != np.floor(chosen)) | (chosen >= 2.0**53)
     tokens.refuse(bad, f"{what} {{}} is not a whole number from 0 up")
     return np.asarray(chosen, dtype=np.int64)
+
+
+def joined(parts: Sequence[T]) -> T:
+    """Dataclasses of arrays, one per block, as one."""
+    columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(parts[0])}
+    whole: T = type(parts[0])(**{name: np.concatenate(pieces) for name, pieces in columns.items()})
+    return whole
 
 
 def _shown(token: bytes) -> str:

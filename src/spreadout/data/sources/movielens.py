@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -21,7 +21,7 @@ from pydantic import Field
 from spreadout.data.archive import Archive, opened
 from spreadout.data.sources.base import Labelled, Source
 from spreadout.data.sources.timeline import BY_USER, Windows
-from spreadout.data.text import BOM, NEWLINE, Block, blocks, cut, whole
+from spreadout.data.text import BOM, NEWLINE, Block, blocks, cut, joined, whole
 from spreadout.errors import UserError
 from spreadout.randomness import Ints
 
@@ -111,8 +111,7 @@ def ratings(archive: Archive) -> Ratings:
             parts.append(_four_numbers(block, mark))
     if not parts:
         raise UserError(f"{label}: has no ratings; the file may be cut short")
-    columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(Ratings)}
-    return Ratings(**{column: np.concatenate(pieces) for column, pieces in columns.items()})
+    return joined(parts)
 
 
 def _four_numbers(block: Block, mark: bytes) -> Ratings:

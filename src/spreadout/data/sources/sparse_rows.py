@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
 import torch
 
 from spreadout.data.columns import Sparse
-from spreadout.data.text import Block, blocks, cut, whole
+from spreadout.data.text import Block, blocks, cut, joined, whole
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged, offsets_from_lengths
 from spreadout.randomness import Ints
@@ -34,8 +34,7 @@ def read_rows(stream: IO[bytes], name: str, *, skip_lines: int = 0, comments: bo
     parts = [_rows(block, comments) for block in blocks(stream, name, skip_lines=skip_lines)]
     if not parts:
         parts = [_rows(Block(name, b"", skip_lines + 1), comments)]
-    columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(Rows)}
-    return Rows(**{column: np.concatenate(pieces) for column, pieces in columns.items()})
+    return joined(parts)
 
 
 def _rows(block: Block, comments: bool) -> Rows:
