@@ -19,7 +19,7 @@ from spreadout.data.federated import FederatedDataset
 from spreadout.data.partition import by_user, each_label
 from spreadout.data.sources.timeline import Windows
 from spreadout.data.splits import hand_out
-from spreadout.evaluation import batch_recall, class_vectors, embed, evaluate, rank_of_right
+from spreadout.evaluation import batch_rivals, class_vectors, embed, evaluate, rank_of_right
 from spreadout.federated.local import Params, local_update
 from spreadout.federated.round import Federation, cohort_of, run_round
 from spreadout.federated.schedule import Schedule, plan
@@ -404,16 +404,16 @@ def test_batch_recall_of_a_collapsed_table_is_chance_and_unseen_labels_are_left_
     f, state = built(splits)
     state.tables["classes"][:] = 1.0
     classes = class_vectors(f.model, state)
-    assert batch_recall(f.model, state, splits.test, classes, 1) < 20
+    assert metrics.batch_recall_at(batch_rivals(f.model, state, splits.test, classes), 1) < 20
     odd = so.Examples(
         splits.test.inputs, Ragged(splits.test.labels.offsets, splits.test.labels.values + 0)
     )
     odd.labels.values[:40] = 99
-    assert 0 <= batch_recall(f.model, state, odd, classes, 16) <= 100
+    assert 0 <= metrics.batch_recall_at(batch_rivals(f.model, state, odd, classes), 16) <= 100
     found = evaluate(f.model, state, odd, ["MRR", "mean rank", "R@1"]).metrics
     assert all(math.isfinite(value) for value in found.values())
     few = so.Examples(splits.test.inputs, Ragged.from_lists([[1]] * 3))
-    assert math.isnan(batch_recall(f.model, state, few, classes, 1))
+    assert math.isnan(metrics.batch_recall_at(batch_rivals(f.model, state, few, classes), 1))
 
 
 def test_a_round_made_ahead_is_the_round_itself() -> None:
@@ -448,7 +448,7 @@ def test_batch_recall_is_a_plain_loop_over_batches() -> None:
     splits = shop(users=20)
     f, state = built(splits)
     classes = class_vectors(f.model, state)
-    found = batch_recall(f.model, state, splits.test, classes, 2)
+    found = metrics.batch_recall_at(batch_rivals(f.model, state, splits.test, classes), 2)
     n = len(splits.test)
     bits = randomness.bits(randomness.key(0, "batch recall"), np.arange(n))
     order = np.argsort(bits, kind="stable")[: n // 16 * 16].reshape(-1, 16)

@@ -16,6 +16,7 @@ from spreadout.experiment import Experiment
 from spreadout.federated.augment import Augment
 from spreadout.federated.local import LocalTraining
 from spreadout.federated.round import Federation
+from spreadout.federated.sampling import Selection
 from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
 from spreadout.methods.dual_encoder import DualEncoder
@@ -42,55 +43,13 @@ def build_federation(
     """All fixed parts of a run, from its description and its data; own parts take precedence."""
     e = experiment
     method = method or e.method
-    data = held.train
-    if complaint := method.complaint(data):
-        raise UserError(complaint)
-    if isinstance(data.columns["y"], Lists) and not method.label_sets:
-        remedy = 'set data.targets to "each" or "one"'
-        if e.data.partition.name == "frequent_classes":
-            remedy = "it deals whole label sets: take another data.partition"
-        raise UserError(
-            f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
-            + remedy
-        )
-    if e.eval.split == "test" and len(held.test) and _unseen(held):
-        raise UserError(
-            f"data.source = {held.name!r}: its test classes are never trained on, so they have no "
-            f'{e.eval.metrics[0]}; set data.validation_fraction and eval.split = "validation"'
-        )
-    data = _densified(data)
+    _refuse_misfits(e, held, method)
+    data = _densified(held.train)
     if method.pools_data:
         data = data.pooled()
-        if e.privacy is not None:
-            raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
-    for name in e.eval.metrics:
-        if metrics.parse(name)[1] > data.classes:
-            raise UserError(f"eval.metrics: {name} needs more classes than the {data.classes} there are")
-    per_round, selection = e.clients.per_round, e.clients.selection
-    if method.pools_data or per_round == "all":
-        per_round, selection = data.clients, "full"
-    elif per_round > data.clients:
-        raise UserError(
-            f"clients.per_round = {per_round}: there are only {data.clients} clients; "
-            'take fewer, or "all"'
-        )
-    if encoder is None:
-        model = build_model(e.model, DataShape.of(data), e.seed)
-    else:
-        module, dim = _own_encoder(data, encoder)
-        model = EmbeddingModel(module, {"classes": Table(data.classes, dim)})
-    if isinstance(model, TwoTower) and not isinstance(method, DualEncoder):
-        raise UserError(
-            f"model.encoder = {e.model.encoder!r}: is for method.name = 'dual_encoder', "
-            f"not {method.name!r}"
-        )
-    module, tables = model.encoder, model.tables
-    clash = sorted(set(tables) & {name for name, _ in module.named_parameters()})
-    if clash:
-        raise UserError(f"encoder: has a parameter named {clash[0]!r} like a table; rename it")
-    unknown = set(e.server.tables) - set(tables)
-    if unknown:
-        raise UserError(f"server.tables.{min(unknown)}: no such table; known: {', '.join(tables)}")
+    per_round, selection = _cohorts(e, data, method)
+    model = _model(e, data, method, encoder)
+    tables = model.tables
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
     ahead: Ahead[ReadyRound] | None = Ahead() if device.type == "cuda" else None
     simulator = Simulator(int(e.run.memory_gb * 2**30), graphs, ahead)
@@ -102,7 +61,7 @@ def build_federation(
         training=LocalTraining(
             dense=e.clients.optimizer_for(),
             rows={name: e.clients.optimizer_for(e.clients.row_lr) for name in tables},
-            sphere=frozenset(name for name, table in tables.items() if table.sphere),
+            sphere=model.sphere,
             fixed=method.fixed_tables(),
         ),
         optimizers=ServerOptimizers(
@@ -120,6 +79,68 @@ def build_federation(
         augment=Augment(e.clients.input_noise, e.clients.input_dropout),
         bf16=e.run.precision == "bf16",
     )
+
+
+def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
+    """Parts that are sound by themselves and do not go together."""
+    data = held.train
+    if complaint := method.complaint(data):
+        raise UserError(complaint)
+    if isinstance(data.columns["y"], Lists) and not method.label_sets:
+        remedy = 'set data.targets to "each" or "one"'
+        if e.data.partition.name == "frequent_classes":
+            remedy = "it deals whole label sets: take another data.partition"
+        raise UserError(
+            f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
+            + remedy
+        )
+    if e.eval.split == "test" and len(held.test) and _unseen(held):
+        raise UserError(
+            f"data.source = {held.name!r}: its test classes are never trained on, so they have no "
+            f'{e.eval.metrics[0]}; set data.validation_fraction and eval.split = "validation"'
+        )
+    if method.pools_data and e.privacy is not None:
+        raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
+    for name in e.eval.metrics:
+        if metrics.parse(name)[1] > data.classes:
+            raise UserError(f"eval.metrics: {name} needs more classes than the {data.classes} there are")
+
+
+def _cohorts(e: Experiment, data: FederatedDataset, method: Method) -> tuple[int, Selection]:
+    """How many clients a round has, and how they are chosen."""
+    per_round = e.clients.per_round
+    if method.pools_data or per_round == "all":
+        return data.clients, "full"
+    if per_round > data.clients:
+        raise UserError(
+            f"clients.per_round = {per_round}: there are only {data.clients} clients; "
+            'take fewer, or "all"'
+        )
+    return per_round, e.clients.selection
+
+
+def _model(
+    e: Experiment, data: FederatedDataset, method: Method, encoder: nn.Module | None
+) -> EmbeddingModel:
+    """The config's model, or one around the user's own encoder."""
+    if encoder is None:
+        model = build_model(e.model, DataShape.of(data), e.seed)
+    else:
+        module, dim = _own_encoder(data, encoder)
+        model = EmbeddingModel(module, {"classes": Table(data.classes, dim)})
+    if isinstance(model, TwoTower) and not isinstance(method, DualEncoder):
+        raise UserError(
+            f"model.encoder = {e.model.encoder!r}: is for method.name = 'dual_encoder', "
+            f"not {method.name!r}"
+        )
+    clash = sorted(set(model.tables) & {name for name, _ in model.encoder.named_parameters()})
+    if clash:
+        raise UserError(f"encoder: has a parameter named {clash[0]!r} like a table; rename it")
+    unknown = set(e.server.tables) - set(model.tables)
+    if unknown:
+        known = ", ".join(model.tables)
+        raise UserError(f"server.tables.{min(unknown)}: no such table; known: {known}")
+    return model
 
 
 def _unseen(held: Splits) -> bool:

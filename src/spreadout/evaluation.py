@@ -58,9 +58,11 @@ def evaluate(
         away.append(_distance_to_own(embedded, classes, examples, some))
     ranking = torch.cat(ranked)
     rank = torch.cat(ranks) if ranks else None
+    in_batch = any(kind == "batch R" for kind, _ in kinds)
+    rivals = batch_rivals(model, state, examples, classes) if in_batch else None
     scores = {
-        name: batch_recall(model, state, examples, classes, k)
-        if kind == "batch R"
+        name: metrics.batch_recall_at(rivals, k)
+        if rivals is not None and kind == "batch R"
         else metrics.compute(name, ranking, examples.labels, rank)
         for name, (kind, k) in zip(names, kinds, strict=True)
     }
@@ -98,10 +100,8 @@ def rank_of_right(
     Classes with the very same score count half: a collapsed table is ranked in the middle, not first. An
     example whose classes are all untrained stands at infinity.
     """
-    labels = examples.labels.select(at)
-    owner = torch.repeat_interleave(torch.arange(len(at)), labels.lengths)
-    trained = labels.values < first + len(classes)  # others stand nowhere
-    owner, label = owner[trained].to(embedded.device), labels.values[trained].to(embedded.device) - first
+    owner, label = _trained_labels(examples, at, first + len(classes), embedded.device)
+    label = label - first
     # Two passes over the same blocks, so that a score is the same number wherever it is compared.
     starts = range(0, len(classes), max(1, RANKED_AT_ONCE // max(len(at), 1)))
     blocks = [classes[start : start + starts.step] for start in starts]
@@ -116,22 +116,17 @@ def rank_of_right(
         above += (scores > best[:, None]).sum(1)
         level += (scores == best[:, None]).sum(1)
     rank = torch.where(best > -torch.inf, 1 + above + (level - 1) / 2, torch.inf)
-    return rank[(labels.lengths > 0).to(rank.device)]
+    labelled = examples.labels.offsets[at + 1] > examples.labels.offsets[at]
+    return rank[labelled.to(rank.device)]
 
 
-def batch_recall(
-    model: EmbeddingModel,
-    state: ServerState,
-    examples: Examples,
-    classes: Tensor,
-    k: int,
-    *,
-    batch: int = 16,
-) -> float:
-    """R@k among the items of a batch of examples only (003, Fig. 3): easier, and what training sees.
+def batch_rivals(
+    model: EmbeddingModel, state: ServerState, examples: Examples, classes: Tensor, *, batch: int = 16
+) -> Tensor:
+    """How many items of its batch stand before each example's own (003, Fig. 3): what training sees.
 
     Batches are drawn once and for all from the examples in a shuffled order; each example's first label
-    counts.
+    counts, and a rival with the very same score counts half.
     """
     first = examples.labels.offsets[:-1].clamp_max(max(len(examples.labels.values) - 1, 0))
     trained = (examples.labels.lengths > 0) & (examples.labels.values[first] < len(classes))
@@ -139,7 +134,7 @@ def batch_recall(
     bits = randomness.bits(randomness.key(0, "batch recall"), usable)
     order = torch.from_numpy(usable[np.argsort(bits, kind="stable")])
     order = order[: len(order) // batch * batch]
-    found = 0
+    found = []
     for some in torch.split(order, batch * 256):
         embedded = embed(model, state, examples, some).view(-1, batch, classes.shape[1])
         label = examples.labels.values[first[some]].to(classes.device).view(-1, batch)
@@ -147,15 +142,22 @@ def batch_recall(
         own = torch.diagonal(scores, dim1=1, dim2=2)[..., None]
         other = label[:, :, None] != label[:, None, :]  # the same item again is no rival
         above = ((scores > own) & other).sum(-1) + ((scores == own) & other).sum(-1) / 2
-        found += int((above < k).sum())
-    return 100.0 * found / len(order) if len(order) else float("nan")
+        found.append(above.flatten())
+    return torch.cat(found) if found else torch.empty(0)
 
 
 def _distance_to_own(embedded: Tensor, classes: Tensor, examples: Examples, at: Tensor) -> Tensor:
     """Euclidean distance of each example to each of its own classes, on the sphere."""
-    labels = examples.labels.select(at)
-    owner = torch.repeat_interleave(torch.arange(len(at)), labels.lengths)
-    trained = labels.values < len(classes)  # others have no row to be away from
-    owner, label = owner[trained].to(classes.device), labels.values[trained].to(classes.device)
+    owner, label = _trained_labels(examples, at, len(classes), classes.device)
     s = (project_to_sphere(embedded)[owner] * project_to_sphere(classes[label])).sum(-1)
     return (2 - 2 * s).clamp_min(0).sqrt()
+
+
+def _trained_labels(
+    examples: Examples, at: Tensor, end: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Which of these examples has which label, of those below `end`: others have no row."""
+    labels = examples.labels.select(at)
+    owner = torch.repeat_interleave(torch.arange(len(at)), labels.lengths)
+    trained = labels.values < end
+    return owner[trained].to(device), labels.values[trained].to(device)

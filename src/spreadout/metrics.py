@@ -72,6 +72,11 @@ def mean_rank(rank: Tensor) -> float:
     return float(rank[rank.isfinite()].double().mean())
 
 
+def batch_recall_at(rivals: Tensor, k: int) -> float:
+    """The share of examples with fewer than k rivals in their batch; NaN without a whole batch."""
+    return 100.0 * float((rivals < k).double().mean())
+
+
 def compute(name: str, ranked: Tensor, labels: Ragged, rank: Tensor | None = None) -> float:
     """The metric with this name, from the first classes ranked and the ranks of the right ones."""
     kind, k = parse(name)

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from spreadout.data.columns import Column, Dense, Lists
-from spreadout.data.federated import Examples
+from spreadout.data.federated import Examples, refuse_infinite
 from spreadout.errors import UserError
 from spreadout.evaluation import class_vectors, embed
 from spreadout.experiment import Experiment
@@ -92,10 +92,9 @@ class Predictor:
                 f"x has shape {x.shape} and type {x.dtype}: "
                 f"this run takes {self.shape.features} numbers an example"
             )
-        if not np.isfinite(x).all():
-            row = int(np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(1))[0])
-            raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")
-        return self._best({"x": Dense(torch.from_numpy(x.astype(np.float32)))}, len(x), top, None)
+        features = torch.from_numpy(x.astype(np.float32))
+        refuse_infinite(features)
+        return self._best({"x": Dense(features)}, len(x), top, None)
 
     def _items(self, history: Sequence[str]) -> Sequence[str]:
         """A line that is no title may be ids with commas or spaces between them."""

@@ -243,10 +243,14 @@ def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     if not len(labels):
         raise UserError("x and y are empty: give at least one example")
     refuse_gaps("y", labels)
-    if not bool(features.isfinite().all()):
-        row = int((~features.flatten(1).isfinite()).any(1).nonzero()[0])
-        raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")
+    refuse_infinite(features)
     return features, labels
+
+
+def refuse_infinite(x: Tensor) -> None:
+    if not bool(x.isfinite().all()):
+        row = int((~x.flatten(1).isfinite()).any(1).nonzero()[0])
+        raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")
 
 
 def refuse_gaps(name: str, numbers: Tensor) -> None:

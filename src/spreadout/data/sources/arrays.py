@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -22,15 +22,11 @@ KNOWN = {"x", "y", "client", "x_test", "y_test"}
 class Npz(Source):
     """Arrays as NumPy saved them."""
 
-    caches: ClassVar[bool] = False  # it is as fast to read as a cache of it would be
     name: Literal["npz"] = "npz"
 
-    def locate(self, path: Path | None) -> Path:
+    def read(self, path: Path | None) -> Labelled:
         if path is None:
             raise UserError("data.source = 'npz': set data.path to a .npz file with arrays x and y")
-        return path
-
-    def parse(self, path: Path) -> Labelled:
         arrays = _read(path)
         unknown = sorted(set(arrays) - KNOWN)
         if unknown:

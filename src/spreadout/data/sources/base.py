@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -63,33 +63,15 @@ class Source(BaseModel, ABC):
 
     name: str
     usual: ClassVar[Mapping[str, str]] = {}  # name → its file or folder inside SPREADOUT_DATA
-    caches: ClassVar[bool] = True
     natural: ClassVar[Mapping[str, Any]] = {}  # keys of [data] that go with it unless told otherwise
 
     @abstractmethod
-    def parse(self, path: Path) -> Labelled:
-        """Read the published files."""
-
     def read(self, path: Path | None) -> Labelled:
-        """The instances, out of the cache where they were read before."""
-        found = self.locate(path)
-        if not self.caches:
-            return self.parse(found)
-        about = f"{type(self).__name__} {self.model_dump_json()}"
-        files = self.content(found)
-        return open_stored(cache.cached(found, files, about, lambda into: self.store(found, into)))
+        """The instances."""
 
     def counts(self, path: Path) -> dict[str, int]:
         """Figures that only the files themselves tell, by the names they are published under."""
         return {}
-
-    def content(self, path: Path) -> list[Path]:
-        """The files and folders a cache entry depends on."""
-        return [path]
-
-    def store(self, path: Path, folder: Path) -> None:
-        """Write what was read to a folder; a source that streams does it piece by piece."""
-        write(self.parse(path), folder)
 
     def locate(self, path: Path | None) -> Path:
         """Where the files lie: the given path, or their usual place in SPREADOUT_DATA."""
@@ -113,6 +95,28 @@ class Source(BaseModel, ABC):
     def _where(self) -> str:
         named = self.name in self.usual
         return f"; `spreadout data list {self.name}` says where to get it" if named else ""
+
+
+class FileSource(Source):
+    """A source that parses published files, once: afterwards they come out of the cache."""
+
+    @abstractmethod
+    def parse(self, path: Path) -> Labelled:
+        """Read the published files."""
+
+    def content(self, path: Path) -> list[Path]:
+        """The files and folders a cache entry depends on."""
+        return [path]
+
+    def read(self, path: Path | None) -> Labelled:
+        found = self.locate(path)
+        return kept(self, found, self.content(found), lambda into: write(self.parse(found), into))
+
+
+def kept(source: Source, path: Path, files: Sequence[Path], store: Callable[[Path], None]) -> Labelled:
+    """What `store` writes of a source, from the cache where it was written before."""
+    about = f"{type(source).__name__} {source.model_dump_json()}"
+    return open_stored(cache.cached(path, files, about, store))
 
 
 def single(label: Tensor) -> Ragged:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from spreadout.data.archive import Archive, opened
 from spreadout.data.sources import image_folder
-from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column
 from spreadout.errors import UserError
 
@@ -32,7 +32,7 @@ SAFE = {
 }
 
 
-class Cifar(Source):
+class Cifar(FileSource):
     """32x32 colour photographs of 10 or 100 kinds of thing."""
 
     usual: ClassVar[Mapping[str, str]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from sklearn.datasets import load_digits
@@ -15,13 +15,12 @@ from spreadout.data.sources.base import Instances, Labelled, Source, single
 class Digits(Source):
     """Nothing to set: the data is part of scikit-learn."""
 
-    caches: ClassVar[bool] = False
     name: Literal["digits"] = "digits"
 
     def locate(self, path: Path | None) -> Path:
-        return Path()
+        return Path()  # inside a dependency
 
-    def parse(self, path: Path) -> Labelled:
+    def read(self, path: Path | None) -> Labelled:
         bunch = load_digits()
         x = torch.from_numpy(bunch.data).float() / 8 - 1  # pixels are 0 … 16
         labels = single(torch.from_numpy(bunch.target).long())

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from spreadout.data.archive import open_plain
-from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column
 from spreadout.errors import UserError
 
 
-class Idx(Source):
+class Idx(FileSource):
     """Grey pictures with one label each."""
 
     usual: ClassVar[Mapping[str, str]] = {"mnist": "mnist", "fashion-mnist": "fashion-mnist"}

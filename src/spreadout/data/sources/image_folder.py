@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 
 from spreadout.data.archive import Archive, opened
-from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column, decode_all, is_picture
 from spreadout.errors import UserError
 
@@ -31,7 +31,7 @@ PARTS = {
 }
 
 
-class ImageFolder(Source):
+class ImageFolder(FileSource):
     """Pictures whose folders say what they show."""
 
     name: Literal["image-folder"] = "image-folder"

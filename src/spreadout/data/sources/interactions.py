@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from spreadout.data.archive import open_plain
-from spreadout.data.sources.base import Labelled, Source
+from spreadout.data.sources.base import FileSource, Labelled
 from spreadout.data.sources.timeline import BY_USER, Windows
 from spreadout.data.sources.times import in_order
 from spreadout.data.text import Block, Tokens, blocks, cut
@@ -24,7 +24,7 @@ from spreadout.errors import UserError
 from spreadout.randomness import Ints
 
 
-class Interactions(Windows, Source):
+class Interactions(Windows, FileSource):
     """A table of events as next-item examples."""
 
     natural: ClassVar[Mapping[str, Any]] = BY_USER

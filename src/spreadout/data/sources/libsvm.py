@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from spreadout.data.archive import open_plain
-from spreadout.data.sources.base import Instances, Labelled, Source
+from spreadout.data.sources.base import FileSource, Instances, Labelled
 from spreadout.data.sources.sparse_rows import (
     Rows,
     as_labels,
@@ -30,7 +30,7 @@ TEST = re.compile(r"(^|[._-])test([._-]|$)|\.t(\.gz|\.bz2)?$", re.IGNORECASE)
 MOST_FEATURES = 2**31  # ids are kept in 32 bits
 
 
-class LibSVM(Source):
+class LibSVM(FileSource):
     """Sparse features with one or several labels, numbered as you like."""
 
     name: Literal["libsvm"] = "libsvm"

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from spreadout.data.archive import Archive, opened
-from spreadout.data.sources.base import Labelled, Source
+from spreadout.data.sources.base import FileSource, Labelled
 from spreadout.data.sources.timeline import BY_USER, Windows
 from spreadout.data.text import BOM, NEWLINE, Block, blocks, cut, joined, whole
 from spreadout.errors import UserError
@@ -29,7 +29,7 @@ HEADER = b"userId,movieId,rating,timestamp"
 LAYOUTS = {"u.data": b"\t", "ratings.dat": b"::", "ratings.csv": b","}
 
 
-class MovieLens(Windows, Source):
+class MovieLens(Windows, FileSource):
     """Who rated what when, as next-movie examples; a rating counts as having watched."""
 
     natural: ClassVar[Mapping[str, Any]] = BY_USER

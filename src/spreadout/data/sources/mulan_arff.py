@@ -18,7 +18,7 @@ import torch
 
 from spreadout.data.archive import Archive, opened
 from spreadout.data.columns import Sparse
-from spreadout.data.sources.base import Instances, Labelled, Source
+from spreadout.data.sources.base import FileSource, Instances, Labelled
 from spreadout.data.text import Block, blocks, cut, whole
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged, offsets_from_lengths
@@ -28,7 +28,7 @@ _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"[^\"]*\"|\S+)", re.I
 OPEN, CLOSE, SPACE, COMMA, NEWLINE = (ord(c) for c in "{} ,\n")
 
 
-class MulanArff(Source):
+class MulanArff(FileSource):
     """Features and labels in one table; the XML says which attributes are labels."""
 
     usual: ClassVar[Mapping[str, str]] = {

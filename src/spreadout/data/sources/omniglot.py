@@ -16,12 +16,12 @@ import torch
 from pydantic import Field
 
 from spreadout.data.archive import opened
-from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column, decode_all, is_picture
 from spreadout.errors import UserError
 
 
-class Omniglot(Source):
+class Omniglot(FileSource):
     """Handwritten characters; background alphabets train, evaluation alphabets test."""
 
     natural: ClassVar[Mapping[str, Any]] = {"partition": "few_classes"}

@@ -15,14 +15,14 @@ import torch
 from pydantic import Field
 
 from spreadout.data.archive import Archive, opened
-from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column, decode_all
 from spreadout.errors import UserError
 
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 
 
-class OnlineProducts(Source):
+class OnlineProducts(FileSource):
     """Products to tell apart; the zip or the folder it unpacks to."""
 
     natural: ClassVar[Mapping[str, Any]] = {"partition": "few_classes"}

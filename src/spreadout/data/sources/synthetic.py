@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 
 from spreadout import randomness
 from spreadout.data import stored
-from spreadout.data.sources.base import Labelled, Source
+from spreadout.data.sources.base import Labelled, Source, kept
 from spreadout.randomness import Bits, Ints
 
 CHUNK = 1 << 14
@@ -60,16 +60,10 @@ class Synthetic(Source):
             raise ValueError(f"labels_per_example = {self.labels_per_example}: more than the classes")
         return self
 
-    def locate(self, path: Path | None) -> Path:
-        return Path(self.name)  # nothing is read
+    def read(self, path: Path | None) -> Labelled:
+        return kept(self, Path(self.name), [], self.store)
 
-    def content(self, path: Path) -> list[Path]:
-        return []
-
-    def parse(self, path: Path) -> Labelled:
-        raise NotImplementedError("written as a stream by `store`")
-
-    def store(self, path: Path, folder: Path) -> None:
+    def store(self, folder: Path) -> None:
         """Write both parts chunk by chunk; memory does not grow with their length."""
         parts = {}
         for part, count in (("train", self.examples), ("test", self.test_examples)):

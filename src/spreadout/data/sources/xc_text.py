@@ -20,7 +20,7 @@ from pydantic import Field
 
 from spreadout.data.archive import Archive, opened
 from spreadout.data.columns import Sparse
-from spreadout.data.sources.base import Instances, Labelled, Source
+from spreadout.data.sources.base import FileSource, Instances, Labelled
 from spreadout.data.sources.sparse_rows import Rows, as_labels, as_sparse, read_rows, refuse_beyond
 from spreadout.data.text import BOM, blocks, cut, whole
 from spreadout.errors import UserError
@@ -33,7 +33,7 @@ TRAIN_SPLIT = re.compile(r"(tr|trn|train)_?Split\.txt$", re.IGNORECASE)
 TEST_SPLIT = re.compile(r"(ts|tst|test)_?Split\.txt$", re.IGNORECASE)
 
 
-class XCText(Source):
+class XCText(FileSource):
     """Sparse text features with very many labels."""
 
     usual: ClassVar[Mapping[str, str]] = {
