@@ -22,8 +22,9 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """What is known, what is here, where to get the rest and under which terms."""
-    from spreadout.data.catalogue import home, how_to_get, known
+    from spreadout.data.catalogue import how_to_get, known
     from spreadout.data.published import CATALOGUE, FORMATS
+    from spreadout.data.sources.base import data_home
     from spreadout.store.files import as_json as to_json
 
     chosen = list(CATALOGUE.values()) if name is None else [known(name)]
@@ -52,7 +53,7 @@ def list_(
             print(f"  here       {here}" if here else f"  to get it  {how_to_get(data)}")
         return
     width = max(len(data.name) for data in chosen)
-    print(f"Data sets (SPREADOUT_DATA is {home() or 'not set'}):")
+    print(f"Data sets (SPREADOUT_DATA is {data_home() or 'not set'}):")
     for data in chosen:
         mark = "here" if data.here() is not None else "–"
         print(f"  {data.name:<{width}}  {mark:<5} {data.about}; {data.terms}")
@@ -71,10 +72,10 @@ def check(name: Name, path: Where = None, as_json: AsJson = False) -> None:
     data = known(name)
     if path is None and data.here() is None:
         raise UserError(f"{name}: is not here; {how_to_get(data)}")
-    found = counts(data.source.read(path)) | data.source.counts(data.source.locate(path))
+    where = data.source.locate(path)
+    found = counts(data.source.read(path)) | data.source.counts(where)
     wrong = [key for key, value in data.figures.items() if found.get(key) != value]
     sums = {}
-    where = data.source.locate(path)
     for file in data.files:
         place = where / Path(file.place).name if where.is_dir() else where
         if file.md5 and place.is_file():
@@ -153,11 +154,12 @@ def fetch(
         TransferSpeedColumn,
     )
 
-    from spreadout.data.catalogue import home, how_to_get, known, md5
+    from spreadout.data.catalogue import how_to_get, known, md5
     from spreadout.data.download import fetch as bring
+    from spreadout.data.sources.base import data_home
 
     data = known(name)
-    base = to or home()
+    base = to or data_home()
     if not data.place:
         raise UserError(f"{name}: is here already; it ships with a dependency")
     if not data.fetchable:

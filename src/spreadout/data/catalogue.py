@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import os
 from pathlib import Path
 
 import torch
 
 from spreadout.data.columns import Sparse
 from spreadout.data.published import CATALOGUE, FORMATS, DataSet
-from spreadout.data.sources.base import Labelled
+from spreadout.data.sources.base import Labelled, data_home
 from spreadout.errors import UserError
 
 
@@ -26,14 +25,9 @@ def known(name: str) -> DataSet:
     return CATALOGUE[name]
 
 
-def home() -> Path | None:
-    told = os.environ.get("SPREADOUT_DATA")
-    return Path(told) if told else None
-
-
 def how_to_get(data: DataSet) -> str:
     """What to do to have this data set here."""
-    where = home() or Path("$SPREADOUT_DATA")
+    where = data_home() or Path("$SPREADOUT_DATA")
     if data.fetchable:
         return f"`spreadout data fetch {data.name}`, or from {data.home} to {where / data.place}"
     what = f"put {data.layout} into" if data.layout else "put it at"

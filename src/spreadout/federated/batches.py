@@ -48,14 +48,22 @@ def places_in(rows: Tensor, ids: Tensor, mask: Tensor, present: Tensor | None = 
     rows: (k, m) ascending, then −1; ids: (k, S, B, …); mask: (k, S, B), 0 where a slot is empty and may
     name any row. Ids that are not present (padding) get the place −1.
     """
-    held = torch.where(rows < 0, torch.iinfo(torch.int64).max, rows).contiguous()
-    flat = ids.flatten(1).contiguous()
-    places = torch.searchsorted(held, flat).clamp_max(max(held.shape[1] - 1, 0))
-    missing = (held.gather(1, places) != flat).view(ids.shape)
+    places, known = _find(rows, ids.flatten(1))
+    missing = ~known.view(ids.shape)
     padding = ~present if present is not None else torch.zeros_like(missing)
     if bool((missing & ~padding & (mask > 0).view(*mask.shape, *[1] * (ids.dim() - 3))).any()):
         raise ValueError("a method's request leaves out rows that its clients' examples name")
     return torch.where(padding, -1, places.view(ids.shape))
+
+
+def _find(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Where each id stands in its client's rows, and whether it is there at all.
+
+    rows: (k, m) ascending, then −1; ids: (k, n). → two (k, n)
+    """
+    held = torch.where(rows < 0, torch.iinfo(torch.int64).max, rows).contiguous()
+    places = torch.searchsorted(held, ids.contiguous()).clamp_max(max(held.shape[1] - 1, 0))
+    return places, (held.gather(1, places) == ids) & (ids >= 0)
 
 
 def rows_held(
@@ -68,9 +76,8 @@ def rows_held(
     """
     held = {table: rows >= 0 for table, rows in ids.items()}
     for table, rows in ids.items() if own else ():
-        mine = data.rows_of(clients)[table].padded(torch.iinfo(torch.int64).max).to(rows.device)
-        at = torch.searchsorted(mine, rows.contiguous()).clamp_max(max(mine.shape[1] - 1, 0))
-        held[f"{table}.own"] = (mine.gather(1, at) == rows) & (rows >= 0)
+        mine = data.rows_of(clients)[table].padded(-1).to(rows.device)
+        held[f"{table}.own"] = _find(mine, rows)[1]
         held[f"{table}.count"] = torch.full(
             (len(clients),), data.classes - data.first_class, device=rows.device
         )

@@ -84,13 +84,13 @@ class Source(BaseModel, ABC):
         default = self.usual.get(self.name)
         if default is None:
             raise UserError(f"data.source = {self.name!r}: set data.path to the file or folder to read")
-        home = os.environ.get("SPREADOUT_DATA")
-        if not home:
+        home = data_home()
+        if home is None:
             raise UserError(
                 f"data.source = {self.name!r}: set data.path, or SPREADOUT_DATA to a folder that "
                 f"holds {default}"
             )
-        return Path(home) / default
+        return home / default
 
     def _where(self) -> str:
         named = self.name in self.usual
@@ -117,6 +117,12 @@ def kept(source: Source, path: Path, files: Sequence[Path], store: Callable[[Pat
     """What `store` writes of a source, from the cache where it was written before."""
     about = f"{type(source).__name__} {source.model_dump_json()}"
     return open_stored(cache.cached(path, files, about, store))
+
+
+def data_home() -> Path | None:
+    """The folder published data sets lie in."""
+    told = os.environ.get("SPREADOUT_DATA")
+    return Path(told).expanduser() if told else None
 
 
 def single(label: Tensor) -> Ragged:
