@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ from spreadout.assembly import build_federation
 from spreadout.data.federated import Splits
 from spreadout.federated.round import Federation, cohort_of, run_round
 from spreadout.federated.server import ServerState
+from spreadout.runtime.graphs import GraphCache
 from spreadout.runtime.ready import bytes_per_client, make_ready
 from spreadout.runtime.simulator import Simulator
 
@@ -195,3 +197,20 @@ def test_fedsgd_is_one_step_on_the_pooled_data(toy: Splits) -> None:
 def test_a_pooled_run_moves_no_bytes(toy: Splits) -> None:
     state, _ = train(federation(toy, "method.name=centralized"))
     assert state.traffic.down == state.traffic.up == 0
+
+
+def test_places_in_a_graph_suffice_and_settle() -> None:
+    """Cohorts come and go; the number of places soon stays as it is, and is never too small."""
+    cache = GraphCache()
+    draw = np.random.default_rng(0)
+    before: tuple[int, ...] = ()
+    changes = 0
+    for _ in range(300):
+        steps = draw.integers(1, 19, size=100)
+        active = [int((steps > s).sum()) for s in range(steps.max())]
+        places = cache.places(active)
+        assert all(have >= count for have, count in zip(places, active, strict=False))
+        assert len(places) >= len(active) and list(places) == sorted(places, reverse=True)
+        changes, before = changes + (places != before), places
+    assert changes < 10
+    assert sum(before) < 0.75 * 100 * len(before)

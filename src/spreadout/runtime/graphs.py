@@ -1,14 +1,15 @@
 """CUDA graphs of local training: all steps of all clients of a chunk in one launch.
 
 A graph is captured once per shape and replayed on copied inputs. It needs every round to have the same
-shapes, so clients that take fewer steps rest behind a gate instead of leaving the stack, and it takes
-plain SGD, for which a gated step is no step at all.
+shapes, so each step has places for somewhat more clients than are usually still at work in it; those
+whose clients are done rest behind a gate. It takes plain SGD, for which a gated step is no step at all.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ class GraphCache:
     def __init__(self) -> None:
         self._graphs: dict[Any, _Captured] = {}
         self._room: dict[str, int] = {}
+        self._places: tuple[int, ...] = ()
         self.given_up = False
 
     def room(self, what: str, needed: int, round_to: int = 1) -> int:
@@ -44,8 +46,28 @@ class GraphCache:
         self._room[what] = most
         return most
 
+    def places(self, active: Sequence[int]) -> tuple[int, ...]:
+        """How many clients each step of a stack has places for: enough, and rarely changing.
+
+        active: clients still at work in each step, falling. Cohorts are drawn at random, so these
+        numbers vary by some root of theirs; when they do not suffice, they grow by more than needed.
+        """
+        known = dict(enumerate(self._places))
+        most = max(active[0], known.get(0, 0)) if active else 0
+        if any(count > known.get(step, 0) for step, count in enumerate(active)):
+            slack = math.ceil(1.5 * most**0.5)
+            needed = (min(most, count + slack) for count in active)
+            grown = [max(known.get(step, 0), count) for step, count in enumerate(needed)]
+            self._places = (*grown, *self._places[len(grown) :])
+            self._graphs.clear()  # shapes that will not come again
+        return self._places
+
     def run(
-        self, objective: Objective, training: LocalTraining, inputs: Inputs
+        self,
+        objective: Objective,
+        training: LocalTraining,
+        inputs: Inputs,
+        places: Sequence[int],
     ) -> tuple[Params, Tensor] | None:
         """`local_update` of a stack under a gate; the result is valid until the next call.
 
@@ -58,12 +80,16 @@ class GraphCache:
             for part, tensors in inputs.items()
             for name, t in tensors.items()
         )
-        key = (shapes, repr(training))
+        clients = inputs["batches"]["mask"].shape[0]
+        active = [min(count, clients) for count in places]
+        key = (shapes, tuple(active), repr(training))
         if key not in self._graphs:
             while len(self._graphs) >= MOST_GRAPHS:
                 self._graphs.pop(next(iter(self._graphs)))
             try:
-                self._graphs[key] = _Captured(lambda given: _update(objective, training, given), inputs)
+                self._graphs[key] = _Captured(
+                    lambda given: _update(objective, training, given, active), inputs
+                )
             except RuntimeError as error:
                 self.given_up = True
                 reason = str(error).splitlines()[0]
@@ -72,8 +98,9 @@ class GraphCache:
         return self._graphs[key](inputs)
 
 
-def _update(objective: Objective, training: LocalTraining, inputs: Inputs) -> tuple[Params, Tensor]:
-    clients, steps = inputs["batches"]["mask"].shape[:2]
+def _update(
+    objective: Objective, training: LocalTraining, inputs: Inputs, active: Sequence[int]
+) -> tuple[Params, Tensor]:
     start = Params(inputs["dense"], inputs["rows"])
     return local_update(
         objective,
@@ -81,7 +108,7 @@ def _update(objective: Objective, training: LocalTraining, inputs: Inputs) -> tu
         start,
         inputs["batches"],
         inputs["held"],
-        active=[clients] * steps,
+        active=active,
         gate=inputs["gate"]["gate"],
     )
 

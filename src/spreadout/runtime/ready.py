@@ -1,18 +1,19 @@
 """What a round needs that does not depend on the model: who, which rows, which examples, in what chunks.
 
-All of it is on the host and follows from (seed, round), so the next round can be made ready while a
-device works on the present one.
+All of it follows from (seed, round), so the next round can be planned, and its first chunk laid out on
+the device, while the device works on the present one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from spreadout.federated.batches import row_ids
+from spreadout.federated.batches import row_ids, rows_held
 from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.rows import Tensors, nbytes
 from spreadout.federated.schedule import Plan, plan
@@ -30,12 +31,25 @@ class OnHost:
 
 
 @dataclass(frozen=True)
+class Chunk:
+    """Some clients of a cohort, stacked on the device: k of them, with m row slots each per table."""
+
+    cohort: Cohort
+    batches: Tensors  # (k, S, B, …)
+    ids: Tensors  # per table (k, m), −1 for padding
+    held: Tensors  # per table (k, m) bool, which of them are real
+    examples: Tensor  # (k,) int64
+    active: list[int]  # clients still at work in each step
+
+
+@dataclass(frozen=True)
 class ReadyRound:
     """A round made ready: its chunks, most steps first."""
 
     cohort: Cohort
     idle: Ints  # places in the cohort of clients that have nothing to train on
     chunks: list[OnHost]
+    first: Chunk | None = None  # the first of them, where it has been laid out already
 
 
 def make_ready(
@@ -52,6 +66,35 @@ def make_ready(
         steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
         chunks.append(OnHost(part, steps, row_ids(part.requests, torch.device("cpu"))))
     return ReadyRound(cohort, np.flatnonzero(idle), chunks)
+
+
+def lay_out(federation: Federation, host: OnHost, round: int) -> Chunk:
+    """Gather what a chunk trains on, and put it where it will be trained."""
+    f, cohort, steps = federation, host.cohort, host.steps
+    ids = {name: rows.to(f.device) for name, rows in host.ids.items()}
+    batches = f.batches(cohort.clients, steps, ids, round)
+    sizes = f.data.sizes[cohort.clients.numpy()]
+    examples = torch.from_numpy(f.schedule.usable(sizes)).to(f.device)
+    active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
+    held = rows_held(f.data, cohort.clients, ids, own=f.method.needs_own)
+    return Chunk(cohort, batches, ids, held, examples, active)
+
+
+def laid_out_ahead(federation: Federation, ready: ReadyRound, round: int) -> ReadyRound:
+    """The same with its first chunk on the device, copied there beside the device's other work.
+
+    Later chunks wait: each of them may fill the memory there is.
+    """
+    if not ready.chunks:
+        return ready
+    beside = torch.cuda.Stream(federation.device)  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(beside):
+        first = lay_out(federation, ready.chunks[0], round)
+    beside.synchronize()
+    user = torch.cuda.default_stream(federation.device)  # their memory is not free before it is done
+    for tensor in (*first.batches.values(), *first.ids.values(), *first.held.values(), first.examples):
+        tensor.record_stream(user)
+    return replace(ready, first=first)
 
 
 def key_of(federation: Federation, round: int) -> Hashable:

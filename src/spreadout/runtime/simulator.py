@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from spreadout.federated import checks, merge
-from spreadout.federated.batches import rows_held
 from spreadout.federated.local import Objective, Params, local_update
 from spreadout.federated.merge import Aggregate, RowSum
 from spreadout.federated.round import Cohort, Federation, cohort_of
@@ -24,7 +23,16 @@ from spreadout.federated.traffic import Traffic
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache, can_gate
-from spreadout.runtime.ready import OnHost, ReadyRound, is_fusable, key_of, make_ready, some_of
+from spreadout.runtime.ready import (
+    Chunk,
+    ReadyRound,
+    is_fusable,
+    key_of,
+    laid_out_ahead,
+    lay_out,
+    make_ready,
+    some_of,
+)
 
 
 @dataclass(frozen=True)
@@ -50,59 +58,46 @@ class Simulator:
             following = state.round + 1
             self.ahead.start(
                 key_of(federation, following),
-                lambda: make_ready(
-                    federation, state, cohort_of(federation, following), following, self.memory
-                ),
+                lambda: self._make_ready_ahead(federation, state, following),
             )
         if len(ready.idle):  # they were asked, and had nothing to say
             part = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
             part.traffic = _traffic(state, some_of(cohort, ready.idle), federation)
             yield part
-        for host in ready.chunks:
-            chunk = _Chunk.build(federation, state, host)
-            fused = _fused(chunk) if is_fusable(federation, len(chunk.active)) else None
-            yield fused if fused is not None else _stacked(chunk, self.graphs)
+        for place, host in enumerate(ready.chunks):
+            early = ready.first if place == 0 else None
+            work = _Work(federation, state, early or lay_out(federation, host, state.round))
+            fused = _fused(work) if is_fusable(federation, len(work.chunk.active)) else None
+            yield fused if fused is not None else _stacked(work, self.graphs)
+
+    def _make_ready_ahead(self, federation: Federation, state: ServerState, round: int) -> ReadyRound:
+        ready = make_ready(federation, state, cohort_of(federation, round), round, self.memory)
+        return laid_out_ahead(federation, ready, round) if federation.device.type == "cuda" else ready
 
 
 @dataclass(frozen=True)
-class _Chunk:
-    """Some clients of a cohort, stacked: k of them, with m row slots each per table."""
+class _Work:
+    """A chunk of clients about to train from the present model."""
 
     federation: Federation
     state: ServerState
-    cohort: Cohort
-    batches: Tensors  # (k, S, B, …)
-    ids: Tensors  # per table (k, m), −1 for padding
-    held: Tensors  # per table (k, m) bool, which of them are real
-    examples: Tensor  # (k,) int64
-    active: list[int]  # clients still at work in each step
-
-    @classmethod
-    def build(cls, federation: Federation, state: ServerState, host: OnHost) -> _Chunk:
-        f, cohort, steps = federation, host.cohort, host.steps
-        ids = {name: rows.to(f.device) for name, rows in host.ids.items()}
-        batches = f.batches(cohort.clients, steps, ids, state.round)
-        sizes = f.data.sizes[cohort.clients.numpy()]
-        examples = torch.from_numpy(f.schedule.usable(sizes)).to(f.device)
-        active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
-        held = rows_held(f.data, cohort.clients, ids, own=f.method.needs_own)
-        return cls(f, state, cohort, batches, ids, held, examples, active)
+    chunk: Chunk
 
     def rows(self) -> Tensors:
         """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
         return {
             name: self.state.tables[name][ids.clamp_min(0)] * (ids >= 0)[..., None]
-            for name, ids in self.ids.items()
+            for name, ids in self.chunk.ids.items()
         }
 
 
-def _fused(chunk: _Chunk) -> Aggregate | None:
+def _fused(work: _Work) -> Aggregate | None:
     """One step of every client as one gradient; None if a client broke it and must be found."""
-    f, training = chunk.federation, chunk.federation.present_training
+    f, chunk, training = work.federation, work.chunk, work.federation.present_training
     weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
-    rows = chunk.rows()
+    rows = work.rows()
     trained = [name for name in rows if name not in training.fixed]
-    dense = {name: value.detach().requires_grad_() for name, value in chunk.state.dense.items()}
+    dense = {name: value.detach().requires_grad_() for name, value in work.state.dense.items()}
     for name in trained:
         rows[name].requires_grad_()
     batch = {name: column[:, 0] for name, column in chunk.batches.items()}
@@ -124,29 +119,29 @@ def _fused(chunk: _Chunk) -> Aggregate | None:
             else:
                 moved[name] = -rate * slope
         everyone = torch.ones_like(chunk.examples, dtype=torch.bool)
-        return _aggregate(chunk, change, moved, loss.detach(), everyone)
+        return _aggregate(work, change, moved, loss.detach(), everyone)
 
 
-def _stacked(chunk: _Chunk, graphs: GraphCache | None = None) -> Aggregate:
+def _stacked(work: _Work, graphs: GraphCache | None = None) -> Aggregate:
     """Several steps, or checks that need every client's own change: stacked copies."""
-    f = chunk.federation
+    f, chunk = work.federation, work.chunk
     k = len(chunk.examples)
-    dense = {name: value.expand(k, *value.shape) for name, value in chunk.state.dense.items()}
-    start, objective = Params(dense, chunk.rows()), torch.vmap(f.objective())
+    dense = {name: value.expand(k, *value.shape) for name, value in work.state.dense.items()}
+    start, objective = Params(dense, work.rows()), torch.vmap(f.objective())
     replayed = None
     if graphs is not None and can_gate(f.training):
-        replayed = _replayed(chunk, objective, start, graphs)
+        replayed = _replayed(work, objective, start, graphs)
     change, loss = replayed or local_update(
         objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
     )
     with torch.no_grad():
         if f.privacy is not None:
-            change = _privatised(chunk, change)
+            change = _privatised(work, change)
         bad = checks.bad_clients(change.dense, change.rows, loss, chunk.examples, f.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         weight = f.rules.client_weight(chunk.examples)
         sums = {name: _weighted_sum(weight, accepted, value) for name, value in change.dense.items()}
-        part = _aggregate(chunk, sums, change.rows, loss, accepted)
+        part = _aggregate(work, sums, change.rows, loss, accepted)
     for reason, refused in bad.items():
         part.refused[reason] += int(refused.sum())
     part.refused = +part.refused  # drop reasons nobody was refused for
@@ -154,12 +149,12 @@ def _stacked(chunk: _Chunk, graphs: GraphCache | None = None) -> Aggregate:
 
 
 def _replayed(
-    chunk: _Chunk, objective: Objective, start: Params, graphs: GraphCache
+    work: _Work, objective: Objective, start: Params, graphs: GraphCache
 ) -> tuple[Params, Tensor] | None:
     """The same as a CUDA graph, in shapes that stay the same from round to round."""
-    f = chunk.federation
-    room = graphs.room("steps", chunk.batches["mask"].shape[1])
-    batches = {name: _padded(column, 1, room) for name, column in chunk.batches.items()}
+    f, chunk = work.federation, work.chunk
+    places = graphs.places(chunk.active)
+    batches = {name: _padded(column, 1, len(places)) for name, column in chunk.batches.items()}
     gate = (batches["mask"].sum(-1) > 0).float() * f.factor  # (k, S)
     rows, held = dict(start.rows), dict(chunk.held)
     for table, values in start.rows.items():
@@ -175,7 +170,7 @@ def _replayed(
         "held": held,
         "gate": {"gate": gate},
     }
-    done = graphs.run(objective, f.training, inputs)
+    done = graphs.run(objective, f.training, inputs, places)
     if done is None:
         return None
     change, loss = done
@@ -199,15 +194,13 @@ def _weighted_sum(weight: Tensor, accepted: Tensor, value: Tensor) -> Tensor:
     return torch.einsum("k,k...->...", weight[accepted], kept)
 
 
-def _aggregate(
-    chunk: _Chunk, dense: Tensors, rows: Tensors, loss: Tensor, accepted: Tensor
-) -> Aggregate:
+def _aggregate(work: _Work, dense: Tensors, rows: Tensors, loss: Tensor, accepted: Tensor) -> Aggregate:
     """Sums over the accepted clients of a chunk, from dense sums and per-client row changes."""
-    rules = chunk.federation.rules
+    chunk, rules = work.chunk, work.federation.rules
     summed = {}
     for name, change in rows.items():
         if chunk.cohort.requests[name].shared is not None:
-            summed[name] = _whole_sum(chunk, name, change, accepted)
+            summed[name] = _whole_sum(work, name, change, accepted)
             continue
         real = (chunk.ids[name] >= 0) & accepted[:, None]  # (k, m)
         owner = real.nonzero()[:, 0]  # (rows,)
@@ -227,22 +220,23 @@ def _aggregate(
     )
     if not len(kept):  # nothing was accepted: an empty sum, not a sum of zeros
         part.dense, part.rows = {}, {}
-    part.traffic = _traffic(chunk.state, chunk.cohort, chunk.federation)
+    part.traffic = _traffic(work.state, chunk.cohort, work.federation)
     return part
 
 
-def _whole_sum(chunk: _Chunk, name: str, change: Tensor, accepted: Tensor) -> RowSum:
+def _whole_sum(work: _Work, name: str, change: Tensor, accepted: Tensor) -> RowSum:
     """Row sums where every client holds the same rows: no ids to sort."""
+    chunk = work.chunk
     examples = chunk.examples[accepted].float()
-    weight = chunk.federation.rules.row_weight(name, chunk.examples)
+    weight = work.federation.rules.row_weight(name, chunk.examples)
     total = _weighted_sum(weight, accepted, change)  # (m, d)
     each = torch.ones(len(total), device=total.device)
     return RowSum(chunk.ids[name][0], total, each * len(examples), each * examples.sum())
 
 
-def _privatised(chunk: _Chunk, change: Params) -> Params:
+def _privatised(work: _Work, change: Params) -> Params:
     """Clip each client's change and add its noise, as the client itself would."""
-    f = chunk.federation
+    f, chunk = work.federation, work.chunk
     assert f.privacy is not None
     bound = f.privacy.clip
     clip: Callable[[Params], Params] = torch.vmap(lambda one: clip_norm(one, bound))
@@ -254,7 +248,7 @@ def _privatised(chunk: _Chunk, change: Params) -> Params:
             {name: value[i, : real[name]] for name, value in change.rows.items()},
             f.privacy,
             seed=f.seed,
-            round=chunk.state.round,
+            round=work.state.round,
             client=client,
         )
     return change
