@@ -210,7 +210,8 @@ def test_places_in_a_graph_suffice_and_settle() -> None:
         active = [int((steps > s).sum()) for s in range(steps.max())]
         places = cache.places(active)
         assert all(have >= count for have, count in zip(places, active, strict=False))
-        assert len(places) >= len(active) and list(places) == sorted(places, reverse=True)
+        assert len(places) >= len(active)
+        assert list(places) == sorted(places, reverse=True)
         changes, before = changes + (places != before), places
     assert changes < 10
     assert sum(before) < 0.75 * 100 * len(before)
