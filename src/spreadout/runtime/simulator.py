@@ -54,12 +54,6 @@ class Simulator:
         ready = None if self.ahead is None else self.ahead.get(key_of(federation, state.round))
         if ready is None or ready.cohort is not cohort:
             ready = make_ready(federation, state, cohort, state.round, self.memory)
-        if self.ahead is not None and state.round + 1 < federation.rounds:
-            following = state.round + 1
-            self.ahead.start(
-                key_of(federation, following),
-                lambda: self._make_ready_ahead(federation, state, following),
-            )
         if len(ready.idle):  # they were asked, and had nothing to say
             part = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
             part.traffic = _traffic(state, some_of(cohort, ready.idle), federation)
@@ -68,11 +62,23 @@ class Simulator:
             early = ready.first if place == 0 else None
             work = _Work(federation, state, early or lay_out(federation, host, state.round))
             fused = _fused(work) if is_fusable(federation, len(work.chunk.active)) else None
-            yield fused if fused is not None else _stacked(work, self.graphs)
+            if fused is None:
+                change, loss = _stacked(work, self.graphs)
+            if place == 0:  # the device has enough to do for a while: the host looks ahead
+                self._begin_next(federation, state)
+            yield fused if fused is not None else _accepted(work, change, loss)
 
-    def _make_ready_ahead(self, federation: Federation, state: ServerState, round: int) -> ReadyRound:
-        ready = make_ready(federation, state, cohort_of(federation, round), round, self.memory)
-        return laid_out_ahead(federation, ready, round) if federation.device.type == "cuda" else ready
+    def _begin_next(self, federation: Federation, state: ServerState) -> None:
+        if self.ahead is None or state.round + 1 >= federation.rounds:
+            return
+        round = state.round + 1
+
+        def make() -> ReadyRound:
+            ready = make_ready(federation, state, cohort_of(federation, round), round, self.memory)
+            on_cuda = federation.device.type == "cuda"
+            return laid_out_ahead(federation, ready, round) if on_cuda else ready
+
+        self.ahead.start(key_of(federation, round), make)
 
 
 @dataclass(frozen=True)
@@ -85,10 +91,13 @@ class _Work:
 
     def rows(self) -> Tensors:
         """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
-        return {
-            name: self.state.tables[name][ids.clamp_min(0)] * (ids >= 0)[..., None]
-            for name, ids in self.chunk.ids.items()
-        }
+        return {name: self._rows_of(name, ids) for name, ids in self.chunk.ids.items()}
+
+    def _rows_of(self, name: str, ids: Tensor) -> Tensor:
+        table = self.state.tables[name]
+        if self.chunk.cohort.requests[name].shared is not None:  # all clients hold the same: one copy
+            return table[ids[0]].expand(len(ids), -1, -1)
+        return table[ids.clamp_min(0)] * (ids >= 0)[..., None]
 
 
 def _fused(work: _Work) -> Aggregate | None:
@@ -122,8 +131,11 @@ def _fused(work: _Work) -> Aggregate | None:
         return _aggregate(work, change, moved, loss.detach(), everyone)
 
 
-def _stacked(work: _Work, graphs: GraphCache | None = None) -> Aggregate:
-    """Several steps, or checks that need every client's own change: stacked copies."""
+def _stacked(work: _Work, graphs: GraphCache | None = None) -> tuple[Params, Tensor]:
+    """Several steps, or checks that need every client's own change: stacked copies.
+
+    How far each client moved and its loss; a device may still be at work on them.
+    """
     f, chunk = work.federation, work.chunk
     k = len(chunk.examples)
     dense = {name: value.expand(k, *value.shape) for name, value in work.state.dense.items()}
@@ -131,9 +143,14 @@ def _stacked(work: _Work, graphs: GraphCache | None = None) -> Aggregate:
     replayed = None
     if graphs is not None and can_gate(f.training):
         replayed = _replayed(work, objective, start, graphs)
-    change, loss = replayed or local_update(
+    return replayed or local_update(
         objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
     )
+
+
+def _accepted(work: _Work, change: Params, loss: Tensor) -> Aggregate:
+    """The sum of the changes that pass the server's checks."""
+    f, chunk = work.federation, work.chunk
     with torch.no_grad():
         if f.privacy is not None:
             change = _privatised(work, change)
@@ -158,7 +175,8 @@ def _replayed(
     gate = (batches["mask"].sum(-1) > 0).float() * f.factor  # (k, S)
     rows, held = dict(start.rows), dict(chunk.held)
     for table, values in start.rows.items():
-        wide = graphs.room(table, values.shape[1], round_to=32)
+        shared = chunk.cohort.requests[table].shared is not None  # their number is always the same
+        wide = graphs.room(table, values.shape[1], round_to=1 if shared else 32)
         rows[table] = _padded(values, 1, wide)
         for name in (table, f"{table}.own"):
             if name in held:
