@@ -55,8 +55,12 @@ def main() -> None:
         for point in points
         for split in range(a.splits)
     ]
+    scores = []
     with multiprocessing.get_context("spawn").Pool(a.processes) as pool:
-        scores = pool.map(score, jobs, chunksize=1) if a.processes > 1 else [score(job) for job in jobs]
+        for done in pool.imap(score, jobs) if a.processes > 1 else map(score, jobs):
+            scores.append(done)
+            point = points[(len(scores) - 1) // a.splits]
+            print(f"{len(scores)}/{len(jobs)}", point, next(iter(done.items())), flush=True)
     results: list[dict[str, Any]] = []
     for i, point in enumerate(points):
         mine = scores[i * a.splits : (i + 1) * a.splits]
