@@ -4,9 +4,13 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from spreadout.comparison import Suite
+from spreadout.experiment import Experiment
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -75,3 +79,11 @@ def test_every_key_of_a_config_is_documented() -> None:
 def test_examples_run(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(example), run_name="__main__")
     assert "P@1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.toml")), ids=lambda path: path.stem)
+def test_every_config_that_ships_can_be_read(path: Path) -> None:
+    suite = Suite.load([str(path)], None, [])
+    assert suite.variants
+    for experiment in suite.variants.values():
+        assert Experiment.of(tomllib.loads(experiment.to_toml())) == experiment

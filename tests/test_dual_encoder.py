@@ -20,8 +20,10 @@ from spreadout.data.partition import by_user, each_label
 from spreadout.data.sources.timeline import Windows
 from spreadout.data.splits import hand_out
 from spreadout.evaluation import batch_rivals, class_vectors, embed, evaluate, rank_of_right
-from spreadout.federated.local import Params, local_update
+from spreadout.federated.local import LocalTraining, Params, local_update
+from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.round import Federation, cohort_of, run_round
+from spreadout.federated.rows import project_to_sphere
 from spreadout.federated.schedule import Schedule, plan
 from spreadout.federated.server import ServerState
 from spreadout.methods import DualEncoder
@@ -29,7 +31,6 @@ from spreadout.methods.base import with_negatives
 from spreadout.models.two_tower import MaskedMean, SelfAttention
 from spreadout.ragged import Ragged
 from spreadout.runtime.ahead import Ahead
-from spreadout.runtime.graphs import can_gate
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator import Simulator
 
@@ -316,12 +317,18 @@ def test_the_simulator_is_the_sequential_executor(options: dict[str, object], en
     torch.testing.assert_close(states[0].dense, states[1].dense, rtol=1e-4, atol=1e-5)
 
 
-def test_a_gate_keeps_clients_that_are_done_where_they_are() -> None:
-    """What CUDA graphs replay: all clients stay in the stack, and those at rest do not move."""
-    f, _ = built(shop())
-    assert can_gate(f.training)
+@pytest.mark.parametrize("sphere", [False, True])
+@pytest.mark.parametrize(
+    "optimizer",
+    [Optimizer(lr=0.3), Optimizer(lr=0.3, momentum=0.9), Optimizer(optimizer="adam", lr=0.1)],
+    ids=["plain", "momentum", "adam"],
+)
+def test_a_gate_keeps_clients_that_are_done_where_they_are(optimizer: Optimizer, sphere: bool) -> None:
+    """What CUDA graphs replay: all clients stay in the stack, those at rest do not move, and the gate
+    carries the decay of the rates."""
+    training = LocalTraining(optimizer, {}, frozenset({"w"} if sphere else ()))
     generator = torch.Generator().manual_seed(0)
-    start = Params({"w": torch.randn(3, 2, generator=generator)}, {})
+    start = Params({"w": project_to_sphere(torch.randn(3, 2, generator=generator))}, {})
     x = torch.randn(3, 4, 5, 2, generator=generator)
     mask = torch.ones(3, 4, 5)
     mask[1, 3:], mask[2, 1:] = 0, 0  # four steps, three, one
@@ -332,9 +339,10 @@ def test_a_gate_keeps_clients_that_are_done_where_they_are() -> None:
 
     work = torch.vmap(objective)
     batches = {"x": x, "mask": mask}
-    dropped = local_update(work, f.training, start, batches, {}, active=[3, 2, 2, 1])  # type: ignore[arg-type]
-    gate = (mask.sum(-1) > 0).float()
-    gated = local_update(work, f.training, start, batches, {}, active=[3] * 4, gate=gate)  # type: ignore[arg-type]
+    halved = training.scaled(0.5)
+    dropped = local_update(work, halved, start, batches, {}, active=[3, 2, 2, 1])  # type: ignore[arg-type]
+    gate = 0.5 * (mask.sum(-1) > 0).float()
+    gated = local_update(work, training, start, batches, {}, active=[3, 3, 2, 2], gate=gate)  # type: ignore[arg-type]
     torch.testing.assert_close(dropped[0].dense, gated[0].dense)
     torch.testing.assert_close(dropped[1], gated[1])
 

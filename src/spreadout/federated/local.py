@@ -67,8 +67,8 @@ def local_update(
 
     One client: `batches` are (S, B, …) and the loss is a scalar. A stack of k clients, sorted by
     falling number of steps: everything has a leading k, and `active[s]` clients are still at work
-    in step s. `start` is not changed. `gate` (k, S) multiplies every move of a stack: 0 where a client
-    rests, so that all of them can stay in the stack to the end.
+    in step s. `start` is not changed. `gate` (k, S) multiplies every move of a stack: 0 once a client
+    has done all its steps, so that it can stay in the stack to the end.
     """
     stacked = active is not None
     params = Params(*({name: value.clone() for name, value in part.items()} for part in start))
@@ -86,29 +86,41 @@ def local_update(
         loss = objective(live, batch, {name: real[now] for name, real in held.items()})
         gradients = torch.autograd.grad(loss.sum(), trained, allow_unused=True)
         with torch.no_grad():
-            at_work = 1.0 if gate is None else (gate[now, step] > 0).float()
-            loss_sum[now] += loss.detach() * at_work
+            share = None if gate is None else gate[now, step]
+            loss_sum[now] += loss.detach() * (1.0 if share is None else (share > 0).float())
             for (name, optimizer, value), gradient in zip(state.parts, gradients, strict=True):
                 if gradient is None:  # the loss does not depend on it
                     continue
-                present, slots = value[now], state.at(name, now)
-                slope = gradient
-                if gate is not None:
-                    share = gate[now, step].view(-1, *[1] * (gradient.dim() - 1))
-                    if name not in training.sphere and optimizer.is_plain:  # in one pass over memory
-                        present.addcmul_(gradient, share, value=-optimizer.lr)
-                        continue
-                    slope = gradient * share
-                if name in training.sphere:
-                    move = optimizer.move(along_sphere(slope, present), slots)
-                    present.copy_(project_to_sphere(present + move))
-                else:
-                    present.add_(optimizer.move(slope, slots))
+                sphere = name in training.sphere
+                _step_(value[now], gradient, optimizer, state.at(name, now), sphere, share)
     with torch.no_grad():
         dense = {name: value - start.dense[name] for name, value in params.dense.items()}
         rows = {name: params.rows[name] - start.rows[name] for name in state.tables}
         taken = (batches["mask"].sum(-1) > 0).sum(-1).clamp_min(1)  # steps each client took
         return Params(dense, rows), loss_sum / taken
+
+
+def _step_(
+    value: Tensor,
+    gradient: Tensor,
+    optimizer: Optimizer,
+    slots: Tensors,
+    sphere: bool,
+    share: Tensor | None,
+) -> None:
+    """One step, in place; share (k,): how much of it each client of a stack takes, None: all of it."""
+    if share is not None:
+        share = share.view(-1, *[1] * (gradient.dim() - 1))
+        if optimizer.is_plain and not sphere:  # in one pass over memory
+            value.addcmul_(gradient, share, value=-optimizer.lr)
+            return
+    move = optimizer.move(along_sphere(gradient, value) if sphere else gradient, slots)
+    if share is not None:
+        move = move * share
+    if sphere:
+        value.copy_(project_to_sphere(value + move))
+    else:
+        value.add_(move)
 
 
 class _Slots:

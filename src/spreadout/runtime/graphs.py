@@ -2,7 +2,7 @@
 
 A graph is captured once per shape and replayed on copied inputs. It needs every round to have the same
 shapes, so each step has places for somewhat more clients than are usually still at work in it; those
-whose clients are done rest behind a gate. It takes plain SGD, for which a gated step is no step at all.
+whose clients are done rest behind a gate.
 """
 
 from __future__ import annotations
@@ -21,12 +21,6 @@ from spreadout.federated.rows import Tensors
 MOST_GRAPHS = 4  # each keeps the memory of its steps
 MOST_STEPS = 512  # a graph of more takes long to capture and gains nothing
 Inputs = dict[str, Tensors]  # dense, rows, batches, held, gate
-
-
-def can_gate(training: LocalTraining) -> bool:
-    """Whether a client at rest stays as it is: plain SGD has no momentum that would move it."""
-    used = [training.dense, *training.rows.values()]
-    return all(optimizer.is_plain for optimizer in used)
 
 
 class GraphCache:

@@ -22,7 +22,7 @@ from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.runtime.ahead import Ahead
-from spreadout.runtime.graphs import GraphCache, can_gate
+from spreadout.runtime.graphs import GraphCache
 from spreadout.runtime.ready import (
     Chunk,
     ReadyRound,
@@ -141,7 +141,7 @@ def _stacked(work: _Work, graphs: GraphCache | None = None) -> tuple[Params, Ten
     dense = {name: value.expand(k, *value.shape) for name, value in work.state.dense.items()}
     start, objective = Params(dense, work.rows()), torch.vmap(f.objective())
     replayed = None
-    if graphs is not None and can_gate(f.training):
+    if graphs is not None:
         replayed = _replayed(work, objective, start, graphs)
     return replayed or local_update(
         objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
