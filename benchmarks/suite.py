@@ -7,9 +7,11 @@ python benchmarks/suite.py configs/fedaws/bibtex.toml --out results/bibtex/fedaw
 from __future__ import annotations
 
 import argparse
+import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import torch
 from record import write
 
 from spreadout import metrics
-from spreadout.comparison import Suite, as_json, compare, shown
+from spreadout.comparison import Arm, Suite, as_json, compare, shown
 from spreadout.data import splits
 from spreadout.experiment import Experiment
 from spreadout.report.page import write_page
@@ -36,24 +38,49 @@ def main() -> None:
     a = parser.parse_args()
     suite = Suite.load([a.suite], a.seeds, a.set)
     with tempfile.TemporaryDirectory() as folder:
-        runs = Path(folder) / "runs"
-        if a.jobs > 1:
-            side_by_side(suite, runs, a.device, a.jobs)
-        arms = compare(suite, runs, device=a.device, go_on=a.jobs > 1)
+        (arms,) = run_suites([suite], Path(folder), a.device, a.jobs)
     if a.report:
         write_page(arms, a.report, title=suite.name)
+    keep(suite, arms, a.out)
+
+
+def run_suites(suites: Sequence[Suite], folder: Path, device: str, jobs: int) -> list[list[Arm]]:
+    """The arms of every suite; with several jobs, all their runs share one pool of processes."""
+    places = [folder / f"suite-{i}" for i in range(len(suites))]
+    if jobs > 1:
+        with ThreadPoolExecutor(jobs) as pool:
+            for suite, out in zip(suites, places, strict=True):
+                side_by_side(suite, out, device, pool)
+    return [
+        compare(suite, out, device=device, go_on=jobs > 1)
+        for suite, out in zip(suites, places, strict=True)
+    ]
+
+
+def keep(suite: Suite, arms: Sequence[Arm], out: Path) -> None:
+    """The small result file: the table, curves, and everything needed to make it again."""
     configs = {
         name: variant.model_dump(mode="json", exclude_none=True)
         for name, variant in suite.variants.items()
     }
-    table = [as_json(arm) for arm in arms]
+    table = [{**as_json(arm), "curve": curve(arm)} for arm in arms]
     for row in table:
         print(f"{row['label']:36}", *(" ".join(shown(score)) for score in row["metrics"].values()))
     made = {"suite": suite.name, "seeds": list(suite.seeds), "variants": table}
-    write(a.out, {**made, "constant": constant(next(iter(suite.variants.values()))), "configs": configs})
+    write(out, {**made, "constant": constant(next(iter(suite.variants.values()))), "configs": configs})
 
 
-def side_by_side(suite: Suite, out: Path, device: str, jobs: int) -> None:
+def curve(arm: Arm) -> dict[str, list[float]]:
+    """Means over seeds of every metric, evaluation by evaluation."""
+    steps = list(zip(*arm.histories, strict=True))
+    means = {
+        name: [round(statistics.fmean(record[name] for record in step), 4) for step in steps]
+        for name in arm.metric_names
+    }
+    return {"round": [step[0]["round"] for step in steps], **means}
+
+
+def side_by_side(suite: Suite, out: Path, device: str, pool: ThreadPoolExecutor) -> None:
     """Every run as a process of its own, in the folder where the comparison will look for it."""
     out.mkdir(parents=True)
     (out / COMPARISON_MARK).touch()
@@ -70,10 +97,9 @@ def side_by_side(suite: Suite, out: Path, device: str, jobs: int) -> None:
         config.unlink()
         print(variant, seed, "done" if done.returncode == 0 else done.stderr[-500:], flush=True)
 
-    with ThreadPoolExecutor(jobs) as pool:
-        for variant in suite.variants:
-            for seed in suite.seeds:
-                pool.submit(one, variant, seed)
+    for variant in suite.variants:
+        for seed in suite.seeds:
+            pool.submit(one, variant, seed)
 
 
 def constant(experiment: Experiment) -> dict[str, float]:

@@ -1,0 +1,183 @@
+"""Table 2 and Figures 3 to 5 of Ning et al. (2021), and what goes beyond them: run, keep, draw.
+
+    python benchmarks/dual_encoder.py --jobs 12       # runs the suites of configs/dual_encoder
+    python benchmarks/dual_encoder.py --report-only   # draws the page from the result files
+
+Result files go to results/dual_encoder, one per suite; the page is drawn from them alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from suite import keep, run_suites
+
+from spreadout.comparison import Suite
+from spreadout.report.page import document
+from spreadout.report.svg import LINES, Line, line_chart
+
+ROOT = Path(__file__).resolve().parent.parent
+SUITES = ("table2", "centralized", "figures", "ablation", "ours")
+RECALLS = ("R@1", "R@5", "R@10")
+LOSSES = ("BS", "BS+S", "H+S", "GS")
+# Ning et al. 2021, Table 2
+FEDERATED = {
+    "BS": (0.58, 2.88, 5.4),
+    "BS+S": (0.88, 4.01, 7.29),
+    "H+S": (1.17, 5.56, 10.43),
+    "GS": (1.21, 5.25, 9.41),
+}
+CENTRALIZED = {
+    "BS": (1.02, 4.2, 7.42),
+    "BS+S": (1.21, 5.15, 8.93),
+    "H+S": (1.27, 6.08, 11.15),
+    "GS": (1.24, 5.34, 9.46),
+}
+Made = Mapping[str, Any]  # a result file
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--suites", nargs="+", choices=SUITES, default=list(SUITES))
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "dual_encoder")
+    parser.add_argument("--report", type=Path, default=Path("dual_encoder.html"))
+    parser.add_argument("--report-only", action="store_true")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
+    a = parser.parse_args()
+    if not a.report_only:
+        suites = [
+            Suite.load([str(ROOT / "configs" / "dual_encoder" / f"{name}.toml")], None)
+            for name in a.suites
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            arms = run_suites(suites, Path(folder), a.device, a.jobs)
+        for name, suite, found in zip(a.suites, suites, arms, strict=True):
+            keep(suite, found, a.out / f"{name}.json")
+    held = {name: a.out / f"{name}.json" for name in SUITES}
+    made = {name: json.loads(path.read_bytes()) for name, path in held.items() if path.is_file()}
+    a.report.write_text(page(made), encoding="utf-8")
+    print(f"wrote {a.report}")
+
+
+def page(made: Mapping[str, Made]) -> str:
+    sections = []
+    if {"table2", "centralized"} <= made.keys():
+        sections += [drop_table(made["table2"], made["centralized"])]
+    if "figures" in made:
+        sections += [figures_3_and_4(made)]
+    if {"table2", "centralized"} <= made.keys():
+        sections += [figure_5(made["table2"], made["centralized"])]
+    for name, title in (("ablation", "What made the difference"), ("ours", "Beyond the paper")):
+        if name in made:
+            sections += [f"<h2>{title}</h2>", plain_table(made[name])]
+    return document("Federated dual encoders", "MovieLens-1M, next movie, 16 dimensions", sections)
+
+
+def drop_table(federated: Made, centralized: Made) -> str:
+    """Table 2: recalls in one place and federated, the share lost, and the paper's numbers beside."""
+    rows = []
+    for loss in LOSSES:
+        ours, theirs = mean_of(federated, loss), mean_of(centralized, loss)
+        for i, name in enumerate(RECALLS):
+            lost = drop(theirs[name], ours[name])
+            said = drop(CENTRALIZED[loss][i], FEDERATED[loss][i])
+            label = f"{loss}, {name}" if i == 0 else name
+            cells = (
+                f"<b>{theirs[name]:.2f}</b>",
+                f"<b>{ours[name]:.2f}</b>",
+                f"<b>{100 * lost:.1f} %</b>",
+                f"{CENTRALIZED[loss][i]:.2f}",
+                f"{FEDERATED[loss][i]:.2f}",
+                f"{100 * said:.1f} %",
+            )
+            rows.append((label, cells))
+    head = ("in one place", "federated", "drop", "paper: in one place", "federated", "drop")
+    note = (
+        "Recall in percent, means over seeds. In one place the test part is a tenth of the examples; "
+        "federated it is a tenth of the users, so the two columns differ in their test sets too, as in "
+        "the paper. Drop is (R_c − R_f) / R_c."
+    )
+    return f"<h2>Table 2</h2>{table(head, rows)}<p class=note>{note}</p>"
+
+
+def figures_3_and_4(made: Mapping[str, Made]) -> str:
+    curves = {v["label"]: v["curve"] for v in made["figures"]["variants"]}
+    if "centralized" in made:
+        curves["in one place"] = next(
+            v["curve"] for v in made["centralized"]["variants"] if v["label"] == "BS"
+        )
+    figures = []
+    for caption, labels in (
+        ("Figure 3: one local step", ("FedSGD", "FedSGD, shuffled", "in one place")),
+        ("Figure 4: one local epoch", ("FedAvg", "Federated-Shuffled", "in one place")),
+    ):
+        chosen = {label: curves[label] for label in labels if label in curves}
+        figures.append(chart(caption, chosen, "batch R@1"))
+    title = "<h2>Batch softmax on users' own data, and on shuffled data</h2>"
+    return f"{title}<section class=grid2>{''.join(figures)}</section>"
+
+
+def figure_5(federated: Made, centralized: Made) -> str:
+    figures = []
+    for letter, loss in zip("abcd", LOSSES, strict=True):
+        curves = {}
+        for label, source in (("in one place", centralized), ("federated", federated)):
+            curves[label] = next(v["curve"] for v in source["variants"] if v["label"] == loss)
+        figures.append(chart(f"Figure 5({letter}): {loss}", curves, "R@10"))
+    return f"<h2>Global recall by loss</h2><section class=grid2>{''.join(figures)}</section>"
+
+
+def chart(caption: str, curves: Mapping[str, Made], metric: str) -> str:
+    """Curves over the share of training: rounds and steps in one place have no common unit."""
+    lines, names = [], []
+    for colour, (label, curve) in zip(LINES, curves.items(), strict=False):
+        share = [100 * r / curve["round"][-1] for r in curve["round"]]
+        values = curve[metric]
+        lines.append(Line(label, colour, share, values, values, values))
+        names.append(f"<span><i style='background:{colour}'></i>{html.escape(label)}</span>")
+    top = max(max(line.mean) for line in lines)
+    drawn = line_chart(
+        lines, x_title="share of training (%)", y_title=f"{metric} (%)", y_range=(0.0, 1.05 * top)
+    )
+    legend = f"<p class=legend>{''.join(names)}</p>"
+    return f"<figure><figcaption>{html.escape(caption)}</figcaption>{drawn}{legend}</figure>"
+
+
+def plain_table(made: Made) -> str:
+    names = list(made["variants"][0]["metrics"])
+    rows = []
+    for v in made["variants"]:
+        found = ((score["mean"], score["spread"]) for score in v["metrics"].values())
+        cells = [f"<b>{mean:.2f}</b> <small>± {spread or 0:.2f}</small>" for mean, spread in found]
+        rows.append((v["label"], cells))
+    return table(names, rows)
+
+
+def table(head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """Cells are HTML, labels and titles are text."""
+    lines = ["<th></th>" + "".join(f"<th scope=col>{html.escape(name)}</th>" for name in head)]
+    for label, cells in rows:
+        filled = "".join(f"<td>{cell}</td>" for cell in cells)
+        lines.append(f"<th scope=row>{html.escape(label)}</th>{filled}")
+    first, *rest = (f"<tr>{line}</tr>" for line in lines)
+    return f"<div class=wide><table><thead>{first}</thead><tbody>{''.join(rest)}</tbody></table></div>"
+
+
+def mean_of(made: Made, label: str) -> dict[str, float]:
+    variant = next(v for v in made["variants"] if v["label"] == label)
+    return {name: score["mean"] for name, score in variant["metrics"].items()}
+
+
+def drop(centralized: float, federated: float) -> float:
+    return (centralized - federated) / centralized
+
+
+if __name__ == "__main__":
+    main()
