@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dual_encoder import CENTRALIZED, FEDERATED, LOSSES, RECALLS, drop, mean_of
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = (
     "README.md",
@@ -121,20 +123,12 @@ def rounds(*paths: str) -> str:
     return "\n".join([*lines, "", origins])
 
 
-PAPER = {  # Ning et al. 2021, Table 2, federated: R@1, R@5, R@10
-    "BS": (0.58, 2.88, 5.4),
-    "BS+S": (0.88, 4.01, 7.29),
-    "H+S": (1.17, 5.56, 10.43),
-    "GS": (1.21, 5.25, 9.41),
-}
-
-
 def retrieval(path: str) -> str:
     """Recalls beside the paper's, where it has them."""
     made = _read(path)
     recalls = ("R@1", "R@5", "R@10")
     others = ("MRR", "nDCG@10", "mean rank", "batch R@1")
-    paper = any(v["label"] in PAPER for v in made["variants"])
+    paper = any(v["label"] in FEDERATED for v in made["variants"])
     head = [*recalls, *(["the paper"] if paper else []), *others, "down / up per client and round"]
     lines = [f"| | {' | '.join(head)} |", f"|---|{'---|' * len(head)}"]
     for v in made["variants"]:
@@ -142,7 +136,7 @@ def retrieval(path: str) -> str:
         spread = {name: m["spread"] for name, m in v["metrics"].items()}
         cells = [f"{scores[name]:.2f} ± {spread[name]:.2f}" for name in recalls]
         if paper:
-            cells.append(" / ".join(f"{x:g}" for x in PAPER[v["label"]]))
+            cells.append(" / ".join(f"{x:g}" for x in FEDERATED[v["label"]]))
         cells += [
             f"{scores[name]:.0f}" if name == "mean rank" else f"{scores[name]:.2f}" for name in others
         ]
@@ -160,6 +154,24 @@ def retrieval(path: str) -> str:
     return "\n".join([*lines, "", f"Mean ± deviation over {seeds} seeds. {_origin(path, made)}"])
 
 
+def drops(federated: str, centralized: str) -> str:
+    """What each loss loses by federating, and what the paper says it loses."""
+    made = [_read(federated), _read(centralized)]
+    lines = ["| | in one place | federated | drop | drop in the paper |", "|---|---|---|---|---|"]
+    for loss in LOSSES:
+        ours, theirs = (mean_of(one, loss) for one in made)
+        cells = [" / ".join(f"{side[name]:.2f}" for name in RECALLS) for side in (theirs, ours)]
+        cells += [
+            " / ".join(f"{100 * drop(there, here):.0f}" for there, here in pairs) + " %"
+            for pairs in (
+                [(theirs[name], ours[name]) for name in RECALLS],
+                list(zip(CENTRALIZED[loss], FEDERATED[loss], strict=True)),
+            )
+        ]
+        lines.append(f"| {loss} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"R@1 / R@5 / R@10. {_origin(centralized, made[1])}"])
+
+
 QUOTES: dict[str, Callable[[], str]] = {
     "digits": lambda: comparison("results/digits/demo.json"),
     "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),
@@ -167,6 +179,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "simulator": lambda: simulator("results/simulator/cpu.json"),
     "reading": lambda: reading("results/data/reading.json"),
     "table2": lambda: retrieval("results/dual_encoder/table2.json"),
+    "drops": lambda: drops("results/dual_encoder/table2.json", "results/dual_encoder/centralized.json"),
+    "ablation": lambda: retrieval("results/dual_encoder/ablation.json"),
     "ours": lambda: retrieval("results/dual_encoder/ours.json"),
     "figures": lambda: retrieval("results/dual_encoder/figures.json"),
     "rounds": lambda: rounds(

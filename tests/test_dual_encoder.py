@@ -162,6 +162,14 @@ def test_the_off_diagonal_norm_is_the_dense_one(n: int, d: int, seed: int) -> No
         )
 
 
+def test_the_off_diagonal_norm_keeps_its_precision_under_autocast() -> None:
+    rows = project_to_sphere(torch.randn(200, 8, generator=torch.Generator().manual_seed(0)))
+    real = torch.ones(200, dtype=torch.bool)
+    plain = regularizers.off_diagonal(rows, rows, real)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(regularizers.off_diagonal(rows, rows, real), plain)
+
+
 def one_batch(method: DualEncoder, f: Federation, state: ServerState, at: list[int]) -> torch.Tensor:
     """The loss of some examples of the test part for somebody who holds all items."""
     first, count = f.model.first_class, len(state.tables["classes"])

@@ -193,12 +193,13 @@ def off_diagonal(left: Tensor, right: Tensor, real: Tensor) -> Tensor:
 
     left, right: (n, d); real: (n,) bool. ‖L Rᵀ‖²_F = ⟨LᵀL, RᵀR⟩, and the diagonal's squares come off.
     """
-    keep = real.to(left.dtype)[:, None]
     same = left is right  # then one Gram matrix does
-    left = left * keep
-    right = left if same else right * keep
-    gram = left.T @ left
-    whole = gram.square().sum() if same else (gram * (right.T @ right)).sum()
-    diagonal = (left * right).sum(-1).square().sum()
+    with torch.autocast(left.device.type, enabled=False):  # a difference of large sums
+        keep = real[:, None]
+        left = left * keep
+        right = left if same else right * keep
+        gram = left.T @ left
+        whole = gram.square().sum() if same else (gram * (right.T @ right)).sum()
+        diagonal = (left * right).sum(-1).square().sum()
     # Rounding may leave a hair below 0; the root's slope must stay finite where nothing overlaps.
     return (whole - diagonal).clamp_min(1e-12).sqrt()
