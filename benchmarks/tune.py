@@ -28,7 +28,10 @@ def score(job: tuple[str, list[str], int, str, int]) -> dict[str, float]:
         torch.set_num_threads(threads)
     held = [f"data.validation_seed={split}", f"seed={split}", "eval.split=validation"]
     result = so.run(so.Experiment.load(config, [*overrides, *held]), device=device)
-    return {**result.metrics, "max_cosine": result.summary["gauges"]["max_cosine"]}
+    best = result.summary["best"]
+    at_best = {f"best {name}": best[name] for name in result.metrics}
+    cosine = result.summary["gauges"]["max_cosine"]
+    return {**result.metrics, **at_best, "best round": best["round"], "max_cosine": cosine}
 
 
 def main() -> None:
@@ -70,6 +73,8 @@ def main() -> None:
     for r in results:
         error = statistics.stdev(r[metric]) / a.splits**0.5 if a.splits > 1 else 0.0
         found = f"{metric} {statistics.fmean(r[metric]):6.2f} ± {error:.2f}"
+        top, when = (statistics.fmean(r[name]) for name in (f"best {metric}", "best round"))
+        found += f"  best {top:6.2f} at round {when:.0f}"
         print(f"{found}  largest cosine {statistics.fmean(r['max_cosine']):5.2f}  {r['point']}")
     if a.out:
         write(a.out, {"config": a.config, "set": fixed, "splits": a.splits, "results": results})

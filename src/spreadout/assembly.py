@@ -44,7 +44,8 @@ def build_federation(
     e = experiment
     method = method or e.method
     _refuse_misfits(e, held, method)
-    data = _densified(held.train)
+    looks_up = encoder is None and e.model.encoder == "lookup"
+    data = _looked_up(held.train) if looks_up else _densified(held.train)
     if method.pools_data:
         data = data.pooled()
     per_round, selection = _cohorts(e, data, method)
@@ -60,7 +61,12 @@ def build_federation(
         schedule=e.clients.schedule,
         training=LocalTraining(
             dense=e.clients.optimizer_for(),
-            rows={name: e.clients.optimizer_for(e.clients.row_lr) for name in tables},
+            rows={
+                name: e.clients.optimizer_for(
+                    e.clients.input_lr if name == "inputs" else e.clients.row_lr
+                )
+                for name in tables
+            },
             sphere=model.sphere,
             fixed=method.fixed_tables(),
         ),
@@ -147,6 +153,15 @@ def _unseen(held: Splits) -> bool:
     """Whether no test class has a row in the table."""
     labels = held.test.labels.values
     return len(labels) > 0 and int(labels.min()) >= held.train.classes
+
+
+def _looked_up(data: FederatedDataset) -> FederatedDataset:
+    """Sparse features as names of rows: what a client has of them is what it asks for."""
+    if not isinstance(data.columns.get("x"), Sparse):
+        raise UserError(
+            'model.encoder = "lookup": takes sparse features, and the data has none; take "mlp"'
+        )
+    return replace(data, refers={**data.refers, "x": "inputs"})
 
 
 def _densified(data: FederatedDataset) -> FederatedDataset:

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from spreadout import metrics, randomness
-from spreadout.data.columns import Lists
+from spreadout.data.columns import Lists, Sparse
 from spreadout.data.federated import Examples
+from spreadout.federated.batches import over_rows
 from spreadout.federated.local import Params
 from spreadout.federated.rows import project_to_sphere
 from spreadout.federated.server import ServerState
@@ -81,15 +82,21 @@ def class_vectors(model: EmbeddingModel, state: ServerState) -> Tensor:
 def embed(model: EmbeddingModel, state: ServerState, examples: Examples, at: Tensor) -> Tensor:
     """Embeddings of some held-out examples: (len(at), dim)."""
     device = state.tables["classes"].device
-    batch = {}
+    batch, tables = {}, dict(state.tables)
     for name in model.inputs:
         column = examples.inputs[name]
+        if isinstance(column, Sparse) and name in model.refers:
+            rows = torch.unique(column.ragged(at).values).to(device)  # no others are looked up
+            values = over_rows(column, at[None, None], torch.ones(1, 1, len(at)), rows[None])
+            batch[name] = values[0, 0]
+            tables[model.refers[name]] = tables[model.refers[name]][rows]
+            continue
         values = column.take(at).to(device)
         # Ids stand for themselves here; padding has no place among the rows.
         if isinstance(column, Lists):
             values = torch.where(column.present(at).to(device), values, -1)
         batch[name] = values
-    return model.embed(Params(state.dense, state.tables), batch)
+    return model.embed(Params(state.dense, tables), batch)
 
 
 def rank_of_right(

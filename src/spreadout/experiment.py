@@ -35,7 +35,8 @@ class ClientsConfig(Optimizer):
 
     lr: float = Field(0.1, gt=0)
     row_lr: float | None = Field(None, gt=0)  # rate of the class rows; None: lr
-    lr_decay: Decay = "none"  # of both rates, to zero over the run
+    input_lr: float | None = Field(None, gt=0)  # rate of the feature rows of a lookup; None: lr
+    lr_decay: Decay = "none"  # of all rates, to zero over the run
     per_round: int | Literal["all"] = "all"
     selection: Selection = "uniform"
     local_steps: int | None = Field(None, ge=1)  # give this or local_epochs; default: one epoch

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from spreadout.correlations import PairWeights
 from spreadout.federated.rows import Rows
 from spreadout.mining import DEFAULT_BUDGET, nearest
 
@@ -70,6 +71,19 @@ class FarPenalty:
         return (-1.0, 2.0, -1.0) if self.distance == "cosine" else (-2.0, 2.0, 0.0)
 
 
+@dataclass(frozen=True)
+class NearPenalty:
+    """φ(s) = d²: what pulls classes together that occur together (FedALC, Eq. 12)."""
+
+    distance: Distance = "cosine"
+
+    def value(self, s: Tensor) -> Tensor:
+        return -FarPenalty(self.distance).value(s)
+
+    def slope(self, s: Tensor) -> Tensor:
+        return -FarPenalty(self.distance).slope(s)
+
+
 Penalty = HingePenalty | FarPenalty
 
 
@@ -84,20 +98,28 @@ def all_pairs(
     table: Tensor,
     penalty: Penalty,
     *,
-    weight: Tensor | None = None,
+    weight: Tensor | PairWeights | None = None,
+    clip: float | None = None,
     reduction: Reduction = "sum",
     budget: int = DEFAULT_BUDGET,
 ) -> TableLoss:
-    """`Σ_c a_c Σ_{c'≠c} φ(w_c·w_c')` over the whole table (Eq. 7; `weight` a_c is Remark 2).
+    """`Σ_c Σ_{c'≠c} a_cc' φ(w_c·w_c')` over the whole table (Eq. 7).
 
-    Exact in O(C d²) when the penalty is a polynomial, else in blocks in O(C² d).
+    weight: one a_c per class (Remark 2), or one per pair (FedALC, Eqs. 8 and 10). clip: the most one
+    unordered pair may add to the gradient's norm. Exact in O(C d²) when the penalty is a polynomial,
+    else in blocks in O(C² d).
     """
-    coefficients = penalty.polynomial()
+    coefficients = penalty.polynomial() if clip is None else None
+    own = weight if isinstance(weight, PairWeights) else None
     alpha = torch.ones_like(table[:, 0]) if weight is None else weight  # (C,)
+    alpha = alpha.alone if isinstance(alpha, PairWeights) else alpha
     if coefficients is not None:
         value, gradient = _all_pairs_polynomial(table, alpha, *coefficients)
+        if own is not None:
+            less = stored_pairs(table, own, penalty, budget=budget)
+            value, gradient = value - less.value, gradient - less.gradient.values
     else:
-        value, gradient = _all_pairs_blocked(table, alpha, penalty, budget)
+        value, gradient = _all_pairs_blocked(table, alpha, penalty, own, clip, budget)
     pairs = len(table) * (len(table) - 1)
     scale = 1.0 if reduction == "sum" else 1.0 / max(pairs, 1)
     ids = torch.arange(len(table), device=table.device)
@@ -122,7 +144,12 @@ def _all_pairs_polynomial(
 
 
 def _all_pairs_blocked(
-    table: Tensor, alpha: Tensor, penalty: Penalty, budget: int
+    table: Tensor,
+    alpha: Tensor,
+    penalty: Penalty,
+    pairs: PairWeights | None,
+    clip: float | None,
+    budget: int,
 ) -> tuple[Tensor, Tensor]:
     rows_at_once = max(1, budget // (4 * table.element_size() * len(table)))
     value = table.new_zeros(())
@@ -131,13 +158,42 @@ def _all_pairs_blocked(
         stop = min(start + rows_at_once, len(table))
         place = torch.arange(stop - start, device=table.device)
         s = table[start:stop] @ table.T  # (b, C)
-        phi, slope = penalty.value(s), penalty.slope(s)
-        phi[place, place + start] = 0
-        slope[place, place + start] = 0
-        value += (alpha[start:stop] * phi.sum(1)).sum()
-        # Each unordered pair stands twice in (7): once under a_c and once under a_c'.
-        gradient[start:stop] = (slope * (alpha[start:stop, None] + alpha)) @ table
+        # Each unordered pair stands twice in (7): once under a_cc' and once under a_c'c.
+        weight = alpha[start:stop, None] + alpha
+        if pairs is not None:
+            stored = slice(int(pairs.offsets[start]), int(pairs.offsets[stop]))
+            at = pairs.first[stored] - start, pairs.second[stored]
+            weight[at] -= pairs.both[stored] + pairs.reversed[stored]
+        weight[place, place + start] = 0
+        value += (weight * penalty.value(s)).sum() / 2
+        pull = weight * penalty.slope(s)
+        if clip is not None:  # of unit rows, a pair's part of the gradient has the norm √2·|pull|
+            pull = pull.clamp(-clip / 2**0.5, clip / 2**0.5)
+        gradient[start:stop] = pull @ table
     return value, gradient
+
+
+def stored_pairs(
+    table: Tensor,
+    pairs: PairWeights,
+    penalty: Penalty | NearPenalty,
+    *,
+    budget: int = DEFAULT_BUDGET,
+) -> TableLoss:
+    """`Σ both_cc' φ(w_c·w_c')` over the pairs that are stored, a block of them at a time."""
+    value = table.new_zeros(())
+    gradient = torch.zeros_like(table)
+    pairs_at_once = max(1, budget // (4 * table.element_size() * table.shape[1]))
+    for start in range(0, len(pairs.first), pairs_at_once):
+        some = slice(start, start + pairs_at_once)
+        first, second = pairs.first[some], pairs.second[some]
+        s = (table[first] * table[second]).sum(-1)
+        value += (pairs.both[some] * penalty.value(s)).sum()
+        # Both directions are stored: what one does to its second class, the other does to its first.
+        pull = (pairs.both[some] + pairs.reversed[some]) * penalty.slope(s)
+        gradient.index_put_((first,), pull[:, None] * table[second], accumulate=True)
+    ids = torch.arange(len(table), device=table.device)
+    return TableLoss(value, Rows(ids, gradient))
 
 
 def mined_pairs(
@@ -147,15 +203,17 @@ def mined_pairs(
     penalty: Penalty,
     *,
     candidates: Tensor | None = None,
-    weight: Tensor | None = None,
+    weight: Tensor | PairWeights | None = None,
+    clip: float | None = None,
     reduction: Reduction = "sum",
     budget: int = DEFAULT_BUDGET,
     low_precision: bool = False,
 ) -> TableLoss:
-    """`Σ_{c∈anchors} a_c Σ_{y∈N_k(c)} φ(w_c·w_y)` (Eq. 8), N_k(c) the k nearest candidates.
+    """`Σ_{c∈anchors} Σ_{y∈N_k(c)} a_cy φ(w_c·w_y)` (Eq. 8), N_k(c) the k nearest candidates.
 
     anchors: (n,) distinct ids, the participating classes; candidates: (c,) ascending ids C′, all
-    classes if None; weight: (n,) a_c. The gradient moves anchors and the neighbours found, no others.
+    classes if None; weight: (n,) a_c, or one for every pair (FedALC, Eq. 11); clip: as in `all_pairs`.
+    The gradient moves anchors and the neighbours found, no others.
     """
     rows = table[anchors]  # (n, d)
     s, neighbours = nearest(
@@ -169,9 +227,14 @@ def mined_pairs(
     )  # (n, k)
     real = s > -torch.inf  # a short candidate list can leave only the anchor itself
     s = s.masked_fill(~real, 0)
-    alpha = torch.ones_like(s[:, :1]) if weight is None else weight[:, None]
+    if isinstance(weight, PairWeights):
+        alpha = weight.at(anchors, neighbours)
+    else:
+        alpha = torch.ones_like(s[:, :1]) if weight is None else weight[:, None]
     value = (alpha * penalty.value(s) * real).sum()
     slope = alpha * penalty.slope(s) * real  # (n, k)
+    if clip is not None:  # a pair may be mined from both its ends: half for each
+        slope = slope.clamp(-clip / 8**0.5, clip / 8**0.5)
     scale = 1.0 if reduction == "sum" else 1.0 / max(int(real.sum()), 1)
 
     ids, place = torch.unique(torch.cat([anchors, neighbours.flatten()]), return_inverse=True)

@@ -21,11 +21,11 @@ from spreadout.data.federated import Splits
 from spreadout.errors import UserError
 from spreadout.evaluation import evaluate
 from spreadout.experiment import Experiment
-from spreadout.federated.round import Federation, RoundReport, run_round
+from spreadout.federated.round import Federation, RoundReport, begin, run_round
 from spreadout.federated.server import ServerState
 from spreadout.gauges import Gauges
-from spreadout.methods import FedAwS
 from spreadout.methods.base import Method
+from spreadout.methods.fedaws import Spreadout
 from spreadout.metrics import LOWER_IS_BETTER
 from spreadout.models.build import DataShape
 from spreadout.picture import picture_of
@@ -176,6 +176,7 @@ class _Session:
         rounds = self.experiment.rounds
         self.observer.started(self.experiment, self.state.round)
         started = time.perf_counter() - self.seconds
+        begin(self.federation, self.state)
         if not self.history:
             self._evaluate()
             self._save()
@@ -282,6 +283,7 @@ class _Session:
             "peak_memory_bytes": peak_memory(self.federation.device),
             "refused_updates": dict(self.state.refused),
             "privacy": self._privacy(),
+            "table_privacy": self.federation.method.privacy(self.state),
             "seed": self.experiment.seed,
             "device": str(self.federation.device),
             "versions": {
@@ -327,7 +329,7 @@ def collapse_advice(method: Method, gauges: Gauges) -> str:
         f"classes are collapsing: the nearest two have cosine {gauges.max_cosine:.3f}, "
         f"the mean over all pairs is {gauges.mean_cosine:.3f}"
     )
-    if isinstance(method, FedAwS):
+    if isinstance(method, Spreadout):
         return said + "; raise method.strength or method.spreadout_margin, or lower clients.row_lr"
     return said + '; nothing keeps them apart here: try method.name = "fedaws"'
 

@@ -218,6 +218,13 @@ class Sparse(Column):
         # A feature named twice counts twice, in a fixed order on every device.
         return found.index_put_((row, self.ids[place].long()), self.weights[place].float(), True)
 
+    def ragged(self, at: Tensor | None = None) -> Ragged:
+        """The features some examples (all without `at`) have, one after another."""
+        index = torch.arange(len(self)) if at is None else at
+        places = self._values_at(index)
+        first = self.offsets[places]
+        return ragged_slices(self.ids, first, self.offsets[places + 1] - first)
+
     def dense(self) -> Dense:
         """The same vectors stored densely, for data small enough."""
         every = torch.arange(self.count, device=self.device)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spreadout.data.columns import Column, Dense, Lists, ragged_places, select_all
+from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged, offsets_from_lengths
 from spreadout.randomness import Ints
@@ -135,7 +135,7 @@ class FederatedDataset:
             if refers != table:
                 continue
             column = self.columns[name]
-            if isinstance(column, Lists):
+            if isinstance(column, Lists | Sparse):
                 lists = column.ragged(at)
                 owners.append(torch.repeat_interleave(owner, lists.lengths.cpu()))
                 ids.append(lists.values.cpu())
@@ -224,6 +224,8 @@ def _ids_per_example(column: Column, examples: int) -> int:
     if isinstance(column, Lists):
         length = column.length if column.index is None else column.length[column.index]
         return -(-int(length.sum()) // max(examples, 1))
+    if isinstance(column, Sparse):
+        return -(-len(column.ids) // max(column.count, 1))
     return max(column.example_bytes // 8, 1)
 
 

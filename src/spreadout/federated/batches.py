@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from spreadout.data.columns import Lists
+from spreadout.data.columns import Lists, Sparse
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.schedule import Plan
 from spreadout.ragged import Ragged
@@ -26,10 +26,16 @@ def cohort_batches(
     ids: per table (k, m), the rows each client asked for, ascending, then −1.
     """
     at = data.offsets[clients][:, None, None] + plan.index
-    batches = {name: column.take(at).to(device) for name, column in data.columns.items()}
-    batches["mask"] = plan.mask.to(device)
+    batches = {"mask": plan.mask.to(device)}
+    for name, column in data.columns.items():
+        if isinstance(column, Sparse) and name in data.refers:
+            batches[name] = over_rows(column, at, plan.mask, ids[data.refers[name]])
+        else:
+            batches[name] = column.take(at).to(device)
     for name, table in data.refers.items():
         column = data.columns[name]
+        if isinstance(column, Sparse):
+            continue
         present = column.present(at).to(device) if isinstance(column, Lists) else None
         batches[name] = places_in(ids[table], batches[name], batches["mask"], present)
     if augment is not None:
@@ -66,19 +72,46 @@ def _find(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     return places, (held.gather(1, places) == ids) & (ids >= 0)
 
 
+def over_rows(column: Sparse, at: Tensor, mask: Tensor, rows: Tensor) -> Tensor:
+    """Feature vectors over the rows each client holds, not over all features: (k, S, B, m).
+
+    at: (k, S, B) examples; mask: (k, S, B), 0 where a slot is empty and stays 0; rows: (k, m) ascending,
+    then −1, the features each client asked for.
+    """
+    slot = mask.flatten().nonzero()[:, 0].to(rows.device)  # (n,) of the k·S·B slots
+    features = column.select(at.flatten()[slot.to(at.device)]).compact()
+    lengths = features.offsets.diff().to(rows.device)
+    owner = torch.repeat_interleave(slot, lengths)  # (nnz,) slot
+    client = owner // (at.shape[1] * at.shape[2])
+    # One search for all clients: a client's rows follow those of the client before it.
+    held = rows >= 0
+    start = held.sum(1).cumsum(0) - held.sum(1)  # (k,) where a client's rows begin
+    number = torch.arange(len(rows), device=rows.device)[:, None] * column.width
+    known = (number + rows)[held]  # ascending
+    wanted = client * column.width + features.ids.to(rows.device).long()
+    place = torch.searchsorted(known, wanted).clamp_max(max(len(known) - 1, 0))
+    if len(wanted) and not (len(known) and bool((known[place] == wanted).all())):
+        raise ValueError("a method's request leaves out rows that its clients' examples name")
+    found = torch.zeros(mask.numel(), rows.shape[1], device=rows.device)
+    weights = features.weights.to(rows.device).float()
+    # A feature named twice counts twice, in a fixed order on every device.
+    found.index_put_((owner, place - start[client]), weights, accumulate=True)
+    return found.view(*mask.shape, rows.shape[1])
+
+
 def rows_held(
     data: FederatedDataset, clients: Tensor, ids: Mapping[str, Tensor], *, own: bool
 ) -> dict[str, Tensor]:
     """Which row slots of each client are real: (k, m) bool per table.
 
-    With `own`, also `TABLE.own`, which of them its own examples name, and `TABLE.count` (k,), how many
-    rows of the table are anybody's: what the correction of a sampled loss needs.
+    With `own`, also `classes.own`, which of them its own examples name, and `classes.count` (k,), how
+    many classes there are: what the correction of a sampled loss needs.
     """
     held = {table: rows >= 0 for table, rows in ids.items()}
-    for table, rows in ids.items() if own else ():
-        mine = data.rows_of(clients)[table].padded(-1).to(rows.device)
-        held[f"{table}.own"] = _find(mine, rows)[1]
-        held[f"{table}.count"] = torch.full(
-            (len(clients),), data.classes - data.first_class, device=rows.device
-        )
+    if own:
+        rows = ids["classes"]
+        mine = data.rows_of(clients)["classes"].padded(-1).to(rows.device)
+        held["classes.own"] = _find(mine, rows)[1]
+        count = data.classes - data.first_class
+        held["classes.count"] = torch.full((len(clients),), count, device=rows.device)
     return held

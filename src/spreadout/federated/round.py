@@ -124,8 +124,19 @@ def repeatable(device: torch.device) -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
+def begin(federation: Federation, state: ServerState) -> None:
+    """What a method does before the first round, once."""
+    if state.begun:
+        return
+    f = federation
+    with repeatable(f.device):
+        state.traffic += f.method.prepare(f.data, state, f.model, f.seed)
+    state.begun = True
+
+
 def run_round(federation: Federation, state: ServerState) -> RoundReport:
     """Advance the server's state by one round. Every draw depends on (seed, round) alone."""
+    begin(federation, state)
     with repeatable(federation.device):
         return _run_round(federation, state)
 
@@ -151,6 +162,9 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     if not f.method.pools_data:  # data in one place crosses no network
         state.traffic += aggregate.traffic
     state.refused += aggregate.refused
+    if f.training.fixed:  # what never changes is sent to a client once
+        kept = state.memory.setdefault("keeps_fixed", torch.zeros(f.data.clients, dtype=torch.bool))
+        kept[clients] = True
     if f.privacy is not None:
         releases = state.memory.setdefault("releases", torch.zeros(f.data.clients, dtype=torch.int32))
         releases[clients] += 1

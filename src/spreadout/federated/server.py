@@ -30,6 +30,7 @@ class ServerState:
     memory: Tensors = field(default_factory=dict)  # what a method remembers between rounds
     traffic: Traffic = field(default_factory=Traffic)
     refused: Counter[str] = field(default_factory=Counter)
+    begun: bool = False  # whether what comes before the first round is done
 
     def slots_for(self, part: str, optimizer: Optimizer, like: Tensor, *, lazy: bool) -> Tensors:
         """This part's optimiser state, made at first use; lazy state counts steps per row."""

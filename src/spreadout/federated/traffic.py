@@ -19,14 +19,16 @@ class Traffic:
     dense_up: int = 0
     rows_up: int = 0
     participations: int = 0
+    once_down: int = 0  # before the first round
+    once_up: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def down(self) -> int:
-        return self.dense_down + self.rows_down
+        return self.dense_down + self.rows_down + self.once_down
 
     @property
     def up(self) -> int:
-        return self.requests_up + self.dense_up + self.rows_up
+        return self.requests_up + self.dense_up + self.rows_up + self.once_up

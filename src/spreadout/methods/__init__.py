@@ -8,12 +8,14 @@ from pydantic import Field
 
 from spreadout.methods.base import Method
 from spreadout.methods.dual_encoder import DualEncoder
+from spreadout.methods.fedalc import FedALC, FedALCFixed
 from spreadout.methods.fedavg import Centralized, FedAvg
 from spreadout.methods.fedaws import FedAwS
 from spreadout.methods.positive_only import Baseline1, Baseline2
 
 AnyMethod = Annotated[
-    FedAwS | Baseline1 | Baseline2 | FedAvg | Centralized | DualEncoder, Field(discriminator="name")
+    FedAwS | Baseline1 | Baseline2 | FedAvg | Centralized | DualEncoder | FedALC | FedALCFixed,
+    Field(discriminator="name"),
 ]
 
 METHODS: dict[str, type[Method]] = {
@@ -23,6 +25,8 @@ METHODS: dict[str, type[Method]] = {
     "fedavg": FedAvg,
     "centralized": Centralized,
     "dual_encoder": DualEncoder,
+    "fedalc": FedALC,
+    "fedalc-fixed": FedALCFixed,
 }
 
 __all__ = [
@@ -32,6 +36,8 @@ __all__ = [
     "Baseline2",
     "Centralized",
     "DualEncoder",
+    "FedALC",
+    "FedALCFixed",
     "FedAvg",
     "FedAwS",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from spreadout.data.federated import FederatedDataset
 from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import MergeRules, RowMerge, RowSum, Weighting
 from spreadout.federated.server import ServerState
+from spreadout.federated.traffic import Traffic
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
 from spreadout.randomness import Ints
@@ -70,8 +71,21 @@ class Method(BaseModel, ABC):
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         """One client's loss on one batch, a scalar."""
 
+    def prepare(
+        self, data: FederatedDataset, state: ServerState, model: EmbeddingModel, seed: int
+    ) -> Traffic:
+        """What server and clients do once, before the first round; returns the bytes it moved.
+
+        Of the data it may only look at clients' views, one by one, as each client would itself.
+        """
+        return Traffic()
+
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """What the server does to its tables after the merge; nothing by default."""
+
+    def privacy(self, state: ServerState) -> dict[str, Any] | None:
+        """What the server's own noise promises so far, for the run's summary; None without any."""
+        return None
 
     def complaint(self, data: FederatedDataset) -> str | None:
         """Why this method cannot run on this data, as `key = value: reason`; None if it can."""
@@ -82,7 +96,8 @@ class Method(BaseModel, ABC):
         return None
 
     def rules(self) -> MergeRules:
-        return MergeRules(self.weighting, self.row_merge())
+        """Rows of input features are part of the encoder: averaged as the dense part is."""
+        return MergeRules(self.weighting, {"inputs": "sum", **self.row_merge()})
 
 
 def with_negatives(own: Ragged, count: int, span: tuple[int, int], stream: int, numbers: Ints) -> Ragged:

@@ -17,6 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from spreadout import randomness, regularizers
+from spreadout.correlations import PairWeights
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.merge import RowSum
 from spreadout.federated.optimizers import Optimizer
@@ -29,13 +30,13 @@ from spreadout.regularizers import FarPenalty, HingePenalty, TableLoss
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 
 
-class FedAwS(PositiveOnly):
+class Spreadout(PositiveOnly):
     """Positive loss on the clients, spreadout on the server after every round."""
 
-    name: Literal["fedaws"] = "fedaws"
     spreadout: Literal["hinge", "topk"] = "hinge"  # Eq. 7 over all pairs, or Eq. 8 mined
     distance: regularizers.Distance = "cosine"
     spreadout_margin: float = Field(1.1, gt=0)  # ν of Eq. 7
+    mined_form: Literal["far", "hinge"] = "far"  # φ of mined pairs: −d² of Eq. 8, or that of Eq. 7
     k: int = Field(100, ge=1)  # neighbours of Eq. 8
     candidates: int | None = Field(None, ge=1)  # |C′| of Eq. 8: a fresh random subset each step
     strength: float | None = Field(None, gt=0)  # λ; None: 1/C (Prop. 2), or 10 with top-k (Table 4)
@@ -70,11 +71,24 @@ class FedAwS(PositiveOnly):
         self, state: ServerState, touched: RowSum, context: ServerContext, step: int
     ) -> TableLoss:
         """reg_sp of Eq. 7 or reg_sp^top of Eq. 8 at the present table, with its gradient."""
-        table = state.tables["classes"]
         weight = self._class_weight(state, touched) if self.weighted else None
+        return self._spread(state, touched, context, step, weight)
+
+    def _spread(
+        self,
+        state: ServerState,
+        touched: RowSum,
+        context: ServerContext,
+        step: int,
+        weight: Tensor | PairWeights | None,
+        clip: float | None = None,
+    ) -> TableLoss:
+        table = state.tables["classes"]
+        hinge = HingePenalty(self.spreadout_margin, self.distance)
         if self.spreadout == "hinge":
-            penalty = HingePenalty(self.spreadout_margin, self.distance)
-            return regularizers.all_pairs(table, penalty, weight=weight, reduction=self.reduction)
+            return regularizers.all_pairs(
+                table, hinge, weight=weight, clip=clip, reduction=self.reduction
+            )
         subset = None
         if self.candidates is not None and self.candidates < len(table):
             draw = randomness.generator(context.seed, "candidates", context.round, step)
@@ -84,9 +98,10 @@ class FedAwS(PositiveOnly):
             table,
             touched.ids,
             self.k,
-            FarPenalty(self.distance),
+            FarPenalty(self.distance) if self.mined_form == "far" else hinge,
             candidates=subset,
-            weight=None if weight is None else weight[touched.ids],
+            weight=weight[touched.ids] if isinstance(weight, Tensor) else weight,
+            clip=clip,
             reduction=self.reduction,
             low_precision=context.low_precision,
         )
@@ -127,6 +142,12 @@ class FedAwS(PositiveOnly):
                 "has an exact O(C d²) form"
             )
         return None
+
+
+class FedAwS(Spreadout):
+    """Every class is kept off every other."""
+
+    name: Literal["fedaws"] = "fedaws"
 
 
 def _one_client_per_class(data: FederatedDataset) -> bool:

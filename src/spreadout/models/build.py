@@ -13,6 +13,7 @@ from spreadout.data.federated import FederatedDataset
 from spreadout.errors import UserError
 from spreadout.models import encoders
 from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.models.lookup import LookupModel, Pooling
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
 
 
@@ -21,14 +22,16 @@ class ModelConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    encoder: Literal["mlp", "mean", "attention"] = "mlp"  # the last two are towers over histories
-    hidden: list[int] | None = None  # None: [128] for mlp, [] for a tower
+    encoder: Literal["mlp", "lookup", "mean", "attention"] = "mlp"  # the last two: towers over histories
+    hidden: list[int] | None = None  # None: [128] for mlp, [1024, 1024] for lookup, [] for a tower
     dim: int = Field(64, ge=1)
     output: Literal["linear", "relu"] = "linear"  # mean: what follows its last layer
+    width: int = Field(512, ge=1)  # lookup: of the features' rows
+    pooling: Pooling = "mean"  # lookup: mean, sqrtn or sum of the rows
     layers: int = Field(1, ge=1)  # attention
     item: Literal["lookup", "dense"] = "lookup"  # the item tower
     similarity: Literal["cosine", "dot"] = "cosine"
-    init: float = Field(0.05, gt=0)  # deviation of a tower's fresh item rows
+    init: float = Field(0.05, gt=0)  # deviation of fresh item rows (towers) or feature rows (lookup)
 
     @field_validator("hidden")
     @classmethod
@@ -41,9 +44,10 @@ class ModelConfig(BaseModel):
     def _used(self) -> ModelConfig:
         """What an encoder does not look at must not be set: it would do nothing, silently."""
         idle = {
-            "mlp": ("output", "layers", "item", "similarity", "init"),
-            "mean": ("layers",),
-            "attention": ("output",),
+            "mlp": ("output", "layers", "item", "similarity", "init", "width", "pooling"),
+            "lookup": ("output", "layers", "item", "similarity"),
+            "mean": ("layers", "width", "pooling"),
+            "attention": ("output", "width", "pooling"),
         }[self.encoder]
         for name in idle:
             if getattr(self, name) != type(self).model_fields[name].default:
@@ -53,7 +57,7 @@ class ModelConfig(BaseModel):
 
     @property
     def is_two_tower(self) -> bool:
-        return self.encoder != "mlp"
+        return self.encoder in ("mean", "attention")
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,15 @@ def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingMo
                 f"model.encoder = {config.encoder!r}: takes the input x, and the data has histories; "
                 'take encoder = "mean" or "attention"'
             )
-        hidden = [128] if config.hidden is None else config.hidden
         features, dim = shape.features, config.dim
+        if config.encoder == "lookup":
+            hidden = [1024, 1024] if config.hidden is None else config.hidden
+            width = config.width
+            inputs = Table(features, width, sphere=False, scale=config.init)
+            encoder = encoders.seeded(seed, lambda: encoders.mlp(width, hidden, dim))
+            tables = {"classes": Table(shape.classes, dim), "inputs": inputs}
+            return LookupModel(encoder, tables, pooling=config.pooling)
+        hidden = [128] if config.hidden is None else config.hidden
         encoder = encoders.seeded(seed, lambda: encoders.mlp(features, hidden, dim))
         return EmbeddingModel(encoder, {"classes": Table(shape.classes, dim)})
     if shape.window is None:

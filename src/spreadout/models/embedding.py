@@ -32,6 +32,7 @@ class EmbeddingModel:
     tables: Mapping[str, Table]
     inputs: tuple[str, ...] = field(default=("x",))  # the columns the encoder takes
     first_class: int = 0  # rows below it are nobody's class and are never ranked
+    refers: Mapping[str, str] = field(default_factory=dict)  # inputs that name rows of which table
 
     @property
     def sphere(self) -> frozenset[str]:

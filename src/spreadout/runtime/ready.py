@@ -6,19 +6,22 @@ the device, while the device works on the present one.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from spreadout.data.columns import Sparse
 from spreadout.federated.batches import row_ids, rows_held
 from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.rows import Tensors, nbytes
 from spreadout.federated.schedule import Plan, plan
 from spreadout.federated.server import ServerState
 from spreadout.randomness import Ints
+
+NARROW = 64  # batches below this width are padded without a second thought
 
 
 @dataclass(frozen=True)
@@ -118,35 +121,52 @@ def is_fusable(federation: Federation, steps: int) -> bool:
 def _chunks(
     federation: Federation, state: ServerState, cohort: Cohort, sizes: Ints, idle: Ints, memory: int
 ) -> Iterator[Ints]:
-    """Busy clients, most steps first, in runs whose padded tensors stay within the budget."""
+    """Busy clients, most steps first, in runs whose padded tensors stay within the budget.
+
+    Batches of one run are padded to the widest of them, so a run of wide ones ends where they become
+    half as wide.
+    """
     steps = federation.schedule.steps_per_client(sizes)
     widths = federation.schedule.batch_widths(sizes)
-    held = np.zeros_like(steps)
-    for asked in cohort.requests.values():
-        held += asked.lengths.numpy()
-    order = np.lexsort((-held, -widths, -steps))
+    held = {table: asked.lengths.numpy() for table, asked in cohort.requests.items()}
+    order = np.lexsort((-np.sum(list(held.values()), axis=0), -widths, -steps))
     order = order[~idle[order]]
     start = 0
     while start < len(order):
         rest = order[start:]
         # The first client has the most steps; batches and rows are as wide as any that may follow.
-        shape = int(steps[rest[0]]), int(widths[rest].max()), int(held[rest].max())
-        count = max(1, memory // bytes_per_client(federation, state, *shape))
-        yield rest[:count]
-        start += count
+        most = {table: int(lengths[rest].max()) for table, lengths in held.items()}
+        widest = int(widths[rest].max())
+        each = bytes_per_client(federation, state, int(steps[rest[0]]), widest, most)
+        run = rest[: max(1, memory // each)]
+        if widest > NARROW:
+            narrow = np.flatnonzero(2 * widths[run] <= widths[run[0]])
+            run = run[: narrow[0]] if len(narrow) else run
+        yield run
+        start += len(run)
 
 
 def bytes_per_client(
-    federation: Federation, state: ServerState, steps: int, width: int, held: int
+    federation: Federation, state: ServerState, steps: int, width: int, held: Mapping[str, int]
 ) -> int:
-    """A generous estimate of what one client of a chunk takes, padding included."""
-    row = sum(table.shape[1] * table.element_size() for table in state.tables.values())
+    """A generous estimate of what one client of a chunk takes, padding included.
+
+    held: rows of each table that it holds.
+    """
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
-    own = 0 if is_fusable(federation, steps) else nbytes(state.dense.values())
-    parameters = copies * (own + held * (row + 8))
-    example = sum(column.example_bytes for column in federation.data.columns.values())
+    parameters = 0 if is_fusable(federation, steps) else nbytes(state.dense.values())
+    for table, count in held.items():
+        parameters += count * (nbytes([state.tables[table][:1]]) + 8)
+    data = federation.data
+    example = sum(
+        4 * held[data.refers[name]]  # over the rows held, not over all features
+        if isinstance(column, Sparse) and name in data.refers
+        else column.example_bytes
+        for name, column in data.columns.items()
+    )
     # Vectors among the parameters are biases and norms: their lengths are the layers' widths.
     layers = sum(value.numel() for value in state.dense.values() if value.dim() == 1)
     activations = 8 * width * layers * 4
-    activations += 6 * width * held * 4  # scores of a batch against the rows held, and their gradients
-    return max(1, parameters + steps * width * (example + 16) + activations)
+    # Scores of a batch against the class rows held, and their gradients.
+    activations += 6 * width * held.get("classes", 0) * 4
+    return max(1, copies * parameters + steps * width * (example + 16) + activations)

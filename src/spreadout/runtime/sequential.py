@@ -38,7 +38,8 @@ def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> It
             max_examples=federation.schedule.max_examples,
         )
         part = merge.refused(reason) if reason else merge.of_update(update, federation.rules)
-        part.traffic = traffic_of(sent, update)
+        keeps = "keeps_fixed" in state.memory and bool(state.memory["keeps_fixed"][client])
+        part.traffic = traffic_of(sent, update, federation.training.fixed if keeps else frozenset())
         yield part
 
 
@@ -68,12 +69,16 @@ def train_client(federation: Federation, sent: SubModel) -> Update:
     return Update(client, sent.round, examples, change.dense, tables, float(loss))
 
 
-def traffic_of(sent: SubModel, update: Update) -> Traffic:
-    """The bytes of one client's round trip, from the objects themselves."""
+def traffic_of(sent: SubModel, update: Update, kept: frozenset[str] = frozenset()) -> Traffic:
+    """The bytes of one client's round trip, from the objects themselves.
+
+    kept: tables whose rows the client was sent before, and which never change.
+    """
+    tables = [rows for name, rows in sent.tables.items() if name not in kept]
     return Traffic(
         dense_down=nbytes(sent.dense.values()),
-        rows_down=sum(rows.nbytes for rows in sent.tables.values()),
-        requests_up=nbytes(rows.ids for rows in sent.tables.values()),
+        rows_down=sum(rows.nbytes for rows in tables),
+        requests_up=nbytes(rows.ids for rows in tables),
         dense_up=nbytes(update.dense.values()),
         rows_up=sum(rows.nbytes for rows in update.tables.values()),
         participations=1,

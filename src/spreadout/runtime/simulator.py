@@ -277,7 +277,11 @@ def _traffic(state: ServerState, cohort: Cohort, federation: Federation) -> Traf
     clients = len(cohort.clients)
     dense = nbytes(state.dense.values())
     down, up, asked = 0, 0, 0
-    for name, requests in cohort.requests.items():
+    new = torch.arange(clients)
+    if "keeps_fixed" in state.memory:  # the others have their fixed rows already
+        new = (~state.memory["keeps_fixed"][cohort.clients]).nonzero()[:, 0]
+    for name, every in cohort.requests.items():
+        requests = every.select(new) if name in federation.training.fixed else every
         ids = nbytes([requests.values])
         row = nbytes([state.tables[name][:1]])
         down += ids + row * requests.values.numel()

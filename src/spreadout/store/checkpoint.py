@@ -44,6 +44,7 @@ def save(folder: Path, state: ServerState, extra: Mapping[str, Any]) -> None:
         "sha256": hashlib.sha256(payload).hexdigest(),
         "traffic": asdict(state.traffic),
         "refused": dict(state.refused),
+        "begun": state.begun,
         "extra": dict(extra),
     }
     write_atomic(folder / POINTER, json.dumps(record, indent=1).encode())
@@ -73,6 +74,7 @@ def load(folder: Path, device: torch.device) -> tuple[ServerState, dict[str, Any
             groups["memory"],
             Traffic(**record["traffic"]),
             Counter(record["refused"]),
+            record["begun"],
         )
         return state, record["extra"]
     except FileNotFoundError as error:
