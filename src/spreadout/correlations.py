@@ -1,7 +1,7 @@
 """Which labels occur together (FedALC, §IV-B), kept sparse: only pairs that ever do take room.
 
-The share of instances with label u but not u' (Eq. 9) is `σ_uu' = (n_u − n_uu') / n`. Where labels never meet,
-n_uu' is 0 and σ_uu' depends on u alone: the weights of all C² pairs are a vector, and a correction on few.
+The share of instances with label u but not u' (Eq. 9) is `σ_uu' = (n_u − n_uu') / n`. Where two labels
+never meet, it depends on u alone: the weights of all C² pairs are a vector, and a correction on a few.
 """
 
 from __future__ import annotations

@@ -125,6 +125,6 @@ def with_negatives(own: Ragged, count: int, span: tuple[int, int], stream: int, 
 
 
 def every_row(data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:
-    """The request of a client that needs the whole class table."""
+    """The request of a client that needs the whole class table, and of others what it has."""
     table = torch.arange(data.first_class, data.classes)
-    return {"classes": Ragged.repeated(table, len(clients))}
+    return {**data.rows_of(clients), "classes": Ragged.repeated(table, len(clients))}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -49,7 +50,7 @@ def message_of(view: FederatedDataset, key: bytes, *, dummies: int = 0, seed: in
     dummies: it adds between 0 and twice so many entries that stand for no instance, each under one of
     its labels, so that the number of its examples cannot be read off.
     """
-    labels = view.columns["y"].take(torch.arange(view.examples)).numpy()
+    labels = view.columns["y"].take(torch.arange(view.examples)).cpu().numpy()
     instances = digests_of(view, key)
     rows = np.unique(labels)
     number = int(view.number_of(torch.tensor([0]))[0])
@@ -124,7 +125,7 @@ def guarded(
 def digests_of(data: FederatedDataset, key: bytes) -> Digests:
     """HMAC-SHA-256 of the raw bytes of every example's inputs: (examples,)."""
     columns = [column for name, column in sorted(data.columns.items()) if name != "y"]
-    parts = [_bytes_of(column, data.examples) for column in columns]
+    parts = [_bytes_of(column) for column in columns]
     joined = (b"".join(pieces) for pieces in zip(*parts, strict=True))
     digests = b"".join(hmac.digest(key, b"instance" + one, "sha256") for one in joined)
     return np.frombuffer(digests, dtype=f"V{INSTANCE_BYTES}")
@@ -135,25 +136,18 @@ def _label_digests(rows: NDArray[np.int64], key: bytes) -> Digests:
     return np.frombuffer(b"".join(found), dtype=f"V{LABEL_BYTES}")
 
 
-def _bytes_of(column: Column, examples: int) -> Iterator[bytes]:
+def _bytes_of(column: Column) -> Iterator[bytes]:
     """The same bytes for the same value, whoever holds it and in whatever order features are listed."""
-    every = torch.arange(examples)
-    if isinstance(column, Dense):
-        for value in column.select(every).compact().values.cpu():
+    own = column.to(torch.device("cpu")).compact()
+    if isinstance(own, Dense):
+        for value in own.values:
             yield value.numpy().tobytes()
-        return
-    assert isinstance(column, Lists | Sparse)
-    lists = column.ragged()
-    weights = _weights(column) if isinstance(column, Sparse) else None
-    for i in range(examples):
-        ids = lists[i].cpu().numpy()
-        if weights is None:
-            yield ids.tobytes()
-            continue
-        order = np.argsort(ids, kind="stable")
-        place = slice(int(lists.offsets[i]), int(lists.offsets[i + 1]))
-        yield ids[order].tobytes() + weights[place].numpy()[order].tobytes()
-
-
-def _weights(column: Sparse) -> Tensor:
-    return column.select(torch.arange(len(column))).compact().weights.cpu().float()
+    elif isinstance(own, Sparse):
+        for start, stop in pairwise(own.offsets.tolist()):
+            ids, weights = own.ids[start:stop].long().numpy(), own.weights[start:stop].float().numpy()
+            order = np.argsort(ids, kind="stable")
+            yield ids[order].tobytes() + weights[order].tobytes()
+    elif isinstance(own, Lists):
+        lists = own.ragged()
+        for i in range(len(lists)):
+            yield lists[i].numpy().tobytes()

@@ -279,7 +279,7 @@ def _traffic(state: ServerState, cohort: Cohort, federation: Federation) -> Traf
     down, up, asked = 0, 0, 0
     new = torch.arange(clients)
     if "keeps_fixed" in state.memory:  # the others have their fixed rows already
-        new = (~state.memory["keeps_fixed"][cohort.clients]).nonzero()[:, 0]
+        new = (~state.memory["keeps_fixed"][cohort.clients]).nonzero()[:, 0].cpu()
     for name, every in cohort.requests.items():
         requests = every.select(new) if name in federation.training.fixed else every
         ids = nbytes([requests.values])
