@@ -84,14 +84,14 @@ def drop_table(federated: Made, centralized: Made) -> str:
     """Table 2: recalls in one place and federated, the share lost, and the paper's numbers beside."""
     rows = []
     for loss in LOSSES:
-        ours, theirs = mean_of(federated, loss), mean_of(centralized, loss)
+        here, there = mean_of(federated, loss), mean_of(centralized, loss)
         for i, name in enumerate(RECALLS):
-            lost = drop(theirs[name], ours[name])
+            lost = drop(there[name], here[name])
             said = drop(CENTRALIZED[loss][i], FEDERATED[loss][i])
             label = f"{loss}, {name}" if i == 0 else name
             cells = (
-                f"<b>{theirs[name]:.2f}</b>",
-                f"<b>{ours[name]:.2f}</b>",
+                f"<b>{there[name]:.2f}</b>",
+                f"<b>{here[name]:.2f}</b>",
                 f"<b>{100 * lost:.1f} %</b>",
                 f"{CENTRALIZED[loss][i]:.2f}",
                 f"{FEDERATED[loss][i]:.2f}",

@@ -114,10 +114,13 @@ def rounds(*paths: str) -> str:
     made = [_read(path) for path in paths]
     labels = {name: label for one in made for name, label in one["labels"].items()}
     machines = [one["hardware"] for one in made]
-    lines = [f"| ms a round | {' | '.join(machines)} |", "|---" * (len(made) + 1) + "|"]
+    lines = [
+        f"| ms a round (rounds a second) | {' | '.join(machines)} |",
+        "|---" * (len(made) + 1) + "|",
+    ]
     for name, label in labels.items():
         cells = [one["milliseconds_a_round"].get(name) for one in made]
-        shown = ["–" if cell is None else f"{cell:.0f}" for cell in cells]
+        shown = ["–" if cell is None else f"{cell:.0f} ({1000 / cell:.0f}/s)" for cell in cells]
         lines.append(f"| {label} | {' | '.join(shown)} |")
     origins = " ".join(_origin(path, one) for path, one in zip(paths, made, strict=True))
     return "\n".join([*lines, "", origins])
@@ -126,7 +129,7 @@ def rounds(*paths: str) -> str:
 def retrieval(path: str) -> str:
     """Recalls beside the paper's, where it has them."""
     made = _read(path)
-    recalls = ("R@1", "R@5", "R@10")
+    recalls = RECALLS
     others = ("MRR", "nDCG@10", "mean rank", "batch R@1")
     paper = any(v["label"] in FEDERATED for v in made["variants"])
     head = [*recalls, *(["the paper"] if paper else []), *others, "down / up per client and round"]
@@ -159,12 +162,12 @@ def drops(federated: str, centralized: str) -> str:
     made = [_read(federated), _read(centralized)]
     lines = ["| | in one place | federated | drop | drop in the paper |", "|---|---|---|---|---|"]
     for loss in LOSSES:
-        ours, theirs = (mean_of(one, loss) for one in made)
-        cells = [" / ".join(f"{side[name]:.2f}" for name in RECALLS) for side in (theirs, ours)]
+        here, there = (mean_of(one, loss) for one in made)
+        cells = [" / ".join(f"{side[name]:.2f}" for name in RECALLS) for side in (there, here)]
         cells += [
-            " / ".join(f"{100 * drop(there, here):.0f}" for there, here in pairs) + " %"
+            " / ".join(f"{100 * drop(central, federal):.0f}" for central, federal in pairs) + " %"
             for pairs in (
-                [(theirs[name], ours[name]) for name in RECALLS],
+                [(there[name], here[name]) for name in RECALLS],
                 list(zip(CENTRALIZED[loss], FEDERATED[loss], strict=True)),
             )
         ]

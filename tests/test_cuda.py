@@ -85,14 +85,24 @@ def test_a_whole_run_on_the_gpu(tmp_path) -> None:  # type: ignore[no-untyped-de
     assert torch.equal(resumed.state.tables["classes"], whole.state.tables["classes"])
 
 
-@pytest.mark.parametrize("loss", ["batch_softmax", "hinge", "global_softmax", "sampled_softmax"])
-def test_replayed_steps_are_the_steps_themselves(loss: str) -> None:
+REPLAYED = [
+    ("batch_softmax", {"lr": 0.1}, {}),
+    ("hinge", {"lr": 0.1, "momentum": 0.9, "lr_decay": "cosine"}, {}),
+    ("global_softmax", {"lr": 0.01, "optimizer": "adam", "lr_decay": "linear"}, {}),
+    ("sampled_softmax", {"lr": 0.1}, {"memory_gb": 1e-5}),  # several chunks
+]
+
+
+@pytest.mark.parametrize(("loss", "clients", "run"), REPLAYED, ids=[case[0] for case in REPLAYED])
+def test_replayed_steps_are_the_steps_themselves(
+    loss: str, clients: dict[str, object], run: dict[str, object]
+) -> None:
     from test_dual_encoder import config, shop
 
     states = []
     for graphs in (False, True):
         experiment = config(
-            rounds=4, method={"loss_form": loss}, clients={"lr": 0.1}, run={"graphs": graphs}
+            rounds=4, method={"loss_form": loss}, clients=clients, run={**run, "graphs": graphs}
         )
         states.append(so.run(experiment, data=shop(users=30), device="cuda").state)
     torch.testing.assert_close(states[0].tables, states[1].tables, rtol=1e-4, atol=1e-5)

@@ -213,5 +213,6 @@ def test_places_in_a_graph_suffice_and_settle() -> None:
         assert len(places) >= len(active)
         assert list(places) == sorted(places, reverse=True)
         changes, before = changes + (places != before), places
-    assert changes < 10
+    assert changes <= 5  # of 300
+    # 53 of 100 are at work in a step's mean; the slack is 15, and some steps grew twice.
     assert sum(before) < 0.75 * 100 * len(before)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from spreadout.federated.local import LocalTraining, Objective, Params, local_up
 from spreadout.federated.rows import Tensors
 
 MOST_GRAPHS = 4  # each keeps the memory of its steps
+PATIENCE = 32  # captures, after which they must have been worth it
 MOST_STEPS = 512  # a graph of more takes long to capture and gains nothing
 Inputs = dict[str, Tensors]  # dense, rows, batches, held, gate
 
@@ -30,7 +32,15 @@ class GraphCache:
         self._graphs: dict[Any, _Captured] = {}
         self._room: dict[str, int] = {}
         self._places: tuple[int, ...] = ()
+        self._captures, self._replays = 0, 0
         self.given_up = False
+
+    def takes(self, steps: int) -> bool:
+        """Whether a stack of clients that take up to so many steps is worth a graph.
+
+        Not where most of the graph's steps would be padding.
+        """
+        return not self.given_up and steps <= MOST_STEPS and 2 * steps >= len(self._places)
 
     def room(self, what: str, needed: int, round_to: int = 1) -> int:
         """A length that is enough and rarely changes: the most that was ever needed, rounded up."""
@@ -46,13 +56,13 @@ class GraphCache:
         active: clients still at work in each step, falling. Cohorts are drawn at random, so these
         numbers vary by some root of theirs; when they do not suffice, they grow by more than needed.
         """
-        known = dict(enumerate(self._places))
-        most = max(active[0], known.get(0, 0)) if active else 0
-        if any(count > known.get(step, 0) for step, count in enumerate(active)):
+        pairs = list(zip_longest(active, self._places, fillvalue=0))
+        if any(count > known for count, known in pairs):
+            most = max(pairs[0])
             slack = math.ceil(1.5 * most**0.5)
-            needed = (min(most, count + slack) for count in active)
-            grown = [max(known.get(step, 0), count) for step, count in enumerate(needed)]
-            self._places = (*grown, *self._places[len(grown) :])
+            self._places = tuple(
+                max(known, min(most, count + slack) if count else 0) for count, known in pairs
+            )
             self._graphs.clear()  # shapes that will not come again
         return self._places
 
@@ -62,13 +72,13 @@ class GraphCache:
         training: LocalTraining,
         inputs: Inputs,
         places: Sequence[int],
+        about: Hashable,
     ) -> tuple[Params, Tensor] | None:
         """`local_update` of a stack under a gate; the result is valid until the next call.
 
-        None where the steps cannot be captured: an encoder may do what no graph can hold.
+        about: all that the objective depends on beside the inputs. None where the steps cannot be
+        captured: an encoder may do what no graph can hold.
         """
-        if self.given_up or inputs["batches"]["mask"].shape[1] > MOST_STEPS:
-            return None
         shapes = tuple(
             (part, name, tuple(t.shape), t.dtype)
             for part, tensors in inputs.items()
@@ -76,8 +86,13 @@ class GraphCache:
         )
         clients = inputs["batches"]["mask"].shape[0]
         active = [min(count, clients) for count in places]
-        key = (shapes, tuple(active), repr(training))
+        key = (shapes, tuple(active), repr(training), about)
+        self._replays += 1
         if key not in self._graphs:
+            self._captures += 1
+            if self._captures > PATIENCE and 4 * self._captures > self._replays:
+                self.given_up = True  # shapes that never come again: chunks of ever new sizes
+                return None
             while len(self._graphs) >= MOST_GRAPHS:
                 self._graphs.pop(next(iter(self._graphs)))
             try:

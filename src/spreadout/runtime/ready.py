@@ -6,6 +6,7 @@ the device, while the device works on the present one.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -83,27 +84,41 @@ def lay_out(federation: Federation, host: OnHost, round: int) -> Chunk:
     return Chunk(cohort, batches, ids, held, examples, active)
 
 
-def laid_out_ahead(federation: Federation, ready: ReadyRound, round: int) -> ReadyRound:
-    """The same with its first chunk on the device, copied there beside the device's other work.
+def laid_out_ahead(
+    federation: Federation, ready: ReadyRound, round: int, trains: torch.cuda.Stream
+) -> ReadyRound:
+    """The same with its chunk on the device, copied there beside what the device is at work on.
 
-    Later chunks wait: each of them may fill the memory there is.
+    Only where there is one: several are as many because each fills the memory there is. trains: the
+    stream that will read it.
     """
-    if not ready.chunks:
+    if len(ready.chunks) != 1:
         return ready
-    beside = torch.cuda.Stream(federation.device)  # type: ignore[no-untyped-call]
+    beside = _stream_beside(federation.device)
     with torch.cuda.stream(beside):
         first = lay_out(federation, ready.chunks[0], round)
     beside.synchronize()
-    user = torch.cuda.default_stream(federation.device)  # their memory is not free before it is done
     for tensor in (*first.batches.values(), *first.ids.values(), *first.held.values(), first.examples):
-        tensor.record_stream(user)
+        tensor.record_stream(trains)  # its memory is not free before that stream is done
     return replace(ready, first=first)
+
+
+_of_thread = threading.local()
+
+
+def _stream_beside(device: torch.device) -> torch.cuda.Stream:
+    """One for each thread and device: memory freed on a stream is found again on it."""
+    streams: dict[torch.device, torch.cuda.Stream] = _of_thread.__dict__.setdefault("streams", {})
+    if device not in streams:
+        streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return streams[device]
 
 
 def key_of(federation: Federation, round: int) -> Hashable:
     """Everything a round made ready depends on."""
     f = federation
-    return id(f.data), f.method, f.schedule, f.seed, f.selection, f.per_round, round
+    drawn = f.seed, f.selection, f.per_round, round
+    return id(f.data), f.method, f.schedule, f.augment, f.device, *drawn
 
 
 def some_of(cohort: Cohort, members: Ints) -> Cohort:

@@ -73,10 +73,13 @@ class Simulator:
             return
         round = state.round + 1
 
+        trains = None
+        if federation.device.type == "cuda":
+            trains = torch.cuda.current_stream(federation.device)
+
         def make() -> ReadyRound:
             ready = make_ready(federation, state, cohort_of(federation, round), round, self.memory)
-            on_cuda = federation.device.type == "cuda"
-            return laid_out_ahead(federation, ready, round) if on_cuda else ready
+            return ready if trains is None else laid_out_ahead(federation, ready, round, trains)
 
         self.ahead.start(key_of(federation, round), make)
 
@@ -141,7 +144,7 @@ def _stacked(work: _Work, graphs: GraphCache | None = None) -> tuple[Params, Ten
     dense = {name: value.expand(k, *value.shape) for name, value in work.state.dense.items()}
     start, objective = Params(dense, work.rows()), torch.vmap(f.objective())
     replayed = None
-    if graphs is not None:
+    if graphs is not None and graphs.takes(len(chunk.active)):
         replayed = _replayed(work, objective, start, graphs)
     return replayed or local_update(
         objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
@@ -171,7 +174,9 @@ def _replayed(
     """The same as a CUDA graph, in shapes that stay the same from round to round."""
     f, chunk = work.federation, work.chunk
     places = graphs.places(chunk.active)
-    batches = {name: _padded(column, 1, len(places)) for name, column in chunk.batches.items()}
+    # Steps nobody takes see the last one's examples again: zeros may be no input for an encoder.
+    batches = {name: _repeated(column, len(places)) for name, column in chunk.batches.items()}
+    batches["mask"] = _padded(chunk.batches["mask"], 1, len(places))
     gate = (batches["mask"].sum(-1) > 0).float() * f.factor  # (k, S)
     rows, held = dict(start.rows), dict(chunk.held)
     for table, values in start.rows.items():
@@ -188,12 +193,19 @@ def _replayed(
         "held": held,
         "gate": {"gate": gate},
     }
-    done = graphs.run(objective, f.training, inputs, places)
+    about = f.method, id(f.model), f.bf16
+    done = graphs.run(objective, f.training, inputs, places, about)
     if done is None:
         return None
     change, loss = done
     cut = {name: value[:, : start.rows[name].shape[1]] for name, value in change.rows.items()}
     return Params(change.dense, cut), loss
+
+
+def _repeated(value: Tensor, steps: int) -> Tensor:
+    """Batches (k, S, …) with the last step again and again after the end."""
+    missing = steps - value.shape[1]
+    return torch.cat([value, *[value[:, -1:]] * missing], 1) if missing else value
 
 
 def _padded(value: Tensor, dim: int, length: int) -> Tensor:
