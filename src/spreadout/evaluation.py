@@ -11,7 +11,7 @@ from torch import Tensor
 
 from spreadout import metrics, randomness
 from spreadout.data.columns import Lists, Sparse
-from spreadout.data.federated import Examples
+from spreadout.data.federated import Examples, FederatedDataset
 from spreadout.federated.batches import over_rows
 from spreadout.federated.local import Params
 from spreadout.federated.rows import project_to_sphere
@@ -39,13 +39,19 @@ def evaluate(
     examples: Examples,
     names: Sequence[str],
     *,
+    inverse: Tensor | None = None,
     block: int | None = None,
 ) -> Evaluation:
-    """Rank all classes for every example and score the ranking."""
+    """Rank all classes for every example and score the ranking.
+
+    inverse: (C,) inverse propensities, for `PSP@k` (`label_weights`).
+    """
     classes = class_vectors(model, state)  # (C, dim)
     ranked_ones = classes[model.first_class :]
     kinds = [metrics.parse(name) for name in names]
     deepest = min(max([1, *(k for kind, k in kinds if kind != "batch R")]), len(ranked_ones))
+    wants_map = any(kind == "mAP" for kind, _ in kinds)
+    embeddings = []
     wants_rank = any(kind in ("MRR", "mean rank") for kind, _ in kinds)
     ranked, ranks, away = [], [], []
     widest = max((column.example_bytes for column in examples.inputs.values()), default=1)
@@ -53,6 +59,8 @@ def evaluate(
     for start in range(0, len(examples), block):
         some = torch.arange(start, min(start + block, len(examples)))
         embedded = embed(model, state, examples, some)
+        if wants_map:
+            embeddings.append(embedded)
         ranked.append(nearest(embedded, ranked_ones, deepest).ids + model.first_class)
         if wants_rank:
             ranks.append(rank_of_right(embedded, ranked_ones, examples, some, model.first_class))
@@ -61,16 +69,46 @@ def evaluate(
     rank = torch.cat(ranks) if ranks else None
     in_batch = any(kind == "batch R" for kind, _ in kinds)
     rivals = batch_rivals(model, state, examples, classes) if in_batch else None
-    scores = {
-        name: metrics.batch_recall_at(rivals, k)
-        if rivals is not None and kind == "batch R"
-        else metrics.compute(name, ranking, examples.labels, rank)
-        for name, (kind, k) in zip(names, kinds, strict=True)
-    }
+    scores = {}
+    for name, (kind, k) in zip(names, kinds, strict=True):
+        if kind == "batch R":
+            assert rivals is not None
+            scores[name] = metrics.batch_recall_at(rivals, k)
+        elif kind == "mAP":
+            scores[name] = _mean_average_precision(torch.cat(embeddings), classes, examples)
+        else:
+            scores[name] = metrics.compute(name, ranking, examples.labels, rank, inverse)
     own = torch.cat(away)
     epsilon = float(own.mean()) if own.numel() else float("nan")
     unit = ranked_ones if model.tables["classes"].sphere else project_to_sphere(ranked_ones)
     return Evaluation(scores, class_gauges(unit, epsilon))
+
+
+def label_weights(train: FederatedDataset) -> Tensor:
+    """Inverse propensities of the classes, from how often training instances have them: (C,)."""
+    y = train.columns["y"]
+    every = torch.arange(train.examples)
+    labels = y.ragged().values if isinstance(y, Lists) else y.take(every)
+    counts = torch.bincount(labels.cpu(), minlength=train.classes)
+    stored = next(column for name, column in train.columns.items() if name != "y")
+    # An instance that lives on several clients is one instance.
+    instances = train.examples if stored.index is None else len(torch.unique(stored.index))
+    return metrics.inverse_propensity(counts, instances)
+
+
+def _mean_average_precision(embedded: Tensor, classes: Tensor, examples: Examples) -> float:
+    """mAP: the mean over classes that have a right example, a block of classes at a time."""
+    owner, label = _trained_labels(examples, torch.arange(len(examples)), len(classes), classes.device)
+    at_once = max(1, RANKED_AT_ONCE // (8 * max(len(embedded), 1)))
+    found = []
+    for start in range(0, len(classes), at_once):
+        scores = embedded @ classes[start : start + at_once].T  # (n, block)
+        here = (label >= start) & (label < start + scores.shape[1])
+        right = torch.zeros_like(scores, dtype=torch.bool)
+        right[owner[here], label[here] - start] = True
+        found.append(metrics.average_precision(scores, right))
+    each = torch.cat(found)
+    return 100.0 * float(each[~each.isnan()].mean())
 
 
 def class_vectors(model: EmbeddingModel, state: ServerState) -> Tensor:

@@ -1,11 +1,13 @@
 """Retrieval metrics over ranked class lists, as percentages named as in the papers.
 
-`P@k`, `R@k` and `nDCG@k` look at the first k classes; `MRR` and `mean rank` at where the best-placed
-right class stands among all of them; `batch R@k` only at the right classes of a batch of examples.
+`P@k`, `R@k`, `nDCG@k` and `PSP@k` look at the first k classes; `MRR` and `mean rank` at where the
+best-placed right class stands among all of them; `batch R@k` only at the right classes of a batch of
+examples; `mAP` ranks the examples of every class.
 """
 
 from __future__ import annotations
 
+import math
 import re
 
 import torch
@@ -13,7 +15,7 @@ from torch import Tensor
 
 from spreadout.ragged import Ragged
 
-_NAME = re.compile(r"(P|R|nDCG|batch R)@([1-9][0-9]*)|(MRR|mean rank)")
+_NAME = re.compile(r"(P|R|nDCG|PSP|batch R)@([1-9][0-9]*)|(MRR|mean rank|mAP)")
 LOWER_IS_BETTER = ("mean rank",)
 
 
@@ -22,7 +24,8 @@ def parse(name: str) -> tuple[str, int]:
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError(
-            "must be P@k, R@k, nDCG@k or batch R@k with k at least 1, MRR or mean rank; such as P@1"
+            "must be P@k, R@k, nDCG@k, PSP@k or batch R@k with k at least 1, MRR, mean rank or mAP; "
+            "such as P@1"
         )
     return (match[3], 0) if match[3] else (match[1], int(match[2]))
 
@@ -62,6 +65,54 @@ def ndcg_at(ranked: Tensor, labels: Ragged, k: int) -> float:
     return 100.0 * float((gained / most).mean())
 
 
+def inverse_propensity(counts: Tensor, instances: int, *, a: float = 0.55, b: float = 1.5) -> Tensor:
+    """1/p of each label: how much a find counts, the more the rarer the label is in training.
+
+    Jain et al. 2016: 1 + (log N − 1)(b + 1)^a (n_l + b)^−a, with their a and b for most data sets.
+    """
+    scale = (math.log(max(instances, 1)) - 1) * (b + 1) ** a
+    found: Tensor = 1 + scale * (counts.double() + b) ** -a
+    return found
+
+
+def scored_precision_at(ranked: Tensor, labels: Ragged, k: int, inverse: Tensor) -> float:
+    """PSP@k: what the right classes among the first k count, over the most there could be.
+
+    inverse: (C,) 1/p; both sums are taken over all examples before one is divided by the other, as the
+    extreme classification repository does.
+    """
+    weight = inverse.cpu()
+    untrained = max(int(labels.values.max()) + 1 - len(weight), 0) if len(labels.values) else 0
+    weight = torch.cat([weight, weight.max().expand(untrained)])  # labels nobody trained: the rarest
+    first = ranked[:, :k].cpu()
+    gained = (hits(first, labels) * weight[first]).sum()
+    owner = torch.repeat_interleave(torch.arange(len(labels)), labels.lengths)
+    counts = weight[labels.values]
+    order = torch.argsort(counts, descending=True, stable=True)
+    order = order[torch.argsort(owner[order], stable=True)]  # within an example, the rarest first
+    place = torch.arange(len(order)) - labels.offsets[:-1][owner[order]]
+    most = counts[order][place < k].sum()
+    return 100.0 * float(gained / most) if float(most) else float("nan")
+
+
+def average_precision(scores: Tensor, right: Tensor) -> Tensor:
+    """AP of each class: the mean, over its right examples, of the precision down to them.
+
+    scores, right: (n, classes), right is bool. Examples with the very same score are taken together. NaN
+    for a class without a right example. → (classes,)
+    """
+    order = torch.argsort(scores, 0, descending=True)
+    ordered, found = scores.gather(0, order), right.gather(0, order).double()
+    seen = found.cumsum(0)
+    place = torch.arange(1, len(scores) + 1, dtype=torch.float64, device=scores.device)[:, None]
+    precision = seen / place
+    # Where scores are level, the precision is that at the last of them.
+    level = torch.cat([ordered[1:] == ordered[:-1], torch.zeros_like(right[:1])])
+    last = torch.where(level, len(scores), torch.arange(len(scores), device=scores.device)[:, None])
+    last = last.flip(0).cummin(0).values.flip(0)
+    return (precision.gather(0, last) * found).sum(0) / found.sum(0)
+
+
 def mean_reciprocal_rank(rank: Tensor) -> float:
     """MRR over all classes, from the rank of each example's best-placed right class (from 1)."""
     return 100.0 * float((1 / rank.double()).mean())
@@ -77,9 +128,18 @@ def batch_recall_at(rivals: Tensor, k: int) -> float:
     return 100.0 * float((rivals < k).double().mean())
 
 
-def compute(name: str, ranked: Tensor, labels: Ragged, rank: Tensor | None = None) -> float:
+def compute(
+    name: str,
+    ranked: Tensor,
+    labels: Ragged,
+    rank: Tensor | None = None,
+    inverse: Tensor | None = None,
+) -> float:
     """The metric with this name, from the first classes ranked and the ranks of the right ones."""
     kind, k = parse(name)
+    if kind == "PSP":
+        assert inverse is not None
+        return scored_precision_at(ranked, labels, k, inverse)
     if kind in ("MRR", "mean rank"):
         assert rank is not None
         return mean_reciprocal_rank(rank) if kind == "MRR" else mean_rank(rank)

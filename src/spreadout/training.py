@@ -8,18 +8,19 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from spreadout import __version__
+from spreadout import __version__, metrics
 from spreadout.assembly import build_federation, pick_device
 from spreadout.data import splits
 from spreadout.data.federated import Splits
 from spreadout.errors import UserError
-from spreadout.evaluation import evaluate
+from spreadout.evaluation import evaluate, label_weights
 from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation, RoundReport, begin, run_round
 from spreadout.federated.server import ServerState
@@ -214,7 +215,9 @@ class _Session:
                     f"diverged by round {self.state.round}: the table of {name} is not finite; "
                     "lower the rates (clients.row_lr, server.lr, method.strength)"
                 )
-        found = evaluate(self.federation.model, self.state, examples, config.metrics)
+        found = evaluate(
+            self.federation.model, self.state, examples, config.metrics, inverse=self._inverse
+        )
         report = self.last_report
         record: Record = {
             "round": self.state.round,
@@ -233,6 +236,11 @@ class _Session:
         if found.gauges.collapsing and self.state.round and not self.collapse_told:
             self.collapse_told = True
             self.observer.warned(collapse_advice(self.federation.method, found.gauges))
+
+    @cached_property
+    def _inverse(self) -> Tensor | None:
+        wanted = any(metrics.parse(name)[0] == "PSP" for name in self.experiment.eval.metrics)
+        return label_weights(self.federation.data) if wanted else None
 
     def _checkpoint_is_due(self) -> bool:
         every = self.experiment.run.checkpoint_every or self.experiment.eval.every

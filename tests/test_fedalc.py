@@ -1,0 +1,471 @@
+"""Label correlations: collected by keyed digests, used in the spreadout, or in a table that is fixed."""
+
+import hashlib
+import hmac
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spreadout as so
+from spreadout import regularizers
+from spreadout.assembly import build_federation
+from spreadout.correlations import CoOccurrence, PairWeights
+from spreadout.data.columns import Dense, Sparse
+from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.federated.round import Federation, begin, run_round
+from spreadout.federated.rows import project_to_sphere
+from spreadout.federated.server import ServerState
+from spreadout.methods import FedALC, FedALCFixed
+from spreadout.privacy import label_sets
+from spreadout.ragged import Ragged, offsets_from_lengths
+from spreadout.regularizers import FarPenalty, HingePenalty, NearPenalty
+
+CPU = torch.device("cpu")
+KEY = b"the clients' secret"
+
+
+def tagged(n: int = 90, classes: int = 6, features: int = 24, seed: int = 0) -> Splits:
+    """Instances with a few of `features` words; labels come in pairs (0, 1), (2, 3), … that often meet."""
+    rng = np.random.default_rng(seed)
+    words, sets = [], []
+    for _ in range(n):
+        label = int(rng.integers(classes))
+        sets.append(sorted({label, label ^ 1} if rng.random() < 0.6 else {label}))
+        own = [4 * one + int(rng.integers(4)) for one in sets[-1]]  # every label has words of its own
+        words.append(sorted({*own, int(rng.integers(features))}))
+    lengths = torch.tensor([len(w) for w in words])
+    ids = torch.tensor([f for w in words for f in w])
+    x = Sparse(ids, torch.ones(len(ids)), offsets_from_lengths(lengths), features)
+    train, test = range(2 * n // 3), range(2 * n // 3, n)
+    pairs = [(label, i) for i in train for label in sets[i]]  # one client per label
+    pairs.sort()
+    y = torch.tensor([label for label, _ in pairs])
+    held = FederatedDataset(
+        {"x": x.select(torch.tensor([i for _, i in pairs])), "y": Dense(y)},
+        offsets_from_lengths(torch.bincount(y, minlength=classes)),
+        classes,
+    )
+    scored = Examples({"x": x.select(torch.tensor(test))}, Ragged.from_lists([sets[i] for i in test]))
+    return Splits("tagged", held, scored)
+
+
+def config(method: dict[str, object], **sections: object) -> so.Experiment:
+    base: dict[str, object] = {
+        "model": {"encoder": "lookup", "width": 8, "hidden": [8], "dim": 6, "init": 0.5},
+        "method": method,
+        "clients": {"per_round": "all", "local_steps": 1, "batch": "full", "lr": 0.3},
+        "eval": {"metrics": ["P@1"]},
+    }
+    return so.Experiment.of({**base, **sections})
+
+
+def built(data: Splits, experiment: so.Experiment) -> tuple[Federation, ServerState]:
+    f = build_federation(experiment, data, CPU)
+    return f, ServerState(0, *f.model.initial(f.seed, CPU))
+
+
+# ---------------------------------------------------------------- counts and weights
+
+label_lists = st.lists(st.sets(st.integers(0, 6), max_size=4), min_size=1, max_size=12)
+
+
+def dense_weights(sets: list[set[int]], classes: int, *, normalize: bool) -> torch.Tensor:
+    """σ (Eq. 9) and γ (Eq. 10) as they are written."""
+    sigma = torch.zeros(classes, classes)
+    for one in sets:
+        for u in one:
+            for v in set(range(classes)) - one:
+                sigma[u, v] += 1 / len(sets)
+    total = sigma.sum(1, keepdim=True)
+    return torch.where(total > 0, sigma / total.clamp_min(1e-12), 0) if normalize else sigma
+
+
+@settings(deadline=None)
+@given(label_lists, st.booleans())
+def test_sparse_weights_are_the_dense_ones(sets: list[set[int]], normalize: bool) -> None:
+    counts = CoOccurrence.of(Ragged.from_lists([sorted(one) for one in sets]), 7)
+    weights = counts.weights(normalize=normalize)
+    every = torch.arange(7)
+    found = weights.at(every, every.expand(7, 7)).clone().fill_diagonal_(0)
+    torch.testing.assert_close(found, dense_weights(sets, 7, normalize=normalize), atol=1e-6, rtol=1e-5)
+    transposed = {(int(v), int(u)): float(w) for u, v, w in zip(*_stored(weights), strict=True)}
+    for u, v, back in zip(weights.first, weights.second, weights.reversed, strict=True):
+        assert transposed[int(u), int(v)] == float(back)
+
+
+def _stored(weights: PairWeights) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return weights.first, weights.second, weights.both
+
+
+def test_counts_in_blocks_are_counts_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    lists = [np.flatnonzero(rng.random(20) < 0.2).tolist() for _ in range(50)]
+    whole = CoOccurrence.of(Ragged.from_lists(lists), 20)
+    monkeypatch.setattr("spreadout.correlations.PAIRS_AT_ONCE", 7)
+    blocked = CoOccurrence.of(Ragged.from_lists(lists), 20)
+    for name in ("count", "first", "second", "together"):
+        assert torch.equal(getattr(whole, name), getattr(blocked, name))
+
+
+# ---------------------------------------------------------------- the regularisers
+
+
+def some_weights(normalize: bool, classes: int = 9) -> tuple[PairWeights, torch.Tensor]:
+    rng = np.random.default_rng(3)
+    sets = [set(np.flatnonzero(rng.random(classes) < 0.35).tolist()) for _ in range(30)]
+    counts = CoOccurrence.of(Ragged.from_lists([sorted(one) for one in sets]), classes)
+    return counts.weights(normalize=normalize), dense_weights(sets, classes, normalize=normalize)
+
+
+def by_autograd(w: torch.Tensor, weight: torch.Tensor, penalty: object) -> tuple[torch.Tensor, ...]:
+    w = w.clone().requires_grad_()
+    s = (w @ w.T).masked_fill(torch.eye(len(w), dtype=torch.bool), 0)
+    value = (weight * penalty.value(s)).sum()  # type: ignore[attr-defined]
+    (gradient,) = torch.autograd.grad(value, [w])
+    return value.detach(), gradient
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(
+    "penalty", [HingePenalty(1.0), HingePenalty(1.2, "euclidean"), HingePenalty(2.5), FarPenalty()]
+)
+def test_correlation_weighted_spreadout_is_eq_8_and_10(
+    penalty: HingePenalty | FarPenalty, normalize: bool
+) -> None:
+    weights, dense = some_weights(normalize)
+    w = project_to_sphere(torch.randn(9, 4, generator=torch.Generator().manual_seed(0)))
+    value, gradient = by_autograd(w, dense, penalty)
+    for budget in (1 << 20, 1):  # one block, and a row at a time
+        found = regularizers.all_pairs(w, penalty, weight=weights, budget=budget)
+        torch.testing.assert_close(found.value, value)
+        torch.testing.assert_close(found.gradient.values, gradient)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("penalty", [HingePenalty(1.0), FarPenalty()])
+def test_mined_weighted_spreadout_is_eq_11(penalty: HingePenalty | FarPenalty, normalize: bool) -> None:
+    weights, dense = some_weights(normalize)
+    w = project_to_sphere(torch.randn(9, 4, generator=torch.Generator().manual_seed(0)))
+    anchors = torch.tensor([1, 4, 8])
+    near = (w @ w.T).fill_diagonal_(-9).topk(3, 1).indices
+    kept = torch.zeros(9, 9)
+    for u in anchors:
+        kept[u, near[u]] = 1
+    value, gradient = by_autograd(w, dense * kept, penalty)
+    found = regularizers.mined_pairs(w, anchors, 3, penalty, weight=weights)
+    torch.testing.assert_close(found.value, value)
+    whole = torch.zeros_like(w).index_add(0, found.gradient.ids, found.gradient.values)
+    torch.testing.assert_close(whole, gradient)
+
+
+def test_the_objective_of_a_fixed_table_is_eq_12() -> None:
+    rng = np.random.default_rng(3)
+    sets = [set(np.flatnonzero(rng.random(9) < 0.35).tolist()) for _ in range(30)]
+    counts = CoOccurrence.of(Ragged.from_lists([sorted(one) for one in sets]), 9)
+    w = project_to_sphere(torch.randn(9, 4, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    d = 1 - w @ w.T
+    value = torch.zeros(())
+    for one in sets:  # instance by instance, as the paper sums
+        for u in one:
+            for v in range(9):
+                if v in one and v != u:
+                    value = value + 0.7 * d[u, v].square() / len(sets)
+                elif v not in one:
+                    value = value + 1.3 * torch.relu(1.1 - d[u, v]).square() / len(sets)
+    (gradient,) = torch.autograd.grad(value, [w])
+    method = FedALCFixed(pull=0.7, push=1.3, spreadout_margin=1.1)
+    found = method.objective(ServerState(0, {}, {"classes": w.detach()}), counts.weights())
+    torch.testing.assert_close(found.value, value.detach())
+    torch.testing.assert_close(found.gradient.values, gradient)
+
+
+def test_no_pair_moves_the_table_by_more_than_the_clip() -> None:
+    """What DP needs: without one pair's counts, the gradient differs by at most the clip."""
+    rng = np.random.default_rng(0)
+    lists = [np.flatnonzero(rng.random(9) < 0.5).tolist() for _ in range(20)]
+    counts = CoOccurrence.of(Ragged.from_lists(lists), 9)
+    w = project_to_sphere(torch.randn(9, 4, generator=torch.Generator().manual_seed(0)))
+    clip = 0.05
+    for mined in (False, True):
+        gradients = []
+        for dropped in (None, (0, 1), (2, 5)):
+            keep = torch.ones(len(counts.first), dtype=torch.bool)
+            if dropped is not None:
+                for u, v in (dropped, dropped[::-1]):
+                    keep &= ~((counts.first == u) & (counts.second == v))
+            parts = (counts.first[keep], counts.second[keep], counts.together[keep])
+            weights = CoOccurrence(counts.instances, counts.count, *parts).weights()
+            if mined:
+                every = torch.arange(9)
+                loss = regularizers.mined_pairs(
+                    w, every, 4, HingePenalty(1.5), weight=weights, clip=clip
+                )
+            else:
+                loss = regularizers.all_pairs(w, HingePenalty(1.5), weight=weights, clip=clip)
+            gradients.append(torch.zeros_like(w).index_add(0, loss.gradient.ids, loss.gradient.values))
+        for other in gradients[1:]:
+            assert float((gradients[0] - other).norm()) <= clip + 1e-6
+    unclipped = regularizers.all_pairs(w, HingePenalty(1.5), weight=counts.weights())
+    assert float(unclipped.gradient.values.norm()) > 2 * float(gradients[0].norm())
+
+
+# ---------------------------------------------------------------- what is collected
+
+
+def test_label_sets_come_back_and_nothing_else() -> None:
+    """The server, which has the messages and no key, learns which rows meet in an instance."""
+    data = tagged().train
+    messages = list(label_sets.messages_of(data, KEY))
+    found = label_sets.label_sets(messages)
+    by_instance: dict[int, set[int]] = {}
+    for instance, label in zip(
+        data.columns["x"].index.tolist(),  # type: ignore[union-attr]
+        data.columns["y"].take(torch.arange(data.examples)).tolist(),
+        strict=True,
+    ):
+        by_instance.setdefault(instance, set()).add(label)
+    same_words: dict[tuple[int, ...], set[int]] = {}  # equal bytes are one instance to the server
+    for instance, labels in by_instance.items():
+        words = data.columns["x"].select(torch.tensor([0]))
+        words = replace(words, index=torch.tensor([instance]))
+        key = tuple(words.ragged().values.tolist())  # type: ignore[attr-defined]
+        same_words.setdefault(key, set()).update(labels)
+    expected = sorted(tuple(sorted(labels)) for labels in same_words.values())
+    assert sorted(tuple(found[i].tolist()) for i in range(len(found))) == expected
+    sent = sum(message.nbytes for message in messages)
+    assert sent == data.examples * (32 + 8) + data.classes * (8 + 8)
+
+
+def test_with_the_key_an_instance_can_be_found_and_without_it_cannot() -> None:
+    """A server that guesses: it tries all instances there could be against what it was sent."""
+    data = tagged(features=24).train
+    (message, *_) = label_sets.messages_of(data, KEY)
+    seen = {bytes(one) for one in message.instances.tolist()}
+    candidates = data.view(0)  # suppose it knows, or can enumerate, exactly what client 0 holds
+    plain = [
+        b"instance" + words.long().numpy().tobytes() + np.ones(len(words), np.float32).tobytes()
+        for words in (candidates.columns["x"].ragged()[i] for i in range(candidates.examples))  # type: ignore[attr-defined]
+    ]
+    assert {hmac.digest(KEY, one, "sha256") for one in plain} == seen  # whoever has the key finds all
+    assert not seen & {hmac.digest(b"a guess", one, "sha256") for one in plain}
+    assert not seen & {hashlib.sha256(one).digest() for one in plain}  # which anybody can compute
+    named = {bytes(one) for one in message.row_labels.tolist()}
+    tried = {hmac.digest(b"a guess", b"label" + np.int64(c).tobytes(), "sha256")[:8] for c in range(6)}
+    assert not named & tried
+
+
+def test_features_listed_in_another_order_are_the_same_instance() -> None:
+    def one(ids: list[int], weights: list[float]) -> bytes:
+        column = Sparse(torch.tensor(ids), torch.tensor(weights), torch.tensor([0, len(ids)]), 9)
+        data = FederatedDataset({"x": column, "y": Dense(torch.tensor([0]))}, torch.tensor([0, 1]), 1)
+        return bytes(label_sets.digests_of(data, KEY)[0])
+
+    assert one([3, 5], [1.0, 2.0]) == one([5, 3], [2.0, 1.0])
+    assert one([3, 5], [1.0, 2.0]) != one([3, 5], [2.0, 1.0])
+
+
+def test_guards_on_the_counts() -> None:
+    lists = [[0, 1]] * 5 + [[1, 2]] + [[0]] * 3
+    counts = CoOccurrence.of(Ragged.from_lists(lists), 3)
+    few = label_sets.guarded(counts, anonymity=2)
+    assert list(zip(few.first.tolist(), few.second.tolist(), strict=True)) == [(0, 1), (1, 0)]
+    shaken = label_sets.guarded(counts, noise=1.0, seed=1)
+    assert not torch.equal(shaken.together, counts.together)
+    pairs = {(int(u), int(v)): float(n) for u, v, n in zip(*_pairs_of(shaken), strict=True)}
+    assert all(pairs[u, v] == pairs[v, u] for u, v in pairs)
+    assert float(shaken.weights().at(torch.arange(3), torch.arange(3).expand(3, 3)).min()) >= 0
+
+
+def _pairs_of(counts: CoOccurrence) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return counts.first, counts.second, counts.together
+
+
+def test_invented_entries_hide_how_many_there_are_and_come_off_in_the_mean() -> None:
+    data = tagged(n=300).train
+    plain = [len(m.instances) for m in label_sets.messages_of(data, KEY)]
+    messages = list(label_sets.messages_of(data, KEY, dummies=20, seed=3))
+    assert all(len(m.instances) >= n for m, n in zip(messages, plain, strict=True))
+    assert len({len(m.instances) - n for m, n in zip(messages, plain, strict=True)}) > 1
+    counted = CoOccurrence.of(label_sets.label_sets(messages), data.classes)
+    true = CoOccurrence.of(label_sets.label_sets(label_sets.messages_of(data, KEY)), data.classes)
+    assert torch.equal(counted.together, true.together)  # an invented instance has one label
+    f, state = built(tagged(n=300), config({"name": "fedalc", "dummies": 20}))
+    begin(f, state)
+    assert abs(float(state.memory["labels/count"].sum() - true.count.sum())) < 6 * 20
+
+
+# ---------------------------------------------------------------- training
+
+ARMS: dict[str, dict[str, object]] = {
+    "fedalc": {"name": "fedalc", "strength": 3.0},
+    "mined": {"name": "fedalc", "spreadout": "topk", "k": 2, "strength": 3.0},
+    "sigma": {"name": "fedalc", "normalize": False, "strength": 30.0},
+    "fixed": {"name": "fedalc-fixed", "table_steps": 20},
+    "private": {"name": "fedalc", "normalize": False, "table_clip": 0.1, "table_noise": 0.5},
+    "oracle": {"name": "fedavg"},
+}
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS.keys())
+def test_the_simulator_trains_what_one_client_after_another_trains(
+    arm: dict[str, object], steps: int
+) -> None:
+    """Rows of features and of classes, one local step and several, with input dropout."""
+    states = []
+    for executor in ("sequential", "simulator"):
+        clients = {"per_round": 4, "batch": 8, "lr": 0.3, "local_steps": steps, "input_dropout": 0.3}
+        f, state = built(tagged(), config(arm, clients=clients, run={"executor": executor}))
+        for _ in range(3):
+            run_round(f, state)
+        states.append(state)
+    slow, fast = states
+    for part in ("dense", "tables"):
+        torch.testing.assert_close(getattr(fast, part), getattr(slow, part), rtol=1e-4, atol=1e-6)
+    assert fast.traffic == slow.traffic
+
+
+def test_a_lookup_is_a_dense_layer_of_which_clients_hold_some_rows() -> None:
+    """FedAvg of the lookup's rows equals FedAvg of a dense first layer, and sends fewer bytes."""
+    data = tagged()
+    f, state = built(data, config({"name": "baseline-1"}))
+    rows = state.tables["inputs"].clone()
+
+    class Same(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inputs_ = torch.nn.Parameter(rows.clone())
+            self.rest = f.model.encoder
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            pooled = x / x.abs().sum(-1, keepdim=True).clamp_min(1e-12) @ self.inputs_
+            return self.rest(pooled)  # type: ignore[no-any-return]
+
+    twin = build_federation(config({"name": "baseline-1"}, model={}), data, CPU, Same())
+    other = ServerState(0, *twin.model.initial(twin.seed, CPU))
+    for _ in range(3):
+        run_round(f, state)
+        run_round(twin, other)
+    torch.testing.assert_close(state.tables["inputs"], other.dense["inputs_"], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(state.tables["classes"], other.tables["classes"], rtol=1e-4, atol=1e-6)
+    held = data.train.clients * len(rows)
+    touched = sum(
+        len(torch.unique(data.train.view(c).columns["x"].ragged().values))  # type: ignore[attr-defined]
+        for c in range(data.train.clients)
+    )
+    assert touched < held
+    row = 8 * 4
+    saved = 3 * ((held - touched) * row - touched * 8)  # rows not sent, less the ids of those that are
+    assert other.traffic.down - state.traffic.down == saved
+
+
+def test_what_is_collected_travels_once_and_fixed_rows_too() -> None:
+    data = tagged()
+    f, state = built(data, config({"name": "fedalc-fixed", "table_steps": 5}))
+    messages = label_sets.messages_of(data.train, _key_of(f))
+    begin(f, state)
+    once = sum(message.nbytes for message in messages)
+    assert state.traffic.once_up == once == state.traffic.up
+    table = state.tables["classes"].clone()
+    down = []
+    for _ in range(3):
+        before = state.traffic
+        run_round(f, state)
+        down.append(state.traffic.rows_down - before.rows_down)
+    assert torch.equal(state.tables["classes"], table)  # fixed
+    assert state.traffic.once_up == once
+    class_rows = data.train.classes * (6 * 4 + 8)
+    assert down[0] - class_rows == down[1] == down[2]  # the rest are the features' rows
+
+
+def _key_of(f: Federation) -> bytes:
+    from spreadout.methods.label_correlations import collection_key
+
+    return collection_key(f.seed)
+
+
+def test_a_fixed_table_keeps_labels_near_that_occur_together() -> None:
+    f, state = built(tagged(), config({"name": "fedalc-fixed", "table_steps": 300}))
+    before = float((state.tables["classes"][0::2] * state.tables["classes"][1::2]).sum(-1).mean())
+    begin(f, state)
+    table = state.tables["classes"]
+    together = float((table[0::2] * table[1::2]).sum(-1).mean())
+    apart = float((table[0::2] @ table[0::2].T).fill_diagonal_(0).sum() / 6)
+    assert together > before + 0.2
+    assert together > apart + 0.5
+
+
+def test_correlated_labels_are_pushed_apart_less() -> None:
+    data, near = tagged(), {}
+    for name in ("fedaws", "fedalc"):
+        strength = 3.0 if name == "fedalc" else 3.0 / data.train.classes
+        f, state = built(data, config({"name": name, "strength": strength, "spreadout_margin": 1.0}))
+        for _ in range(60):
+            run_round(f, state)
+        table = state.tables["classes"]
+        near[name] = float((table[0::2] * table[1::2]).sum(-1).mean())
+    assert near["fedalc"] > near["fedaws"] + 0.1
+
+
+def test_a_run_resumes_where_it_was_with_what_it_had_collected(tmp_path: Path) -> None:
+    data, experiment = tagged(), config(ARMS["fedalc"], rounds=6, run={"checkpoint_every": 1})
+    whole = so.run(experiment, data=data, out=tmp_path / "whole")
+    rounds = iter(range(1, 100))
+    with pytest.raises(so.Interrupted):
+        so.run(experiment, data=data, out=tmp_path / "cut", stop=lambda: next(rounds) == 3)
+    resumed = so.resume(tmp_path / "cut", data=data)
+    assert torch.equal(resumed.state.tables["classes"], whole.state.tables["classes"])
+    assert resumed.state.traffic == whole.state.traffic
+    assert whole.summary["bytes"]["once_up"] > 0
+
+
+def test_noise_on_the_table_is_accounted_for() -> None:
+    result = so.run(config(ARMS["private"], rounds=4), data=tagged())
+    told = result.summary["table_privacy"]
+    assert told["releases"] == 4
+    assert 0 < told["epsilon"] < 100
+    assert so.run(config(ARMS["fedalc"], rounds=1), data=tagged()).summary["table_privacy"] is None
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ({"name": "fedalc", "table_noise": 1.0}, "table_noise: needs table_clip"),
+        ({"name": "fedalc", "table_clip": 1.0}, "normalize = false"),
+        ({"name": "fedalc", "anonymity": -1}, "anonymity"),
+    ],
+)
+def test_settings_that_promise_nothing_are_refused(method: dict[str, object], said: str) -> None:
+    with pytest.raises(so.UserError, match=said):
+        config(method)
+
+
+def test_a_lookup_needs_sparse_features(toy: Splits) -> None:
+    with pytest.raises(so.UserError, match="takes sparse features"):
+        build_federation(config({"name": "fedalc"}), toy, CPU)
+
+
+def test_rows_a_request_leaves_out_are_told_of() -> None:
+    class Forgetful(FedALC):
+        def request(self, data, clients, *, seed, round):  # type: ignore[no-untyped-def]
+            asked = super().request(data, clients, seed=seed, round=round)
+            none = Ragged(torch.zeros(len(clients) + 1, dtype=torch.int64), torch.empty(0).long())
+            return {**asked, "inputs": none}
+
+    f = build_federation(config({"name": "fedalc"}), tagged(), CPU, method=Forgetful())
+    state = ServerState(0, *f.model.initial(f.seed, CPU))
+    with pytest.raises(ValueError, match="leaves out rows"):
+        run_round(f, state)
+
+
+def test_near_is_the_opposite_of_far() -> None:
+    s = torch.linspace(-1, 1, 5)
+    for distance in ("cosine", "euclidean"):
+        near, far = NearPenalty(distance), FarPenalty(distance)  # type: ignore[arg-type]
+        torch.testing.assert_close(near.value(s), -far.value(s))
+        torch.testing.assert_close(near.slope(s), -far.slope(s))
