@@ -108,3 +108,23 @@ def test_a_stack_is_judged_client_by_client_as_single_updates_are() -> None:
 def test_a_claim_beyond_the_limit_of_examples_is_refused() -> None:
     assert judge(honest(examples=300), max_examples=300) is None
     assert judge(honest(examples=301), max_examples=300) == "too many examples"
+
+
+@pytest.mark.parametrize(
+    ("positives", "reason"),
+    [
+        ({"classes": torch.tensor([3, 0])}, None),
+        ({}, "wrong parts"),
+        ({"classes": torch.tensor([3])}, "wrong shape"),
+        ({"classes": torch.tensor([3.0, math.nan])}, "wrong dtype"),
+        ({"classes": torch.tensor([3, -1])}, "malformed"),
+        ({"classes": torch.tensor([3, 2**40])}, "too many examples"),
+        ({"classes": "many"}, "malformed"),
+    ],
+)
+def test_positives_are_told_where_they_are_asked_for(
+    positives: dict[str, object], reason: str | None
+) -> None:
+    asked = frozenset({"classes"})
+    assert judge(honest(positives=positives), counted=asked) == reason  # type: ignore[arg-type]
+    assert judge(honest(positives={"classes": torch.tensor([3, 0])})) == "wrong parts"  # nobody asked

@@ -17,6 +17,7 @@ from spreadout.assembly import build_federation
 from spreadout.correlations import CoOccurrence, PairWeights
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.federated.batches import positives_of
 from spreadout.federated.round import Federation, begin, run_round
 from spreadout.federated.rows import project_to_sphere
 from spreadout.federated.server import ServerState
@@ -308,6 +309,7 @@ ARMS: dict[str, dict[str, object]] = {
     "fixed": {"name": "fedalc-fixed", "table_steps": 20},
     "private": {"name": "fedalc", "normalize": False, "table_clip": 0.1, "table_noise": 0.5},
     "oracle": {"name": "fedavg"},
+    "flag": {"name": "flag"},
 }
 
 
@@ -328,6 +330,23 @@ def test_the_simulator_trains_what_one_client_after_another_trains(
     for part in ("dense", "tables"):
         torch.testing.assert_close(getattr(fast, part), getattr(slow, part), rtol=1e-4, atol=1e-6)
     assert fast.traffic == slow.traffic
+
+
+def test_flag_counts_the_positives_of_clients_with_several_classes() -> None:
+    """Two clients share classes; each row follows whoever has more of its class."""
+    x = np.eye(4, dtype=np.float32)[[0, 1, 2, 3, 0, 1]]
+    y, client = np.array([0, 0, 1, 0, 1, 1]), np.array([0, 0, 0, 1, 1, 1])
+    data = FederatedDataset.from_arrays(x, y, client)
+    found = positives_of(data, torch.tensor([1, 0]), torch.tensor([[0, 1, -1], [0, 1, -1]]))
+    assert found.tolist() == [[1, 2, 0], [2, 1, 0]]
+    splits = Splits("shared", data, Examples.from_arrays(x, y))
+    states = []
+    for executor in ("sequential", "simulator"):
+        f, state = built(splits, config({"name": "flag"}, model={}, run={"executor": executor}))
+        run_round(f, state)
+        states.append(state)
+    torch.testing.assert_close(states[0].tables, states[1].tables)
+    assert states[0].traffic == states[1].traffic
 
 
 def test_a_lookup_is_a_dense_layer_of_which_clients_hold_some_rows() -> None:

@@ -71,3 +71,15 @@ def test_no_accepted_update_changes_nothing() -> None:
     merged = merge(Aggregate(), MergeRules("examples", {"classes": "mean"}))
     assert merged.dense == {}
     assert merged.rows == {}
+
+
+def test_rows_are_averaged_by_their_positives_where_flag_asks_for_it() -> None:
+    rules = MergeRules("examples", {"classes": "positives"})
+    parts = []
+    for client, (change, counts) in enumerate([(1.0, [3, 0]), (5.0, [1, 0])]):
+        rows = Rows(torch.tensor([2, 4]), torch.full((2, 1), change))
+        told = {"classes": torch.tensor(counts)}
+        parts.append(of_update(Update(client, 0, 9, {}, {"classes": rows}, 0.0, told), rules))
+    merged = merge(total(parts), rules).rows["classes"]
+    assert merged.ids.tolist() == [2, 4]
+    assert merged.values[:, 0].tolist() == [2.0, 0.0]  # (3·1 + 1·5) / 4, and nobody has a 4

@@ -115,3 +115,20 @@ def rows_held(
         count = data.classes - data.first_class
         held["classes.count"] = torch.full((len(clients),), count, device=rows.device)
     return held
+
+
+def positives_of(data: FederatedDataset, clients: Tensor, rows: Tensor) -> Tensor:
+    """How many of each client's examples have the class of each row it holds: (k, m) int64.
+
+    rows: (k, m) class ids, −1 for padding.
+    """
+    at = data.places_of(clients)
+    owner = torch.repeat_interleave(torch.arange(len(clients)), data.offsets.diff()[clients])
+    label = data.columns["y"].take(at).to(rows.device)
+    span = data.classes
+    known, times = torch.unique(owner.to(rows.device) * span + label, return_counts=True)
+    wanted = torch.arange(len(rows), device=rows.device)[:, None] * span + rows
+    place = torch.searchsorted(known, wanted).clamp_max(max(len(known) - 1, 0))
+    if not len(known):
+        return torch.zeros_like(rows)
+    return torch.where((known[place] == wanted) & (rows >= 0), times[place], 0)

@@ -38,18 +38,21 @@ def refusal(
     client: int,
     table_sizes: Mapping[str, int],
     fixed: frozenset[str] = frozenset(),
+    counted: frozenset[str] = frozenset(),
     max_norm: float | None = None,
     max_examples: int | None = None,
 ) -> str | None:
     """Why this update must be refused, or None. `sent` is what this client was given this round.
 
-    Anything a client can send has an answer here, however little it looks like an update.
+    fixed: tables it may not change; counted: tables whose rows' positives it must tell. Anything a client
+    can send has an answer here, however little it looks like an update.
     """
     try:
         return (
             _wrong_envelope(update, sent, client, max_examples or MOST_EXAMPLES)
             or _wrong_parts(update, sent, fixed)
             or _wrong_rows(update, sent, table_sizes)
+            or _wrong_positives(update, counted)
             or _wrong_values(update, max_norm)
         )
     except (AttributeError, TypeError, ValueError, RuntimeError, OverflowError):
@@ -92,6 +95,21 @@ def _wrong_rows(update: Update, sent: SubModel, table_sizes: Mapping[str, int]) 
             return UNREQUESTED_ROWS
         if torch.unique(rows.ids).numel() != len(rows):
             return REPEATED_ROWS
+    return None
+
+
+def _wrong_positives(update: Update, counted: frozenset[str]) -> str | None:
+    if update.positives.keys() != counted:
+        return WRONG_PARTS
+    for name, counts in update.positives.items():
+        if counts.dtype != torch.int64:
+            return WRONG_DTYPE
+        if counts.shape != (len(update.tables[name]),):
+            return WRONG_SHAPE
+        if bool((counts < 0).any()):
+            return MALFORMED
+        if bool((counts > MOST_EXAMPLES).any()):
+            return TOO_MANY_EXAMPLES
     return None
 
 

@@ -1,4 +1,4 @@
-"""Merging: what the cohort's updates add up to, and the four ways to turn row sums into row changes.
+"""Merging: what the cohort's updates add up to, and the five ways to turn row sums into row changes.
 
 An `Aggregate` is a sum that can be taken in any grouping: chunk by chunk in the simulator, process
 by process, or reply by reply from real clients. `merge` then divides by the right weight.
@@ -17,13 +17,14 @@ from torch import Tensor
 from spreadout.federated.rows import Rows, Tensors, Update, sum_by_id
 from spreadout.federated.traffic import Traffic
 
-RowMerge = Literal["replace", "mean", "weighted-mean", "sum"]
+RowMerge = Literal["replace", "mean", "weighted-mean", "positives", "sum"]
 """How a row's changes from several holders become one:
 
 - `replace`: the owner's new value takes the row's place, no server optimiser between (several
   owners: their plain mean). FedAwS, Algorithm 1 line 13.
 - `mean`: the mean over the clients that hold the row.
 - `weighted-mean`: the same, weighted by the holders' numbers of examples.
+- `positives`: the same, weighted by how many of a holder's examples have the row's class (FLAG).
 - `sum`: the literal `Σ_k (n_k/n) Δ_k` of FedAvg with zeros where a client does not hold the row.
 """
 
@@ -71,8 +72,13 @@ class MergeRules:
         """ω_i for the dense average, before normalisation: (k,) → (k,)."""
         return examples.float() if self.weighting == "examples" else torch.ones_like(examples).float()
 
+    @property
+    def counted(self) -> frozenset[str]:
+        """Tables of whose rows clients must say how many of their examples have that class."""
+        return frozenset(table for table, rule in self.rows.items() if rule == "positives")
+
     def row_weight(self, table: str, examples: Tensor) -> Tensor:
-        """v_i for the row sums: (k,) → (k,)."""
+        """v_i for the row sums: (k,) → (k,); positives come row by row instead."""
         if self.rows[table] == "sum":
             return self.client_weight(examples)
         weighted = self.rows[table] == "weighted-mean"
@@ -94,6 +100,10 @@ def of_update(update: Update, rules: MergeRules) -> Aggregate:
     rows = {}
     for name, changed in update.tables.items():
         each = torch.ones(len(changed), device=changed.values.device)
+        if name in rules.counted:
+            counts = update.positives[name].float()
+            rows[name] = RowSum(changed.ids, changed.values * counts[:, None], each, counts)
+            continue
         total = changed.values * float(rules.row_weight(name, examples))
         rows[name] = RowSum(changed.ids, total, each, each * update.examples)
     dense = {name: value * weight for name, value in update.dense.items()}
@@ -114,8 +124,9 @@ def merge(aggregate: Aggregate, rules: MergeRules) -> Merged:
         if rules.rows[name] == "sum":
             rows[name] = Rows(summed.ids, summed.total / aggregate.weight)
         else:
-            weighted = rules.rows[name] == "weighted-mean"
+            weighted = rules.rows[name] in ("weighted-mean", "positives")
             weight = summed.examples if weighted else summed.holders
+            weight = weight.clamp_min(1e-12)  # a row with no positive anywhere: 0 of it moves
             rows[name] = Rows(summed.ids, summed.total / weight[:, None])
     return Merged(dense, rows)
 

@@ -53,10 +53,12 @@ class Update:
     dense: Tensors  # local − sent
     tables: dict[str, Rows]  # values are local − sent
     loss: float = field(default=float("nan"), compare=False)
+    positives: Tensors = field(default_factory=dict)  # (m,) per table: examples each row's class has
 
     @property
     def nbytes(self) -> int:
-        return nbytes(self.dense.values()) + sum(rows.nbytes for rows in self.tables.values())
+        counted = nbytes([*self.dense.values(), *self.positives.values()])
+        return counted + sum(rows.nbytes for rows in self.tables.values())
 
 
 def nbytes(tensors: Iterable[Tensor]) -> int:

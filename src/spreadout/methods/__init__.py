@@ -11,10 +11,10 @@ from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.methods.fedalc import FedALC, FedALCFixed
 from spreadout.methods.fedavg import Centralized, FedAvg
 from spreadout.methods.fedaws import FedAwS
-from spreadout.methods.positive_only import Baseline1, Baseline2
+from spreadout.methods.positive_only import Baseline1, Baseline2, Flag
 
 AnyMethod = Annotated[
-    FedAwS | Baseline1 | Baseline2 | FedAvg | Centralized | DualEncoder | FedALC | FedALCFixed,
+    FedAwS | Baseline1 | Baseline2 | Flag | FedAvg | Centralized | DualEncoder | FedALC | FedALCFixed,
     Field(discriminator="name"),
 ]
 
@@ -22,6 +22,7 @@ METHODS: dict[str, type[Method]] = {
     "fedaws": FedAwS,
     "baseline-1": Baseline1,
     "baseline-2": Baseline2,
+    "flag": Flag,
     "fedavg": FedAvg,
     "centralized": Centralized,
     "dual_encoder": DualEncoder,
@@ -40,4 +41,5 @@ __all__ = [
     "FedALCFixed",
     "FedAvg",
     "FedAwS",
+    "Flag",
 ]

@@ -1,4 +1,4 @@
-"""Training with positives alone, and the two baselines of FedAwS (Yu et al., ICML 2020) it makes.
+"""Training with positives alone, and the baselines it makes (Yu et al., ICML 2020; FLAG).
 
 Clients hold only their own class rows: they can pull examples and classes together (Eq. 23), and
 nothing pushes classes apart.
@@ -50,3 +50,11 @@ class Baseline2(PositiveOnly):
 
     def fixed_tables(self) -> frozenset[str]:
         return frozenset({"classes"})
+
+
+class Flag(PositiveOnly):
+    """FLAG (Chang et al. 2023): a row is averaged by how many positives of its class a holder has."""
+
+    name: Literal["flag"] = "flag"
+    weighting: Weighting = "examples"
+    merge: RowMerge = "positives"

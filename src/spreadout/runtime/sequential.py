@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from spreadout.federated import checks, merge
-from spreadout.federated.batches import row_ids, rows_held
+from spreadout.federated.batches import positives_of, row_ids, rows_held
 from spreadout.federated.local import Params, local_update
 from spreadout.federated.merge import Aggregate
 from spreadout.federated.round import Cohort, Federation
@@ -34,6 +34,7 @@ def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> It
             client=int(own.data.number_of(torch.tensor([0]))[0]),
             table_sizes=sizes,
             fixed=federation.training.fixed,
+            counted=federation.rules.counted,
             max_norm=federation.max_norm,
             max_examples=federation.schedule.max_examples,
         )
@@ -66,7 +67,10 @@ def train_client(federation: Federation, sent: SubModel) -> Update:
         add_noise_(change.dense, change.rows, f.privacy, seed=f.seed, round=sent.round, client=client)
     tables = {name: Rows(sent.tables[name].ids, value) for name, value in change.rows.items()}
     examples = int(f.schedule.usable(sizes)[0])
-    return Update(client, sent.round, examples, change.dense, tables, float(loss))
+    positives = {
+        name: positives_of(f.data, only, ids[name])[0] for name in tables if name in f.rules.counted
+    }
+    return Update(client, sent.round, examples, change.dense, tables, float(loss), positives)
 
 
 def traffic_of(sent: SubModel, update: Update, kept: frozenset[str] = frozenset()) -> Traffic:
@@ -80,6 +84,6 @@ def traffic_of(sent: SubModel, update: Update, kept: frozenset[str] = frozenset(
         rows_down=sum(rows.nbytes for rows in tables),
         requests_up=nbytes(rows.ids for rows in tables),
         dense_up=nbytes(update.dense.values()),
-        rows_up=sum(rows.nbytes for rows in update.tables.values()),
+        rows_up=sum(rows.nbytes for rows in update.tables.values()) + nbytes(update.positives.values()),
         participations=1,
     )

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from spreadout.federated import checks, merge
+from spreadout.federated.batches import positives_of
 from spreadout.federated.local import Objective, Params, local_update
 from spreadout.federated.merge import Aggregate, RowSum
 from spreadout.federated.round import Cohort, Federation, cohort_of
@@ -229,13 +230,19 @@ def _aggregate(work: _Work, dense: Tensors, rows: Tensors, loss: Tensor, accepte
     chunk, rules = work.chunk, work.federation.rules
     summed = {}
     for name, change in rows.items():
-        if chunk.cohort.requests[name].shared is not None:
+        counted = name in rules.counted
+        if chunk.cohort.requests[name].shared is not None and not counted:
             summed[name] = _whole_sum(work, name, change, accepted)
             continue
         real = (chunk.ids[name] >= 0) & accepted[:, None]  # (k, m)
         owner = real.nonzero()[:, 0]  # (rows,)
-        examples = chunk.examples[owner].float()
-        weight = rules.row_weight(name, chunk.examples)[owner]
+        if counted:
+            data = work.federation.data
+            examples = positives_of(data, chunk.cohort.clients, chunk.ids[name])[real].float()
+            weight = examples
+        else:
+            examples = chunk.examples[owner].float()
+            weight = rules.row_weight(name, chunk.examples)[owner]
         each = torch.ones_like(examples)
         columns = chunk.ids[name][real], change[real] * weight[:, None], each, examples
         summed[name] = RowSum(*sum_by_id(*columns))
@@ -300,4 +307,5 @@ def _traffic(state: ServerState, cohort: Cohort, federation: Federation) -> Traf
         asked += ids
         if name not in federation.training.fixed:
             up += ids + row * requests.values.numel()
+            up += ids if name in federation.rules.counted else 0
     return Traffic(dense * clients, down, asked, dense * clients, up, clients)
