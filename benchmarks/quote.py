@@ -22,6 +22,7 @@ DOCUMENTS = (
     "README.md",
     "docs/data.md",
     "docs/dual_encoder.md",
+    "docs/fedalc.md",
     "docs/fedaws.md",
     "docs/performance.md",
 )
@@ -175,6 +176,22 @@ def drops(federated: str, centralized: str) -> str:
     return "\n".join([*lines, "", f"R@1 / R@5 / R@10. {_origin(centralized, made[1])}"])
 
 
+def correlations(path: str) -> str:
+    made = _read(path)
+    took = made["seconds"]
+    rows = [
+        (f"count {made['pairs'] / 1e6:.1f} million pairs", took["count"]),
+        ("their weights, normalised", took["weigh"]),
+        (f"mined step, {made['anchors']} classes, K = {made['k']}", took["mined step"]),
+        ("the pull of (12) over all pairs that meet", took["pull"]),
+    ]
+    head = f"{made['classes']:,} classes, d = {made['dim']}"
+    lines = [f"| {head} | seconds |", "|---|---|", *(f"| {what} | {s:g} |" for what, s in rows)]
+    more = made["extra_gb"]["with the pull"]
+    extra = f"Memory beyond the table's {made['table_gb']} GiB and its making: {more} GiB."
+    return "\n".join([*lines, "", f"{extra} {_origin(path, made)}"])
+
+
 QUOTES: dict[str, Callable[[], str]] = {
     "digits": lambda: comparison("results/digits/demo.json"),
     "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),
@@ -189,6 +206,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "rounds": lambda: rounds(
         "results/dual_encoder/speed-cpu.json", "results/dual_encoder/speed-h200.json"
     ),
+    "correlations": lambda: correlations("results/fedalc/scale.json"),
     "mining": lambda: mining("results/mining/h200.json"),
 }
 

@@ -44,8 +44,8 @@ def refusal(
 ) -> str | None:
     """Why this update must be refused, or None. `sent` is what this client was given this round.
 
-    fixed: tables it may not change; counted: tables whose rows' positives it must tell. Anything a client
-    can send has an answer here, however little it looks like an update.
+    fixed: tables it may not change; counted: tables whose rows' positives it must tell. Anything a
+    client can send has an answer here, however little it looks like an update.
     """
     try:
         return (

@@ -1,0 +1,91 @@
+"""The correlation-weighted spreadout at the size of Amazon-670K: seconds and memory on this machine.
+
+    python benchmarks/correlations.py --out results/fedalc/scale.json
+
+Labels meet at random, in about five million pairs; the server's step is timed in its mined form, for one
+round's classes, and the pull of Eq. 12 over all pairs that meet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from record import write
+
+from spreadout.correlations import CoOccurrence
+from spreadout.federated.rows import project_to_sphere
+from spreadout.ragged import Ragged
+from spreadout.regularizers import HingePenalty, NearPenalty, mined_pairs, stored_pairs
+
+T = TypeVar("T")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--classes", type=int, default=670_091)
+    parser.add_argument("--instances", type=int, default=485_176)
+    parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--anchors", type=int, default=512, help="classes of one round")
+    parser.add_argument("--k", type=int, default=50)
+    parser.add_argument("--budget-mb", type=int, default=256)
+    parser.add_argument("--out", type=Path, required=True)
+    a = parser.parse_args()
+    rng = np.random.default_rng(0)
+    lengths = torch.from_numpy(rng.integers(1, 7, size=a.instances))  # 3.5 labels in the mean
+    values = torch.from_numpy(rng.integers(0, a.classes, size=int(lengths.sum())))
+    owner = torch.repeat_interleave(torch.arange(a.instances), lengths)
+    labels = Ragged.from_pairs(owner, values, a.instances)
+    table = project_to_sphere(torch.randn(a.classes, a.dim))
+    base = peak()
+    budget = a.budget_mb << 20
+    counts, count_s = timed(lambda: CoOccurrence.of(labels, a.classes))
+    weights, weigh_s = timed(lambda: counts.weights(normalize=True))
+    anchors = torch.from_numpy(np.sort(rng.choice(a.classes, size=a.anchors, replace=False)))
+    _, mined_s = timed(
+        lambda: mined_pairs(table, anchors, a.k, HingePenalty(1.0), weight=weights, budget=budget)
+    )
+    mined_peak = peak() - base
+    _, pull_s = timed(lambda: stored_pairs(table, weights, NearPenalty(), budget=budget))
+    made = {
+        "classes": a.classes,
+        "dim": a.dim,
+        "pairs": len(counts.first),
+        "table_gb": round(table.numel() * 4 / 2**30, 2),
+        "anchors": a.anchors,
+        "k": a.k,
+        "budget_mb": a.budget_mb,
+        "seconds": {
+            "count": round(count_s, 2),
+            "weigh": round(weigh_s, 2),
+            "mined step": round(mined_s, 2),
+            "pull": round(pull_s, 2),
+        },
+        "extra_gb": {
+            "counts and mined step": round(mined_peak, 2),
+            "with the pull": round(peak() - base, 2),
+        },
+    }
+    print(made)
+    write(a.out, made)
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    start = time.perf_counter()
+    found = work()
+    return found, time.perf_counter() - start
+
+
+def peak() -> float:
+    """Most memory this process has had, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+if __name__ == "__main__":
+    main()
