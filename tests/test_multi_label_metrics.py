@@ -33,7 +33,8 @@ def test_precision_ndcg_and_psp_are_napkinxcs(seed: int) -> None:
     train[0] = True  # every label occurs: napkinxc counts labels up to the last it saw
     ranked = scores.argsort(1, descending=True)
     labels, rows = sets_of(right), [np.flatnonzero(row).tolist() for row in right]
-    inverse = metrics.inverse_propensity(torch.from_numpy(train.sum(0)), len(train))
+    seen = metrics.Frequencies(torch.from_numpy(train.sum(0)), len(train))
+    inverse = seen.inverse
     expected = xc.Jain_et_al_inverse_propensity([np.flatnonzero(row).tolist() for row in train])
     np.testing.assert_allclose(inverse.numpy(), expected)
     for name, found in {
@@ -42,7 +43,7 @@ def test_precision_ndcg_and_psp_are_napkinxcs(seed: int) -> None:
         "R": xc.recall_at_k(rows, ranked.tolist(), k=5),
         "PSP": xc.psprecision_at_k(rows, ranked.tolist(), inverse.numpy(), k=5),
     }.items():
-        ours = [metrics.compute(f"{name}@{k}", ranked, labels, inverse=inverse) for k in range(1, 6)]
+        ours = [metrics.compute(f"{name}@{k}", ranked, labels, seen=seen) for k in range(1, 6)]
         np.testing.assert_allclose(ours, 100 * found, err_msg=name)
 
 

@@ -20,7 +20,8 @@ from spreadout.federated.sampling import Selection
 from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
 from spreadout.methods.dual_encoder import DualEncoder
-from spreadout.models.build import DataShape, build_model
+from spreadout.methods.fedmlh import Buckets
+from spreadout.models.build import DataShape, build_bucket_model, build_model
 from spreadout.models.embedding import EmbeddingModel, Table
 from spreadout.models.two_tower import TwoTower
 from spreadout.runtime.ahead import Ahead
@@ -46,6 +47,8 @@ def build_federation(
     _refuse_misfits(e, held, method)
     looks_up = encoder is None and e.model.encoder == "lookup"
     data = _looked_up(held.train) if looks_up else _densified(held.train)
+    if isinstance(method, Buckets):
+        data = replace(data, refers={})  # labels name no rows: there is no table of classes
     if method.pools_data:
         data = data.pooled()
     per_round, selection = _cohorts(e, data, method)
@@ -108,6 +111,16 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
     if method.pools_data and e.privacy is not None:
         raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
     for name in e.eval.metrics:
+        if isinstance(method, Buckets) and metrics.parse(name)[0] in (
+            "MRR",
+            "mean rank",
+            "mAP",
+            "batch R",
+        ):
+            raise UserError(
+                f"eval.metrics: {name} needs a score of every class; method.name = {method.name!r} has "
+                "the best only: take P@k, R@k, nDCG@k or PSP@k"
+            )
         if metrics.parse(name)[1] > data.classes:
             raise UserError(f"eval.metrics: {name} needs more classes than the {data.classes} there are")
 
@@ -130,7 +143,9 @@ def _model(
 ) -> EmbeddingModel:
     """The config's model, or one around the user's own encoder."""
     if encoder is None:
-        model = build_model(e.model, DataShape.of(data), e.seed)
+        model = model_for(e, method, DataShape.of(data))
+    elif isinstance(method, Buckets):
+        raise UserError(f"encoder: method.name = {method.name!r} trains a network of its own")
     else:
         module, dim = _own_encoder(data, encoder)
         model = EmbeddingModel(module, {"classes": Table(data.classes, dim)})
@@ -147,6 +162,14 @@ def _model(
         known = ", ".join(model.tables)
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {known}")
     return model
+
+
+def model_for(experiment: Experiment, method: Method, shape: DataShape) -> EmbeddingModel:
+    """A fresh model of the kind the method trains."""
+    e = experiment
+    if isinstance(method, Buckets):
+        return build_bucket_model(e.model, shape, e.seed, method.hashes(e.seed), method.decoding)
+    return build_model(e.model, shape, e.seed)
 
 
 def _unseen(held: Splits) -> bool:

@@ -214,6 +214,38 @@ def presets(as_json: AsJson = False) -> None:
         print(f"{name:<{width}}  {about}")
 
 
+@app.command("plan-hash")
+def plan_hash(
+    classes: Annotated[int, typer.Option("--classes", min=2, help="How many classes there are.")],
+    delta: Annotated[
+        float, typer.Option("--delta", help="Chance that two classes share all their buckets.")
+    ] = 0.01,
+    features: Annotated[int, typer.Option("--features", min=1, help="Inputs of the network.")] = 5000,
+    hidden: Annotated[int, typer.Option("--hidden", min=1, help="Width of its two layers.")] = 500,
+    positives: Annotated[
+        int | None, typer.Option("--positives", min=1, help="Labels of all training instances.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which B and R label hashing (FedMLH) needs, with bytes, collisions and bucket positives."""
+    from dataclasses import asdict
+
+    from spreadout.plan_hash import bucket_positives, plans
+    from spreadout.report.terminal import print_hash_plans
+
+    if not 0 < delta < 1:
+        raise UserError(f"--delta {delta}: must lie between 0 and 1, such as 0.01")
+    found = plans(classes, delta, features=features, hidden=hidden)
+    if as_json:
+        print(json.dumps([asdict(plan) for plan in found], indent=2))
+        return
+    mean = (positives or classes) / classes
+    told = {
+        plan.tables: bucket_positives(mean, float(positives or classes), plan.buckets) for plan in found
+    }
+    print_hash_plans(found, told, classes=classes, delta=delta, mean=mean)
+
+
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
     """Say what this machine has, and whether spreadout can work here."""

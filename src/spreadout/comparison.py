@@ -98,7 +98,7 @@ class Arm:
 
     def gauge(self, name: str) -> float | None:
         """Mean over seeds; None where a run has none (no bound from a sample of the classes)."""
-        found = [summary["gauges"][name] for summary in self.summaries]
+        found = [summary["gauges"].get(name) for summary in self.summaries]
         return None if None in found else statistics.fmean(found)
 
     @property
@@ -219,6 +219,11 @@ def as_json(arm: Arm) -> dict[str, Any]:
         "method": arm.summaries[0]["method"],
         "metrics": metrics,
         "bytes_per_client_round": {way: arm.bytes_per_visit(way) for way in ("down", "up")},
+        "best": {
+            name: statistics.fmean(summary["best"][name] for summary in arm.summaries)
+            for name in arm.summaries[0]["best"]
+        },
+        "model_bytes": arm.summaries[0].get("model_bytes"),
         "gauges": {name: arm.gauge(name) for name in SHOWN_GAUGES},
         "seconds": statistics.fmean(summary["seconds"] for summary in arm.summaries),
     }

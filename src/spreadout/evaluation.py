@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,9 @@ from spreadout.federated.local import Params
 from spreadout.federated.rows import project_to_sphere
 from spreadout.federated.server import ServerState
 from spreadout.gauges import Gauges, class_gauges
-from spreadout.mining import nearest
+from spreadout.metrics import Frequencies
+from spreadout.mining import Nearest, nearest
+from spreadout.models.buckets import BucketModel
 from spreadout.models.embedding import EmbeddingModel
 
 INPUT_BYTES = 1 << 28  # of gathered inputs held at once
@@ -29,7 +31,7 @@ class Evaluation:
     """Metrics in percent, and the gauges of collapse."""
 
     metrics: dict[str, float]
-    gauges: Gauges
+    gauges: Gauges | None  # None where there is no table of classes
 
 
 @torch.no_grad()
@@ -39,25 +41,25 @@ def evaluate(
     examples: Examples,
     names: Sequence[str],
     *,
-    inverse: Tensor | None = None,
+    seen: Frequencies | None = None,
     block: int | None = None,
 ) -> Evaluation:
     """Rank all classes for every example and score the ranking.
 
-    inverse: (C,) inverse propensities, for `PSP@k` (`label_weights`).
+    seen: how often training has each label, for metrics that ask (`frequencies`).
     """
+    kinds = [metrics.parse(name) for name in names]
+    deepest = max([1, *(k for kind, k in kinds if kind != "batch R")])
+    if isinstance(model, BucketModel):
+        return _evaluate_buckets(model, state, examples, names, min(deepest, model.classes), seen)
     classes = class_vectors(model, state)  # (C, dim)
     ranked_ones = classes[model.first_class :]
-    kinds = [metrics.parse(name) for name in names]
-    deepest = min(max([1, *(k for kind, k in kinds if kind != "batch R")]), len(ranked_ones))
+    deepest = min(deepest, len(ranked_ones))
     wants_map = any(kind == "mAP" for kind, _ in kinds)
     embeddings = []
     wants_rank = any(kind in ("MRR", "mean rank") for kind, _ in kinds)
     ranked, ranks, away = [], [], []
-    widest = max((column.example_bytes for column in examples.inputs.values()), default=1)
-    block = block or max(1, min(4096, INPUT_BYTES // widest))
-    for start in range(0, len(examples), block):
-        some = torch.arange(start, min(start + block, len(examples)))
+    for some in _blocks(examples, block):
         embedded = embed(model, state, examples, some)
         if wants_map:
             embeddings.append(embedded)
@@ -77,15 +79,50 @@ def evaluate(
         elif kind == "mAP":
             scores[name] = _mean_average_precision(torch.cat(embeddings), classes, examples)
         else:
-            scores[name] = metrics.compute(name, ranking, examples.labels, rank, inverse)
+            scores[name] = metrics.compute(name, ranking, examples.labels, rank, seen)
     own = torch.cat(away)
     epsilon = float(own.mean()) if own.numel() else float("nan")
     unit = ranked_ones if model.tables["classes"].sphere else project_to_sphere(ranked_ones)
     return Evaluation(scores, class_gauges(unit, epsilon))
 
 
-def label_weights(train: FederatedDataset) -> Tensor:
-    """Inverse propensities of the classes, from how often training instances have them: (C,)."""
+def _evaluate_buckets(
+    model: BucketModel,
+    state: ServerState,
+    examples: Examples,
+    names: Sequence[str],
+    deepest: int,
+    seen: Frequencies | None,
+) -> Evaluation:
+    blocks = [ranked(model, state, examples, some, deepest).ids for some in _blocks(examples, None)]
+    found = torch.cat(blocks)
+    return Evaluation(
+        {name: metrics.compute(name, found, examples.labels, None, seen) for name in names}, None
+    )
+
+
+@torch.no_grad()
+def ranked(model: EmbeddingModel, state: ServerState, examples: Examples, at: Tensor, k: int) -> Nearest:
+    """The k best classes of some examples, with their scores."""
+    if isinstance(model, BucketModel):
+        device = next(iter(state.dense.values())).device
+        batch = {name: examples.inputs[name].take(at).to(device) for name in model.inputs}
+        return model.rank(model.logits(Params(state.dense, {}), batch), k)
+    classes = class_vectors(model, state)[model.first_class :]
+    found = nearest(embed(model, state, examples, at), classes, k)
+    return Nearest(found.scores, found.ids + model.first_class)
+
+
+def _blocks(examples: Examples, block: int | None) -> Iterator[Tensor]:
+    """Examples in runs whose inputs stay within a budget."""
+    widest = max((column.example_bytes for column in examples.inputs.values()), default=1)
+    size = block or max(1, min(4096, INPUT_BYTES // widest))
+    for start in range(0, len(examples), size):
+        yield torch.arange(start, min(start + size, len(examples)))
+
+
+def frequencies(train: FederatedDataset, frequent: int) -> Frequencies:
+    """How many training instances have each class."""
     y = train.columns["y"]
     every = torch.arange(train.examples)
     labels = y.ragged().values if isinstance(y, Lists) else y.take(every)
@@ -93,7 +130,7 @@ def label_weights(train: FederatedDataset) -> Tensor:
     stored = next(column for name, column in train.columns.items() if name != "y")
     # An instance that lives on several clients is one instance.
     instances = train.examples if stored.index is None else len(torch.unique(stored.index))
-    return metrics.inverse_propensity(counts, instances)
+    return Frequencies(counts, instances, frequent)
 
 
 def _mean_average_precision(embedded: Tensor, classes: Tensor, examples: Examples) -> float:

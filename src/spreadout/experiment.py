@@ -92,6 +92,9 @@ class EvalConfig(_Section):
     every: int = Field(10, ge=1)
     metrics: list[str] = Field(["P@1"], min_length=1)
     split: Literal["test", "validation"] = "test"
+    frequent: int = Field(100, ge=1)  # classes that count as frequent
+    best_by: list[str] = Field([])  # metrics whose mean says which round was best; none: the first one
+    patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
 
     @field_validator("metrics")
     @classmethod
@@ -99,6 +102,15 @@ class EvalConfig(_Section):
         for name in names:
             metrics.parse(name)
         return names
+
+    @model_validator(mode="after")
+    def _measured(self) -> EvalConfig:
+        for name in self.best_by:
+            if name not in self.metrics:
+                raise ValueError(f"best_by: {name} is not among the metrics")
+            if len(self.best_by) > 1 and name in metrics.LOWER_IS_BETTER:
+                raise ValueError(f"best_by: {name} has no mean with others, the lower the better")
+        return self
 
 
 class RunConfig(_Section):

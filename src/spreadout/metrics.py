@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from spreadout.ragged import Ragged
 
-_NAME = re.compile(r"(P|R|nDCG|PSP|batch R)@([1-9][0-9]*)|(MRR|mean rank|mAP)")
+_NAME = re.compile(
+    r"(P|R|nDCG|PSP|capped P|batch R)@([1-9][0-9]*)|(P)@([1-9][0-9]*)( frequent| infrequent)"
+    r"|(MRR|mean rank|mAP)"
+)
 LOWER_IS_BETTER = ("mean rank",)
+NEED_FREQUENCIES = ("PSP", "P frequent", "P infrequent")
+NEED_ALL_SCORES = ("MRR", "mean rank", "mAP", "batch R")
 
 
 def parse(name: str) -> tuple[str, int]:
@@ -24,10 +31,31 @@ def parse(name: str) -> tuple[str, int]:
     match = _NAME.fullmatch(name)
     if match is None:
         raise ValueError(
-            "must be P@k, R@k, nDCG@k, PSP@k or batch R@k with k at least 1, MRR, mean rank or mAP; "
-            "such as P@1"
+            "must be P@k, P@k frequent, P@k infrequent, capped P@k, R@k, nDCG@k, PSP@k or batch R@k "
+            "with k at least 1, MRR, mean rank or mAP; such as P@1"
         )
-    return (match[3], 0) if match[3] else (match[1], int(match[2]))
+    if match[3]:
+        return match[3] + match[5], int(match[4])
+    return (match[6], 0) if match[6] else (match[1], int(match[2]))
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """How many training instances have each class, and how many classes count as frequent."""
+
+    counts: Tensor  # (C,)
+    instances: int
+    frequent: int = 100
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        return inverse_propensity(self.counts, self.instances)
+
+    @cached_property
+    def is_frequent(self) -> Tensor:
+        """(C,) bool"""
+        top = torch.argsort(self.counts, descending=True, stable=True)[: self.frequent]
+        return torch.zeros(len(self.counts), dtype=torch.bool).index_fill(0, top, True)
 
 
 def hits(ranked: Tensor, labels: Ragged) -> Tensor:
@@ -46,6 +74,21 @@ def precision_at(ranked: Tensor, labels: Ragged, k: int) -> float:
     labelled = (labels.lengths > 0).to(ranked.device)
     right = hits(ranked[:, :k], labels)[labelled].sum(1).double()
     return 100.0 * float((right / k).mean())
+
+
+def share_at(ranked: Tensor, labels: Ragged, k: int, counted: Tensor) -> float:
+    """The part of P@k that some classes bring; such parts add up to P@k. counted: (C,) bool."""
+    labelled = (labels.lengths > 0).to(ranked.device)
+    first = ranked[:, :k]
+    right = (hits(first, labels) & counted.to(ranked.device)[first])[labelled].sum(1).double()
+    return 100.0 * float((right / k).mean())
+
+
+def capped_precision_at(ranked: Tensor, labels: Ragged, k: int) -> float:
+    """The share of right classes among the first min(|y|, k): 1 can be reached with few labels."""
+    labelled = labels.lengths > 0
+    right = hits(ranked[:, :k], labels).cpu()[labelled].sum(1).double()
+    return 100.0 * float((right / labels.lengths[labelled].clamp_max(k)).mean())
 
 
 def recall_at(ranked: Tensor, labels: Ragged, k: int) -> float:
@@ -133,15 +176,18 @@ def compute(
     ranked: Tensor,
     labels: Ragged,
     rank: Tensor | None = None,
-    inverse: Tensor | None = None,
+    seen: Frequencies | None = None,
 ) -> float:
     """The metric with this name, from the first classes ranked and the ranks of the right ones."""
     kind, k = parse(name)
-    if kind == "PSP":
-        assert inverse is not None
-        return scored_precision_at(ranked, labels, k, inverse)
+    if kind in NEED_FREQUENCIES:
+        assert seen is not None
+        if kind == "PSP":
+            return scored_precision_at(ranked, labels, k, seen.inverse)
+        frequent = seen.is_frequent if kind == "P frequent" else ~seen.is_frequent
+        return share_at(ranked, labels, k, frequent)
     if kind in ("MRR", "mean rank"):
         assert rank is not None
         return mean_reciprocal_rank(rank) if kind == "MRR" else mean_rank(rank)
-    at = {"P": precision_at, "R": recall_at, "nDCG": ndcg_at}[kind]
+    at = {"P": precision_at, "capped P": capped_precision_at, "R": recall_at, "nDCG": ndcg_at}[kind]
     return at(ranked, labels, k)

@@ -16,14 +16,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from spreadout.assembly import model_for
 from spreadout.data.columns import Column, Dense, Lists
 from spreadout.data.federated import Examples, refuse_infinite
 from spreadout.errors import UserError
-from spreadout.evaluation import class_vectors, embed
+from spreadout.evaluation import ranked
 from spreadout.experiment import Experiment
 from spreadout.federated.server import ServerState
-from spreadout.mining import nearest
-from spreadout.models.build import DataShape, build_model
+from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.two_tower import TwoTower
 from spreadout.ragged import Ragged
@@ -62,7 +62,7 @@ class Predictor:
             tensors = load_file(path / "model" / "weights.safetensors")
         except (KeyError, TypeError, OSError, SafetensorError) as error:
             raise UserError(f"{path / 'model'}: is damaged ({error}); run it again") from None
-        model = build_model(experiment.model, shape, experiment.seed)
+        model = model_for(experiment, experiment.method, shape)
         dense, tables = (
             {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
             for kind in ("dense.", "table.")
@@ -141,14 +141,13 @@ class Predictor:
         self, inputs: dict[str, Column], count: int, top: int, seen: list[list[int]] | None
     ) -> list[list[Guess]]:
         first = self.shape.first_class
-        classes = class_vectors(self.model, self.state)[first:]
+        known = self.shape.classes - first
         most = max((len(set(rows)) for rows in seen), default=0) if seen else 0
         examples = Examples(inputs, Ragged(torch.zeros(count + 1, dtype=torch.int64), torch.empty(0)))
         found: list[list[Guess]] = []
         for some in torch.split(torch.arange(count), 4096):
-            embedded = embed(self.model, self.state, examples, some)
-            best = nearest(embedded, classes, min(top + most, len(classes)))
-            for i, (rows, scores) in enumerate(zip(best.ids + first, best.scores, strict=True)):
+            best = ranked(self.model, self.state, examples, some, min(top + most, known))
+            for i, (rows, scores) in enumerate(zip(best.ids, best.scores, strict=True)):
                 skip = set(seen[int(some[i])]) if seen else set()
                 found.append(self._guesses(rows, scores, skip)[:top])
         return found

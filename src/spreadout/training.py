@@ -13,21 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from spreadout import __version__, metrics
 from spreadout.assembly import build_federation, pick_device
 from spreadout.data import splits
 from spreadout.data.federated import Splits
 from spreadout.errors import UserError
-from spreadout.evaluation import evaluate, label_weights
+from spreadout.evaluation import evaluate, frequencies
 from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation, RoundReport, begin, run_round
+from spreadout.federated.rows import nbytes
 from spreadout.federated.server import ServerState
 from spreadout.gauges import Gauges
 from spreadout.methods.base import Method
 from spreadout.methods.fedaws import Spreadout
-from spreadout.metrics import LOWER_IS_BETTER
+from spreadout.metrics import Frequencies
 from spreadout.models.build import DataShape
 from spreadout.picture import picture_of
 from spreadout.privacy.accounting import epsilon_of
@@ -181,7 +182,7 @@ class _Session:
         if not self.history:
             self._evaluate()
             self._save()
-        while self.state.round < rounds:
+        while self.state.round < rounds and not self._out_of_patience():
             report = run_round(self.federation, self.state)
             self.seconds = time.perf_counter() - started
             self._hear(report)
@@ -209,15 +210,14 @@ class _Session:
         config = self.experiment.eval
         examples = self.data.test if config.split == "test" else self.data.validation
         assert examples is not None
-        for name, table in self.state.tables.items():
-            if not bool(table.isfinite().all()):
+        for name, value in (*self.state.tables.items(), *self.state.dense.items()):
+            if not bool(value.isfinite().all()):
+                what = f"the table of {name}" if name in self.state.tables else name
                 raise UserError(
-                    f"diverged by round {self.state.round}: the table of {name} is not finite; "
-                    "lower the rates (clients.row_lr, server.lr, method.strength)"
+                    f"diverged by round {self.state.round}: {what} is not finite; "
+                    "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
                 )
-        found = evaluate(
-            self.federation.model, self.state, examples, config.metrics, inverse=self._inverse
-        )
+        found = evaluate(self.federation.model, self.state, examples, config.metrics, seen=self._seen)
         report = self.last_report
         record: Record = {
             "round": self.state.round,
@@ -226,21 +226,35 @@ class _Session:
             "bytes_down": self.state.traffic.down,
             "bytes_up": self.state.traffic.up,
             "seconds": round(self.seconds, 6),
-            **asdict(found.gauges),
+            **(asdict(found.gauges) if found.gauges else {}),
             "refused": dict(self.state.refused),
         }
         self.history.append(record)
         if self.folder is not None:
             self.folder.append(record)
         self.observer.evaluated(record)
-        if found.gauges.collapsing and self.state.round and not self.collapse_told:
+        if found.gauges and found.gauges.collapsing and self.state.round and not self.collapse_told:
             self.collapse_told = True
             self.observer.warned(collapse_advice(self.federation.method, found.gauges))
 
     @cached_property
-    def _inverse(self) -> Tensor | None:
-        wanted = any(metrics.parse(name)[0] == "PSP" for name in self.experiment.eval.metrics)
-        return label_weights(self.federation.data) if wanted else None
+    def _seen(self) -> Frequencies | None:
+        kinds = [metrics.parse(name)[0] for name in self.experiment.eval.metrics]
+        wanted = any(kind in metrics.NEED_FREQUENCIES for kind in kinds)
+        return frequencies(self.federation.data, self.experiment.eval.frequent) if wanted else None
+
+    def _goodness(self, record: Record) -> float:
+        names = self.experiment.eval.best_by or self.experiment.eval.metrics[:1]
+        sign = -1 if names[0] in metrics.LOWER_IS_BETTER else 1
+        return sign * sum(float(record[name]) for name in names) / len(names)
+
+    def _best(self) -> int:
+        """The place of the best evaluation so far, the first of equals."""
+        return max(range(len(self.history)), key=lambda i: self._goodness(self.history[i]))
+
+    def _out_of_patience(self) -> bool:
+        patience = self.experiment.eval.patience
+        return patience is not None and len(self.history) - 1 - self._best() >= patience
 
     def _checkpoint_is_due(self) -> bool:
         every = self.experiment.run.checkpoint_every or self.experiment.eval.every
@@ -259,7 +273,9 @@ class _Session:
     def _finish(self) -> Result:
         summary = self._summary()
         if self.folder is not None:
-            picture = picture_of(self.federation.model, self.state, self.data.test)
+            drawable = "classes" in self.state.tables
+            test = self.data.test
+            picture = picture_of(self.federation.model, self.state, test) if drawable else None
             about = {
                 "shape": asdict(DataShape.of(self.federation.data)),
                 "own_encoder": "encoder" in self.own,
@@ -272,9 +288,8 @@ class _Session:
 
     def _summary(self) -> dict[str, Any]:
         names = self.experiment.eval.metrics
-        last = self.history[-1]
-        sign = -1 if names[0] in LOWER_IS_BETTER else 1
-        best = max(self.history, key=lambda record: sign * float(record[names[0]]))
+        last, best = self.history[-1], self.history[self._best()]
+        moved = {"bytes": best["bytes_down"] + best["bytes_up"], "seconds": best["seconds"]}
         traffic = self.state.traffic
         return {
             "name": self.experiment.name,
@@ -284,8 +299,9 @@ class _Session:
             "classes": self.data.train.classes,
             "rounds": self.state.round,
             "metrics": {name: last[name] for name in names},
-            "best": {"round": best["round"], **{name: best[name] for name in names}},
-            "gauges": {name: last[name] for name in Gauges.__dataclass_fields__},
+            "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
+            "gauges": {name: last.get(name) for name in Gauges.__dataclass_fields__},
+            "model_bytes": nbytes([*self.state.dense.values(), *self.state.tables.values()]),
             "bytes": {"down": traffic.down, "up": traffic.up, **asdict(traffic)},
             "seconds": self.seconds,
             "peak_memory_bytes": peak_memory(self.federation.device),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,8 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from spreadout.data import partition
-from spreadout.data.columns import Column, Dense, Lists, select_all
+from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
+from spreadout.data.feature_hashing import hashed
 from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.data.partition import Deal, Pairs
 from spreadout.data.sources import AnySource, by_name, source_of
@@ -157,6 +159,8 @@ class DataConfig(BaseModel):
     path: Path | None = None
     partition: AnyPartition = ByLabel()
     targets: Literal["each", "one", "all"] | None = None  # None: "all" for frequent_classes, or "each"
+    hash_features: int | None = Field(None, ge=1)  # sparse features hashed into so many
+    hash_signs: bool = False  # … each with a sign of its own
     hold_out: Literal["random", "users"] = "random"  # where the source has no test part of its own
     test_fraction: float = Field(0.3, gt=0, lt=1)
     validation_fraction: float = Field(0.0, ge=0, lt=1)  # cut off the training part
@@ -197,6 +201,8 @@ def load_data(config: DataConfig, seed: int = 0) -> Splits:
     found = config.source.read(config.path)
     if not len(found.train):
         raise UserError(f"{config.path or config.source.name}: has no rows to train on")
+    if config.hash_features is not None:
+        found = _hashed(config, found)
     train, validation, test = _hold_out(config, found, seed)
     parts = {"test": test, "training": train}
     if validation is not None:
@@ -216,6 +222,23 @@ def load_data(config: DataConfig, seed: int = 0) -> Splits:
         found.class_names,
         found.class_ids,
     )
+
+
+def _hashed(config: DataConfig, found: Labelled) -> Labelled:
+    """The source with its sparse features hashed into fewer."""
+    assert config.hash_features is not None
+
+    def shorter(instances: Instances) -> Instances:
+        x = instances.columns.get("x")
+        if not isinstance(x, Sparse):
+            raise UserError(
+                f"data.hash_features: data.source = {config.source.name!r} has no sparse features"
+            )
+        shrunk = hashed(x, config.hash_features or 1, signed=config.hash_signs)
+        return replace(instances, columns={**instances.columns, "x": shrunk})
+
+    test = None if found.test is None else shorter(found.test)
+    return replace(found, train=shorter(found.train), test=test)
 
 
 def hand_out(instances: Instances, deal: Deal, found: Labelled) -> FederatedDataset:

@@ -11,10 +11,21 @@ from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.methods.fedalc import FedALC, FedALCFixed
 from spreadout.methods.fedavg import Centralized, FedAvg
 from spreadout.methods.fedaws import FedAwS
+from spreadout.methods.fedmlh import FedAvgBCE, FedMLH
 from spreadout.methods.positive_only import Baseline1, Baseline2, Flag
 
 AnyMethod = Annotated[
-    FedAwS | Baseline1 | Baseline2 | Flag | FedAvg | Centralized | DualEncoder | FedALC | FedALCFixed,
+    FedAwS
+    | Baseline1
+    | Baseline2
+    | Flag
+    | FedAvg
+    | Centralized
+    | DualEncoder
+    | FedALC
+    | FedALCFixed
+    | FedMLH
+    | FedAvgBCE,
     Field(discriminator="name"),
 ]
 
@@ -28,6 +39,8 @@ METHODS: dict[str, type[Method]] = {
     "dual_encoder": DualEncoder,
     "fedalc": FedALC,
     "fedalc-fixed": FedALCFixed,
+    "fedmlh": FedMLH,
+    "fedavg-bce": FedAvgBCE,
 }
 
 __all__ = [
@@ -40,6 +53,8 @@ __all__ = [
     "FedALC",
     "FedALCFixed",
     "FedAvg",
+    "FedAvgBCE",
     "FedAwS",
+    "FedMLH",
     "Flag",
 ]

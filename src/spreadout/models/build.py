@@ -11,7 +11,9 @@ from torch import nn
 from spreadout.data.columns import Lists
 from spreadout.data.federated import FederatedDataset
 from spreadout.errors import UserError
+from spreadout.hashing import HashFamily
 from spreadout.models import encoders
+from spreadout.models.buckets import BucketModel, Decoding, SideBySide
 from spreadout.models.embedding import EmbeddingModel, Table
 from spreadout.models.lookup import LookupModel, Pooling
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
@@ -109,6 +111,22 @@ def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingMo
         similarity=config.similarity,
         first_class=shape.first_class,
     )
+
+
+def build_bucket_model(
+    config: ModelConfig, shape: DataShape, seed: int, hashes: HashFamily | None, decoding: Decoding
+) -> BucketModel:
+    """Networks over buckets of classes, fresh from the seed."""
+    if config.encoder != "mlp" or shape.features is None:
+        raise UserError(
+            f"model.encoder = {config.encoder!r}: this method trains a network of its own on features; "
+            'take encoder = "mlp"'
+        )
+    outputs = shape.classes if hashes is None else hashes.buckets
+    networks = 1 if hashes is None else hashes.tables
+    widths = [shape.features, *([128] if config.hidden is None else config.hidden), outputs]
+    encoder = encoders.seeded(seed, lambda: SideBySide(networks, widths))
+    return BucketModel(encoder, {}, classes=shape.classes, hashes=hashes, decoding=decoding)
 
 
 def _towers(config: ModelConfig, window: int) -> nn.Module:

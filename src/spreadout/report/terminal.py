@@ -14,6 +14,7 @@ from rich.table import Table
 from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, shown, spread
 from spreadout.experiment import Experiment
 from spreadout.federated.round import RoundReport
+from spreadout.plan_hash import HashPlan
 from spreadout.store.files import as_json as to_json
 from spreadout.store.run_folder import Record
 from spreadout.training import Observer
@@ -95,15 +96,18 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
             )
         )
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
-    bound = gauges["error_bound"]
-    promise = "" if bound is None or bound >= 1 else f", error at most {100 * bound:.0f} % by Prop. 1"
-    rows.append(
-        (
-            "classes",
-            f"largest cosine {gauges['max_cosine']:.3f}, "
-            f"effective rank {gauges['effective_rank']:.1f}{promise}",
+    if gauges["max_cosine"] is not None:
+        bound = gauges["error_bound"]
+        promise = (
+            "" if bound is None or bound >= 1 else f", error at most {100 * bound:.0f} % by Prop. 1"
         )
-    )
+        rows.append(
+            (
+                "classes",
+                f"largest cosine {gauges['max_cosine']:.3f}, "
+                f"effective rank {gauges['effective_rank']:.1f}{promise}",
+            )
+        )
     if summary["refused_updates"]:
         reasons = (f"{count} {why}" for why, count in summary["refused_updates"].items())
         rows.append(("refused", f"{', '.join(reasons)} (of {moved['participations']} updates)"))
@@ -161,3 +165,49 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
         count /= 1024
     return f"{count:.2f} TiB"
+
+
+def print_hash_plans(
+    plans: Sequence[HashPlan],
+    positives: Mapping[int, float],
+    *,
+    classes: int,
+    delta: float,
+    mean: float,
+) -> None:
+    """Tables and buckets side by side; positives: of an average class's bucket, by tables."""
+    console = Console(highlight=False)
+    if not plans:
+        console.print(
+            f"{classes} classes are too few to hash: one output for each makes a smaller network"
+        )
+        return
+    table = Table(title=f"{classes:,} classes, all told apart with probability {1 - delta:g}")
+    for name in (
+        "R",
+        "B",
+        "classes a bucket",
+        "pairs never told apart",
+        "positives a bucket",
+        "model",
+        "smaller",
+    ):
+        table.add_column(name, justify="right")
+    for plan in plans:
+        table.add_row(
+            str(plan.tables),
+            f"{plan.buckets:,}",
+            f"{plan.per_bucket:.1f}",
+            f"{plan.collisions:.2g}",
+            f"{positives[plan.tables]:.1f}",
+            human_bytes(plan.bytes),
+            f"{plan.plain_bytes / plan.bytes:.1f}x",
+        )
+    console.print(table)
+    smallest = min(plans, key=lambda plan: plan.bytes)
+    console.print(
+        f"Smallest: method.tables = {smallest.tables}, method.buckets = {smallest.buckets}. "
+        f"An average class has {mean:.1f} positives of its own. "
+        "These B are the least that tell classes apart; more buckets cost bytes and gain accuracy.",
+        soft_wrap=True,
+    )

@@ -144,7 +144,8 @@ def _chunks(
     steps = federation.schedule.steps_per_client(sizes)
     widths = federation.schedule.batch_widths(sizes)
     held = {table: asked.lengths.numpy() for table, asked in cohort.requests.items()}
-    order = np.lexsort((-np.sum(list(held.values()), axis=0), -widths, -steps))
+    rows = np.sum([*held.values(), np.zeros_like(steps)], axis=0)
+    order = np.lexsort((-rows, -widths, -steps))
     order = order[~idle[order]]
     start = 0
     while start < len(order):
@@ -179,8 +180,10 @@ def bytes_per_client(
         else column.example_bytes
         for name, column in data.columns.items()
     )
-    # Vectors among the parameters are biases and norms: their lengths are the layers' widths.
-    layers = sum(value.numel() for value in state.dense.values() if value.dim() == 1)
+    # Biases and norms: their lengths are the layers' widths.
+    layers = sum(
+        value.numel() for name, value in state.dense.items() if value.dim() == 1 or "bias" in name
+    )
     activations = 8 * width * layers * 4
     # Scores of a batch against the class rows held, and their gradients.
     activations += 6 * width * held.get("classes", 0) * 4

@@ -86,7 +86,7 @@ class RunFolder:
         self,
         summary: Mapping[str, Any],
         state: ServerState,
-        picture: Mapping[str, Any],
+        picture: Mapping[str, Any] | None,
         about: Mapping[str, Any],
     ) -> None:
         """The model with what is needed to use it, the picture, and last the summary."""
@@ -101,7 +101,8 @@ class RunFolder:
             model / "weights.safetensors",
         )
         write_json(model / "about.json", about)
-        write_json(self.path / "picture.json", picture)
+        if picture is not None:
+            write_json(self.path / "picture.json", picture)
         write_json(self.path / "summary.json", summary)  # last: it says the run is finished
 
 

@@ -1,0 +1,99 @@
+"""Settings and the number of rounds chosen on validation data, then every arm run as chosen and tested.
+
+An arm is a label, the changes to a base config that make it, and a grid of settings to choose from.
+Every point is trained once with a part of the training data held out; the best evaluation of all its
+points says which setting an arm gets and for how many rounds. Then it is trained on all training data.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from record import write
+from suite import keep, run_suites
+
+from spreadout.comparison import Suite
+from spreadout.experiment import Experiment, overlay, read_toml
+
+Changes = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One arm of a comparison, and what is still to be chosen about it."""
+
+    label: str
+    changes: Changes
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # "section.key" → values
+
+    def points(self) -> list[tuple[str, Changes]]:
+        """Every setting: a name for it, and its changes to the base."""
+        found = []
+        for values in itertools.product(*self.grid.values()):
+            config = dict(self.changes)
+            for key, value in zip(self.grid, values, strict=True):
+                section, name = key.split(".")
+                config = overlay(config, {section: {**config.get(section, {}), name: value}})
+            found.append(("-".join(f"{value:g}" for value in values) or "only", config))
+        return found
+
+
+def choose_and_run(
+    name: str,
+    base: Path,
+    arms: Mapping[str, Candidate],
+    out: Path,
+    *,
+    seeds: int,
+    device: str,
+    jobs: int,
+    fraction: float = 0.2,
+    more: Changes | None = None,
+) -> None:
+    """Both stages; writes `NAME-tuning.json` and `NAME.json` below `out`."""
+    held = {"data": {"validation_fraction": fraction}, "eval": {"split": "validation"}}
+    tried: dict[str, tuple[str, str, Changes]] = {}
+    for arm, candidate in arms.items():
+        for point, config in candidate.points():
+            tried[f"{arm}-{point}"] = (arm, point, overlay(config, more or {}))
+    points = {one: _experiment(base, one, config, held) for one, (_, _, config) in tried.items()}
+    chosen: dict[str, tuple[Changes, Mapping[str, float]]] = {}
+    table = []
+    with tempfile.TemporaryDirectory() as folder:
+        tuning = Suite("tuning", (0,), points, {one: one for one in points})
+        (found,) = run_suites([tuning], Path(folder) / "tuning", device, jobs)
+        for one in found:
+            arm, point, config = tried[one.name]
+            best = one.summaries[0]["best"]
+            table.append({"arm": arm, "point": point, **best})
+            if arm not in chosen or _goodness(best) > _goodness(chosen[arm][1]):
+                chosen[arm] = (config, best)
+        write(out / f"{name}-tuning.json", {"base": base.name, "fraction": fraction, "points": table})
+        # As many rounds as were best, and none of the early stopping that found them.
+        final = {
+            arm: _experiment(base, arm, config, {"rounds": max(int(best["round"]), 1)}, patience=False)
+            for arm, (config, best) in chosen.items()
+        }
+        suite = Suite(name, tuple(range(seeds)), final, {arm: arms[arm].label for arm in final})
+        (ran,) = run_suites([suite], Path(folder) / "final", device, jobs)
+    keep(suite, ran, out / f"{name}.json")
+
+
+def _goodness(best: Mapping[str, float]) -> float:
+    """The mean of the precisions: what FedMLH stops on, and fair to all of them."""
+    scores = [value for key, value in best.items() if key.startswith("P@") and " " not in key]
+    return sum(scores) / len(scores)
+
+
+def _experiment(
+    base: Path, name: str, changes: Changes, more: Changes, *, patience: bool = True
+) -> Experiment:
+    merged = {**overlay(overlay(read_toml(str(base)), changes), more), "name": name}
+    if not patience:
+        merged["eval"] = {key: value for key, value in merged["eval"].items() if key != "patience"}
+    return Experiment.of(merged)

@@ -1,0 +1,96 @@
+"""FedMLH: federated multiple label hashing (Dai et al. 2021), and FedAvg on the same network.
+
+Algorithm 2                                           here
+2–3   draw R hash functions, broadcast them           FedMLH.prepare
+4–7   bucket labels: the union of the classes'        Buckets.loss
+10    S of K clients                                  clients.per_round
+13    train R networks on their bucket labels         Buckets.loss, models/buckets.py
+17    w ← Σ w_k / S                                   weighting = "uniform"
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from spreadout import losses
+from spreadout.data.federated import FederatedDataset
+from spreadout.federated.local import Batch, Held, Params
+from spreadout.federated.merge import RowMerge, Weighting
+from spreadout.federated.server import ServerState
+from spreadout.federated.traffic import Traffic
+from spreadout.hashing import HashFamily
+from spreadout.methods.base import Method
+from spreadout.models.buckets import BucketModel, Decoding
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.ragged import Ragged
+
+
+class Buckets(Method):
+    """Every client trains the whole network on which buckets its examples' labels fall into."""
+
+    label_sets: ClassVar[bool] = True
+    weighting: Weighting = "uniform"  # 1/S of line 17; "examples": n_k/n
+    decoding: Decoding = "log-probability"
+
+    @abstractmethod
+    def hashes(self, seed: int) -> HashFamily | None:
+        """Where classes go; None: every class has an output of its own."""
+
+    def row_merge(self) -> dict[str, RowMerge]:
+        return {}
+
+    def request(
+        self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
+    ) -> dict[str, Ragged]:
+        return {}
+
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+        """Binary cross-entropy over buckets: the sum over networks of each one's mean."""
+        assert isinstance(model, BucketModel)
+        logits = model.logits(params, batch)  # (R, B, buckets)
+        labels = batch["y"] if batch["y"].dim() > 1 else batch["y"][:, None]  # (B, L), −1: none
+        # Lines 4 to 7: a bucket is right if any of its classes is. Padding falls into one too many.
+        buckets = torch.where(labels >= 0, model.buckets_of(labels.clamp_min(0)), logits.shape[-1])
+        right = torch.zeros_like(F.pad(logits, (0, 1))).scatter(-1, buckets, 1.0)[..., :-1]
+        each = F.binary_cross_entropy_with_logits(logits, right, reduction="none").mean(-1).sum(0)
+        return losses.masked_mean(each, batch["mask"])
+
+
+class FedMLH(Buckets):
+    """R small networks, each over B buckets of classes instead of all classes."""
+
+    name: Literal["fedmlh"] = "fedmlh"
+    tables: int = Field(4, ge=1, le=64)  # R
+    buckets: int = Field(250, ge=2)  # B
+
+    def hashes(self, seed: int) -> HashFamily:
+        return HashFamily.drawn(self.tables, self.buckets, seed=seed, use="labels")
+
+    def prepare(
+        self, data: FederatedDataset, state: ServerState, model: EmbeddingModel, seed: int
+    ) -> Traffic:
+        """Line 3: every client is told the hash functions, once."""
+        return Traffic(once_down=data.clients * self.hashes(seed).nbytes)
+
+    def complaint(self, data: FederatedDataset) -> str | None:
+        if self.buckets >= data.classes:
+            return (
+                f"method.buckets = {self.buckets}: must be below the number of classes, {data.classes}; "
+                'with as many buckets take name = "fedavg-bce"'
+            )
+        return None
+
+
+class FedAvgBCE(Buckets):
+    """FedAvg of one network with an output for every class: what FedMLH is compared with."""
+
+    name: Literal["fedavg-bce"] = "fedavg-bce"
+
+    def hashes(self, seed: int) -> None:
+        return None

@@ -1,0 +1,94 @@
+"""Classifiers whose outputs are buckets of classes: R networks side by side (FedMLH, §4).
+
+Class c is bucket h_r(c) of network r. One network, with every class a bucket of its own, is the plain
+multi-label classifier that FedAvg trains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from spreadout.federated.local import Batch, Params
+from spreadout.hashing import HashFamily
+from spreadout.mining import Nearest
+from spreadout.models.embedding import EmbeddingModel
+
+Decoding = Literal["log-probability", "logits"]
+"""A class's score: the mean over its buckets of the log of their probability, or of their logits."""
+
+SCORES_AT_ONCE = 1 << 26  # scores of rows against classes held at once
+
+
+class SideBySide(nn.Module):
+    """R networks of dense layers with ReLU between them, all given the same input."""
+
+    def __init__(self, networks: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for narrow, wide in pairwise(widths):
+            bound = 1 / math.sqrt(narrow)  # as nn.Linear starts
+            self.weights.append(
+                nn.Parameter(torch.empty(networks, narrow, wide).uniform_(-bound, bound))
+            )
+            self.biases.append(nn.Parameter(torch.empty(networks, wide).uniform_(-bound, bound)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (n, features) → (R, n, outputs)"""
+        last = len(self.weights) - 1
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            x = x @ weight + bias[:, None]
+            x = F.relu(x) if i < last else x
+        return x
+
+
+@dataclass(frozen=True)
+class BucketModel(EmbeddingModel):
+    """`encoder` is a `SideBySide`; there is no table of classes."""
+
+    classes: int = 0
+    hashes: HashFamily | None = None  # None: every class is a bucket of its own
+    decoding: Decoding = "log-probability"
+
+    def logits(self, params: Params, batch: Batch) -> Tensor:
+        """Of every bucket of every network: (R, B, buckets)."""
+        x = batch[self.inputs[0]].flatten(1)
+        found: Tensor = functional_call(self.encoder, params.dense, (x,))
+        return found.float()
+
+    def buckets_of(self, classes: Tensor) -> Tensor:
+        """(…) → (R, …)"""
+        return classes[None] if self.hashes is None else self.hashes(classes)
+
+    def rank(self, logits: Tensor, k: int, *, at_once: int = SCORES_AT_ONCE) -> Nearest:
+        """The k best classes of every row, a block of classes at a time: (R, n, buckets) → (n, k)."""
+        scores = F.logsigmoid(logits) if self.decoding == "log-probability" else logits
+        if self.hashes is None:
+            return Nearest(*scores[0].topk(k))
+        rows = logits.shape[1]
+        block = max(k, at_once // max(rows, 1))
+        best = scores.new_empty(rows, 0)
+        ids = torch.empty(rows, 0, dtype=torch.int64, device=scores.device)
+        for start in range(0, self.classes, block):
+            classes = torch.arange(start, min(start + block, self.classes), device=scores.device)
+            found = scores.new_zeros(rows, len(classes))
+            for table, buckets in zip(scores, self.hashes(classes), strict=True):
+                found += table[:, buckets]  # (n, block)
+            best = torch.cat([best, found], 1)
+            ids = torch.cat([ids, classes.expand(rows, -1)], 1)
+            best, place = best.topk(min(k, best.shape[1]), 1)
+            ids = ids.gather(1, place)
+        return Nearest(best / self.hashes.tables, ids)
+
+
+def side_by_side_bytes(networks: int, widths: Sequence[int]) -> int:
+    """What such networks weigh in float32, without making them."""
+    return 4 * networks * sum(narrow * wide + wide for narrow, wide in pairwise(widths))

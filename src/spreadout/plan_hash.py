@@ -1,0 +1,60 @@
+"""How many buckets and tables label hashing needs (FedMLH, Lemmas 1 and 2), and what they cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from spreadout.models.buckets import side_by_side_bytes
+
+
+@dataclass(frozen=True)
+class HashPlan:
+    """R tables of B buckets for some number of classes, and what follows from that."""
+
+    tables: int
+    buckets: int
+    collisions: float  # pairs of classes expected to share their bucket in every table
+    per_bucket: float  # classes in a bucket, in the mean
+    gain: float  # positives of an average class's bucket over those of the class (Lemma 1)
+    bytes: int  # of the R networks
+    plain_bytes: int  # of one network with an output for every class
+
+
+def least_buckets(classes: int, tables: int, delta: float) -> int:
+    """Lemma 2: with so many buckets no two classes share all of them, with probability 1 − δ."""
+    pairs = classes * (classes - 1) / 2
+    guess: int = math.ceil((pairs / delta) ** (1 / tables))
+    while guess > 1 and pairs <= delta * (guess - 1) ** tables:  # rounding of the root
+        guess -= 1
+    while pairs > delta * guess**tables:
+        guess += 1
+    return guess
+
+
+def bucket_positives(own: float, all_positives: float, buckets: int) -> float:
+    """Lemma 1: the least a bucket is expected to have, given that a class with `own` is in it."""
+    return own + (all_positives - own) / buckets - all_positives / buckets**2
+
+
+def plans(
+    classes: int, delta: float, *, features: int, hidden: int, layers: int = 2, most_tables: int = 8
+) -> list[HashPlan]:
+    """One plan for each number of tables that makes the whole smaller than an output for every class."""
+    body = [features, *[hidden] * layers]
+    found = []
+    for tables in range(1, most_tables + 1):
+        buckets = least_buckets(classes, tables, delta)
+        pairs = classes * (classes - 1) / 2
+        plan = HashPlan(
+            tables,
+            buckets,
+            pairs / buckets**tables,
+            classes / buckets,
+            bucket_positives(1.0, float(classes), buckets),
+            side_by_side_bytes(tables, [*body, buckets]),
+            side_by_side_bytes(1, [*body, classes]),
+        )
+        if 1 < buckets < classes and plan.bytes < plan.plain_bytes:
+            found.append(plan)
+    return found

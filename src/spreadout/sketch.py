@@ -1,0 +1,37 @@
+"""The count sketch (Charikar, Chen and Farach-Colton 2002; FedMLH, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from spreadout.hashing import HashFamily, signs
+
+
+@dataclass(frozen=True)
+class CountSketch:
+    """A long vector kept in K tables of R buckets: large entries can be read back."""
+
+    cells: Tensor  # (K, R)
+    places: HashFamily
+    side: HashFamily  # two buckets: the sign each entry is added with
+
+    @classmethod
+    def empty(cls, tables: int, buckets: int, *, seed: int) -> CountSketch:
+        places = HashFamily.drawn(tables, buckets, seed=seed, use="sketch places")
+        side = HashFamily.drawn(tables, 2, seed=seed, use="sketch signs")
+        return cls(torch.zeros(tables, buckets), places, side)
+
+    def add_(self, ids: Tensor, values: Tensor) -> None:
+        """Lines 3 to 5: add values at these places of the vector."""
+        signed = signs(self.side, ids) * values  # (K, n)
+        self.cells.scatter_add_(1, self.places(ids), signed.to(self.cells.dtype))
+
+    def estimate(self, ids: Tensor, how: Literal["median", "mean"] = "median") -> Tensor:
+        """Line 6: what the vector has at these places."""
+        read = self.cells.gather(1, self.places(ids)) * signs(self.side, ids)  # (K, n)
+        # torch's median takes the lower of two middle values; the mean of both has no bias.
+        return read.quantile(0.5, 0) if how == "median" else read.mean(0)

@@ -1,0 +1,400 @@
+"""Multiple label hashing: hash families, sketches, bucket networks, and the paper's own numbers."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+from typer.testing import CliRunner
+
+import spreadout as so
+from spreadout.assembly import build_federation
+from spreadout.cli import app
+from spreadout.data.columns import Dense, Lists, Sparse
+from spreadout.data.feature_hashing import hashed
+from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.evaluation import evaluate, frequencies
+from spreadout.federated.local import Params
+from spreadout.federated.round import Federation, begin, run_round
+from spreadout.federated.server import ServerState
+from spreadout.hashing import PRIME, HashFamily, signs
+from spreadout.methods import FedMLH
+from spreadout.models.buckets import BucketModel, SideBySide, side_by_side_bytes
+from spreadout.plan_hash import bucket_positives, least_buckets, plans
+from spreadout.ragged import Ragged, offsets_from_lengths
+from spreadout.sketch import CountSketch
+
+CPU = torch.device("cpu")
+
+
+def tagged(n: int = 80, classes: int = 20, seed: int = 0) -> Splits:
+    """Label sets of up to three of `classes`; every label shows in a feature of its own."""
+    rng = np.random.default_rng(seed)
+    sets = [sorted(set(rng.integers(0, classes, size=rng.integers(0, 4)).tolist())) for _ in range(n)]
+    x = rng.normal(0, 0.1, size=(n, classes)).astype(np.float32)
+    for i, one in enumerate(sets):
+        x[i, one] += 1
+    cut = 3 * n // 4
+    labels = Ragged.from_lists(sets[:cut])
+    columns = {"x": Dense(torch.from_numpy(x[:cut])), "y": Lists.of(labels)}
+    offsets = offsets_from_lengths(torch.tensor([cut // 4] * 3 + [cut - 3 * (cut // 4)]))
+    test = Examples({"x": Dense(torch.from_numpy(x[cut:]))}, Ragged.from_lists(sets[cut:]))
+    return Splits("tagged", FederatedDataset(columns, offsets, classes), test)
+
+
+def config(method: dict[str, object], **sections: object) -> so.Experiment:
+    base: dict[str, object] = {
+        "model": {"hidden": [16, 16]},
+        "method": method,
+        "clients": {"per_round": 2, "batch": 8, "optimizer": "adam", "lr": 0.01, "eps": 1e-8},
+        "eval": {"metrics": ["P@1"]},
+    }
+    return so.Experiment.of({**base, **sections})
+
+
+HASHED: dict[str, object] = {"name": "fedmlh", "tables": 3, "buckets": 8}
+
+
+def built(data: Splits, experiment: so.Experiment) -> tuple[Federation, ServerState]:
+    f = build_federation(experiment, data, CPU)
+    return f, ServerState(0, *f.model.initial(f.seed, CPU))
+
+
+# ---------------------------------------------------------------- hashing
+
+
+def test_a_family_is_what_its_formula_says_and_follows_from_the_seed() -> None:
+    family = HashFamily.drawn(3, 50, seed=1, use="labels")
+    ids = torch.tensor([[0, 1, 7], [PRIME - 1, 312_329, 9]])
+    for r in range(3):
+        a, b = int(family.a[r]), int(family.b[r])
+        expected = [[(a * x + b) % PRIME % 50 for x in row] for row in ids.tolist()]
+        assert family(ids)[r].tolist() == expected
+    same, other = (HashFamily.drawn(3, 50, seed=1, use=use) for use in ("labels", "features"))
+    assert torch.equal(same.a, family.a)
+    assert not torch.equal(other.a, family.a)
+
+
+def test_two_ids_share_a_bucket_about_once_in_b() -> None:
+    """2-universality, over many draws of the function."""
+    family = HashFamily.drawn(20_000, 10, seed=0, use="test")
+    for x, y in ((0, 1), (3, 13), (5, 100_005), (2, 2 + 10 * 31)):
+        places = family(torch.tensor([x, y]))
+        share = float((places[:, 0] == places[:, 1]).float().mean())
+        assert share == pytest.approx(0.1, abs=4 * math.sqrt(0.09 / 20_000))
+    assert set(signs(HashFamily.drawn(4, 2, seed=0, use="s"), torch.arange(99)).unique().tolist()) == {
+        -1,
+        1,
+    }
+
+
+def test_a_count_sketch_finds_heavy_hitters() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(0, 1, size=5000)
+    heavy = [3, 777, 4999]
+    values[heavy] = [200, -150, 300]
+    sketch = CountSketch.empty(7, 500, seed=0)
+    for ids in np.array_split(rng.permutation(5000), 3):  # in parts, in any order
+        sketch.add_(torch.from_numpy(ids), torch.from_numpy(values[ids]))
+    for how in ("median", "mean"):
+        found = sketch.estimate(torch.tensor(heavy), how)  # type: ignore[arg-type]
+        np.testing.assert_allclose(found.numpy(), values[heavy], atol=25)
+    exact = CountSketch.empty(2, 64, seed=1)
+    exact.add_(torch.tensor([5]), torch.tensor([2.5]))
+    assert float(exact.estimate(torch.tensor([5]))) == 2.5
+
+
+def test_hashed_features_keep_their_sums_and_dot_products_in_the_mean() -> None:
+    ids = torch.tensor([0, 9, 9, 40_000])
+    column = Sparse(ids, torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 2, 4]), 50_000)
+    plain = hashed(column, 16, signed=False).take(torch.arange(2))
+    assert plain.shape == (2, 16)
+    assert plain.sum(1).tolist() == [3.0, 7.0]
+    place = HashFamily.drawn(1, 16, seed=0, use="features")(ids)[0]
+    assert float(plain[0, place[1]]) >= 2
+    signed = hashed(column, 16, signed=True).take(torch.arange(2))
+    assert signed.abs().sum() <= plain.abs().sum()
+
+
+# ---------------------------------------------------------------- lemmas
+
+
+@settings(deadline=None)
+@given(st.integers(2, 5000), st.integers(1, 8), st.floats(0.001, 0.5))
+def test_lemma_2_is_the_least_number_of_buckets(classes: int, tables: int, delta: float) -> None:
+    buckets = least_buckets(classes, tables, delta)
+    pairs = classes * (classes - 1) / 2
+    assert pairs <= delta * buckets**tables * (1 + 1e-9)
+    assert buckets == 1 or pairs > delta * (buckets - 1) ** tables * (1 - 1e-9)
+
+
+def test_lemma_2_holds_over_draws() -> None:
+    """Classes that share their bucket in every table are as rare as promised."""
+    classes, tables, delta = 60, 3, 0.2
+    buckets = least_buckets(classes, tables, delta)
+    clashes = 0
+    for seed in range(400):
+        places = HashFamily.drawn(tables, buckets, seed=seed, use="lemma")(torch.arange(classes))
+        clashes += len(torch.unique(places, dim=1).T) < classes
+    assert clashes / 400 <= delta + 3 * math.sqrt(delta * (1 - delta) / 400)
+
+
+def test_lemma_1_bounds_what_a_bucket_has() -> None:
+    """Labels independent of each other, a bucket's positives counted as instances."""
+    rng = np.random.default_rng(0)
+    classes, buckets, instances = 40, 10, 500
+    share = rng.uniform(0.001, 0.01, size=classes)
+    right = rng.random((instances, classes)) < share
+    own, everything = right.sum(0), right.sum()
+    total = np.zeros(classes)
+    draws = 300
+    for seed in range(draws):
+        places = HashFamily.drawn(1, buckets, seed=seed, use="lemma 1")(torch.arange(classes))[0].numpy()
+        union = np.stack([right[:, places == b].any(1) for b in range(buckets)], 1).sum(0)
+        total += union[places]
+    bound = np.array([bucket_positives(n, everything, buckets) for n in own])
+    assert (total / draws > bound - 1.5).all()  # an expectation, estimated
+    assert (total / draws).mean() > bound.mean()
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 12))
+def test_theorem_2_hashing_brings_clients_nearer(seed: int, buckets: int) -> None:
+    """KL between two clients' bucket distributions is at most that of their class distributions."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.dirichlet(np.full(30, 0.3)) + 1e-9 for _ in range(2))
+    places = HashFamily.drawn(1, buckets, seed=seed, use="theorem 2")(torch.arange(30))[0].numpy()
+    merged = [np.bincount(places, weights=p / p.sum(), minlength=buckets) for p in (a, b)]
+
+    def kl(p: np.ndarray, q: np.ndarray) -> float:
+        kept = p > 0
+        return float((p[kept] * np.log(p[kept] / q[kept])).sum())
+
+    assert kl(*merged) <= kl(a / a.sum(), b / b.sum()) + 1e-9
+
+
+# ---------------------------------------------------------------- the paper's bytes
+
+SHAPES = {  # d̃, p, R, B, hidden; Table 5 in MiB; rounds to best and Table 4 in MiB
+    "Eurlex": ((300, 3993, 4, 250, 150), (1.61, 2.56), (31, 39), (199.7, 399.2)),
+    "Wiki31": ((5000, 30938, 4, 1000, 500), (49.62, 69.62), (18, 31), (3572.8, 8633.1)),
+    "AMZtitle": (
+        (5000, 131073, 4, 4000, 1000),
+        (0.15 * 1024, 0.51 * 1024),
+        (12, 66),
+        (7.16 * 1024, 134.9 * 1024),
+    ),
+    "Wikititle": (
+        (10000, 312330, 8, 5000, 1000),
+        (0.48 * 1024, 1.21 * 1024),
+        (28, 64),
+        (53.4 * 1024, 308.7 * 1024),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_tables_4_and_5_come_out_of_the_networks(name: str) -> None:
+    (features, classes, tables, buckets, hidden), memory, rounds, volume = SHAPES[name]
+    for networks, outputs, size, turns, moved in (
+        (tables, buckets, memory[0], rounds[0], volume[0]),
+        (1, classes, memory[1], rounds[1], volume[1]),
+    ):
+        widths = [features, hidden, hidden, outputs]
+        with torch.device("meta"):
+            made = SideBySide(networks, widths)
+        counted = sum(p.numel() * 4 for p in made.parameters())
+        assert counted == side_by_side_bytes(networks, widths)
+        mib = counted / 2**20
+        assert mib == pytest.approx(size, rel=0.005 if size < 100 else 0.035)  # as it is rounded there
+        assert mib * 4 * turns == pytest.approx(moved, rel=0.003)
+
+
+def test_the_ledger_counts_the_hashes_once_and_the_networks_every_round() -> None:
+    data = tagged()
+    f, state = built(data, config(HASHED))
+    begin(f, state)
+    assert state.traffic.down == 4 * 8 * (2 * 3 + 1)  # four clients, (a, b) of three tables, and B
+    for _ in range(2):
+        run_round(f, state)
+    size = side_by_side_bytes(3, [20, 16, 16, 8])
+    assert state.traffic.dense_down == state.traffic.dense_up == 2 * 2 * size
+    assert state.traffic.rows_down == state.traffic.rows_up == 0
+
+
+# ---------------------------------------------------------------- training and decoding
+
+
+def test_the_loss_is_cross_entropy_of_the_union_of_labels() -> None:
+    f, state = built(tagged(), config(HASHED))
+    assert isinstance(f.model, BucketModel)
+    x = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
+    y = torch.tensor([[4, 7, -1], [-1, -1, -1], [0, 1, 2]])  # one has no label at all
+    mask = torch.tensor([1.0, 1.0, 0.0])
+    params = Params(state.dense, {})
+    found = f.method.loss(f.model, params, {"x": x, "y": y, "mask": mask}, {})
+    logits = f.model.logits(params, {"x": x})  # (3, n, 8)
+    expected = 0.0
+    for i in (0, 1):
+        for r in range(3):
+            right = torch.zeros(8)
+            for label in y[i][y[i] >= 0]:
+                right[f.model.buckets_of(label[None])[r, 0]] = 1
+            expected += float(F.binary_cross_entropy_with_logits(logits[r, i], right)) / 2
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("method", [HASHED, {"name": "fedavg-bce"}, {**HASHED, "weighting": "examples"}])
+def test_the_simulator_trains_what_one_client_after_another_trains(
+    method: dict[str, object], optimizer: str
+) -> None:
+    states = []
+    for executor in ("sequential", "simulator"):
+        clients = {"per_round": 3, "batch": 8, "optimizer": optimizer, "lr": 0.01, "local_epochs": 2}
+        f, state = built(tagged(), config(method, clients=clients, run={"executor": executor}))
+        for _ in range(3):
+            run_round(f, state)
+        states.append(state)
+    torch.testing.assert_close(states[0].dense, states[1].dense, rtol=1e-3, atol=1e-5)
+    assert states[0].traffic == states[1].traffic
+
+
+def test_networks_side_by_side_are_networks_one_by_one() -> None:
+    torch.manual_seed(0)
+    several = SideBySide(3, [5, 4, 2])
+    x = torch.randn(6, 5)
+    for r in range(3):
+        plain = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+        with torch.no_grad():
+            for layer, weight, bias in zip(
+                (plain[0], plain[2]), several.weights, several.biases, strict=True
+            ):
+                layer.weight.copy_(weight[r].T)
+                layer.bias.copy_(bias[r])
+        torch.testing.assert_close(several(x)[r], plain(x))
+
+
+@pytest.mark.parametrize("decoding", ["log-probability", "logits"])
+@pytest.mark.parametrize("at_once", [1, 40, 1 << 20])
+def test_decoding_in_blocks_ranks_as_all_scores_do(decoding: str, at_once: int) -> None:
+    hashes = HashFamily.drawn(3, 8, seed=0, use="labels")
+    model = BucketModel(SideBySide(3, [2, 8]), {}, classes=30, hashes=hashes, decoding=decoding)  # type: ignore[arg-type]
+    logits = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0))
+    scores = F.logsigmoid(logits) if decoding == "log-probability" else logits
+    places = hashes(torch.arange(30))  # (3, 30)
+    whole = torch.stack([scores[r][:, places[r]] for r in range(3)]).mean(0)  # (5, 30)
+    found = model.rank(logits, 6, at_once=at_once)
+    torch.testing.assert_close(found.scores, whole.topk(6).values)
+    torch.testing.assert_close(whole.gather(1, found.ids), found.scores)
+
+
+def test_decoding_needs_no_memory_for_all_scores() -> None:
+    """312,330 classes: what is held at once follows the budget, not rows × classes × tables."""
+    hashes = HashFamily.drawn(2, 50, seed=0, use="labels")
+    model = BucketModel(SideBySide(2, [2, 50]), {}, classes=312_330, hashes=hashes)
+    most = 0
+    plain = torch.Tensor.new_zeros
+
+    def watched(self: torch.Tensor, *shape: object, **options: object) -> torch.Tensor:
+        nonlocal most
+        made = plain(self, *shape, **options)
+        most = max(most, made.numel())
+        return made
+
+    torch.Tensor.new_zeros = watched  # type: ignore[method-assign,assignment]
+    try:
+        found = model.rank(torch.randn(2, 64, 50), 5, at_once=1 << 16)
+    finally:
+        torch.Tensor.new_zeros = plain  # type: ignore[method-assign]
+    assert found.ids.shape == (64, 5)
+    assert 0 < most <= 1 << 16
+
+
+def test_hashed_labels_are_learned(tmp_path: Path) -> None:
+    data = tagged(n=400)
+    result = so.run(config(HASHED, rounds=60), data=data, out=tmp_path / "run")
+    assert result.metrics["P@1"] > 60
+    assert result.summary["gauges"]["max_cosine"] is None
+    assert result.summary["model_bytes"] == side_by_side_bytes(3, [20, 16, 16, 8])
+    again = evaluate(result.federation.model, result.state, data.test, ["P@1"])
+    assert again.metrics["P@1"] == result.metrics["P@1"]
+
+
+def test_frequent_and_infrequent_add_up_and_the_cap_helps_short_sets() -> None:
+    data = tagged(n=200)
+    f, state = built(data, config(HASHED))
+    seen = frequencies(data.train, 5)
+    assert int(seen.is_frequent.sum()) == 5
+    assert int(seen.counts[seen.is_frequent].min()) >= int(seen.counts[~seen.is_frequent].max())
+    names = ["P@3", "P@3 frequent", "P@3 infrequent", "capped P@3", "PSP@3"]
+    found = evaluate(f.model, state, data.test, names, seen=seen).metrics
+    assert found["P@3 frequent"] + found["P@3 infrequent"] == pytest.approx(found["P@3"])
+    assert found["capped P@3"] >= found["P@3"]
+
+
+def test_training_stops_when_it_gets_no_better() -> None:
+    data = tagged()
+    names = ["P@1", "P@3", "P@5"]
+    evaluated = {"metrics": names, "every": 1, "best_by": names, "patience": 3}
+    clients = {"per_round": 2, "batch": 8, "lr": 1e-9}  # nothing moves: the start is the best
+    result = so.run(config(HASHED, rounds=50, eval=evaluated, clients=clients), data=data)
+    assert result.summary["rounds"] == 3
+    assert result.summary["best"]["round"] == 0
+    with pytest.raises(so.UserError, match="R@9 is not among the metrics"):
+        config(HASHED, eval={"metrics": ["P@1"], "best_by": ["R@9"]})
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"buckets": 1}, "buckets"),
+        ({"tables": 0}, "tables"),
+        ({"buckets": 20}, "must be below the number of classes, 20"),
+    ],
+)
+def test_hashes_that_make_no_sense_are_refused(change: dict[str, object], said: str) -> None:
+    with pytest.raises(so.UserError, match=said):
+        build_federation(config({**HASHED, **change}), tagged(), CPU)
+
+
+def test_metrics_and_encoders_that_do_not_go_with_it_are_refused() -> None:
+    with pytest.raises(so.UserError, match="needs a score of every class"):
+        build_federation(config(HASHED, eval={"metrics": ["MRR"]}), tagged(), CPU)
+    with pytest.raises(so.UserError, match="trains a network of its own"):
+        build_federation(config(HASHED), tagged(), CPU, torch.nn.Linear(20, 4))
+    with pytest.raises(so.UserError, match="one label an example"):
+        build_federation(config({"name": "fedaws"}), tagged(), CPU)
+
+
+def test_one_label_an_example_is_a_set_of_one() -> None:
+    x, y = np.eye(12, dtype=np.float32)[np.arange(48) % 12], np.arange(48) % 12
+    splits = so.Splits("plain", FederatedDataset.from_arrays(x, y, y % 3), so.Examples.from_arrays(x, y))
+    method = {"name": "fedmlh", "tables": 4, "buckets": 6}
+    result = so.run(
+        config(method, rounds=40, clients={"batch": 8, "optimizer": "adam", "lr": 0.02}), data=splits
+    )
+    assert result.metrics["P@1"] > 80
+
+
+def test_plan_hash_tells_what_to_take() -> None:
+    (four,) = [plan for plan in plans(131_073, 0.01, features=5000, hidden=500) if plan.tables == 4]
+    assert four.buckets == least_buckets(131_073, 4, 0.01)
+    assert four.collisions <= 0.01
+    told = CliRunner().invoke(app, ["plan-hash", "--classes", "131073"])
+    assert told.exit_code == 0
+    assert f"{four.buckets:,}" in told.stdout
+    few = CliRunner().invoke(app, ["plan-hash", "--classes", "5"])
+    assert "too few to hash" in few.stdout
+
+
+def test_fedmlh_is_a_value() -> None:
+    assert FedMLH(tables=2) == FedMLH(tables=2)
+    assert FedMLH().hashes(3).nbytes == 8 * 9
