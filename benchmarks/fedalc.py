@@ -1,6 +1,7 @@
 """Bibtex with one label a client (An et al. 2024, Table VI and Fig. 6): tune, run, keep.
 
     python benchmarks/fedalc.py --jobs 12
+    python benchmarks/fedalc.py --bytes     # Table IV's comparison, from the ledger in the result file
 
 λ and the number of rounds of every arm are chosen on a fifth of the training instances.
 Writes results/fedalc/bibtex-tuning.json and results/fedalc/bibtex.json.
@@ -9,12 +10,15 @@ Writes results/fedalc/bibtex-tuning.json and results/fedalc/bibtex.json.
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from two_stage import Candidate, choose_and_run
 
 ROOT = Path(__file__).resolve().parent.parent
 HINGE = {"spreadout_margin": 1.0}
+MINED = {"spreadout": "topk", "k": 5, "spreadout_margin": 1.0}
+LONG = {"rounds": 500}
 ARMS = {
     "flag": Candidate("FLAG", {"method": {"name": "flag"}}),
     "fedavg": Candidate("FedAvg", {"method": {"name": "baseline-1"}}),
@@ -26,9 +30,19 @@ ARMS = {
     "fedalc": Candidate(
         "FedALC", {"method": {"name": "fedalc", **HINGE}}, {"method.strength": [1.0, 3.0, 10.0, 30.0]}
     ),
-    "fedavg-fixed": Candidate("FedAvg-fixed", {"method": {"name": "baseline-2"}}),
+    "fedaws-mined": Candidate(
+        "FedAwS, K = 5",
+        {"method": {"name": "fedaws", **MINED}},
+        {"method.strength": [0.3, 1.0, 3.0]},
+    ),
+    "fedalc-mined": Candidate(
+        "FedALC, K = 5",
+        {"method": {"name": "fedalc", **MINED, "mined_form": "hinge"}},
+        {"method.strength": [10.0, 100.0, 1000.0]},
+    ),
+    "fedavg-fixed": Candidate("FedAvg-fixed", {**LONG, "method": {"name": "baseline-2"}}),
     "fedalc-fixed": Candidate(
-        "FedALC-fixed", {"method": {"name": "fedalc-fixed"}}, {"method.pull": [1.0, 5.0, 20.0]}
+        "FedALC-fixed", {**LONG, "method": {"name": "fedalc-fixed"}}, {"method.pull": [1.0, 5.0, 20.0]}
     ),
     "softmax": Candidate(
         "Softmax oracle (centralised)",
@@ -45,7 +59,11 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
     parser.add_argument("--rounds", type=int, help="instead of the config's, for a quick look")
+    parser.add_argument("--bytes", action="store_true", help="only print what was sent, by whom")
     a = parser.parse_args()
+    if a.bytes:
+        print_bytes(a.out / "bibtex.json")
+        return
     choose_and_run(
         "bibtex",
         ROOT / "configs" / "fedalc" / "bibtex-base.toml",
@@ -56,6 +74,18 @@ def main() -> None:
         jobs=a.jobs,
         more={"rounds": a.rounds} if a.rounds else None,
     )
+
+
+def print_bytes(path: Path) -> None:
+    """Table IV: what the server and what the clients send in all, and what of it is class rows."""
+    print(f"{'MiB a round of all clients':32}{'server':>10}{'clients':>10}{'once, up':>10}")
+    for arm in json.loads(path.read_bytes())["variants"]:
+        moved, rounds = arm["bytes"], max(arm["best"]["round"], 1)
+        if not moved["participations"]:
+            continue
+        down, up = moved["down"] - moved["once_down"], moved["up"] - moved["once_up"]
+        each = [part / rounds / 2**20 for part in (down, up)]
+        print(f"{arm['label']:32}{each[0]:10.2f}{each[1]:10.2f}{moved['once_up'] / 2**20:10.2f}")
 
 
 if __name__ == "__main__":

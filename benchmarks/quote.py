@@ -187,8 +187,9 @@ def correlations(path: str) -> str:
     ]
     head = f"{made['classes']:,} classes, d = {made['dim']}"
     lines = [f"| {head} | seconds |", "|---|---|", *(f"| {what} | {s:g} |" for what, s in rows)]
-    more = made["extra_gb"]["with the pull"]
-    extra = f"Memory beyond the table's {made['table_gb']} GiB and its making: {more} GiB."
+    mined, pull = made["extra_gb"].values()
+    extra = f"Memory beyond the table's {made['table_gb']} GiB: {mined} GiB, "
+    extra += f"with the pull and its gradient {pull} GiB."
     return "\n".join([*lines, "", f"{extra} {_origin(path, made)}"])
 
 

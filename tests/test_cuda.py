@@ -35,6 +35,37 @@ def train(data: Splits, device: str, arm: list[str]) -> ServerState:
     return state
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("arm", ["fedalc", "mined", "sigma", "fixed", "private", "flag"])
+def test_label_correlations_and_lookups_on_the_gpu(arm: str, steps: int) -> None:
+    from test_fedalc import ARMS as METHODS
+    from test_fedalc import config, tagged
+
+    clients = {"per_round": 4, "batch": 8, "lr": 0.3, "local_steps": steps, "input_dropout": 0.3}
+    states = {}
+    for device, executor in (("cpu", "sequential"), ("cuda", "simulator"), ("cuda:0", "simulator")):
+        experiment = config(METHODS[arm], clients=clients, run={"executor": executor})
+        f = build_federation(experiment, tagged(), torch.device(device))
+        state = ServerState(0, *f.model.initial(f.seed, f.device))
+        for _ in range(3):
+            run_round(f, state)
+        states[device] = state
+    for name, table in states["cpu"].tables.items():
+        torch.testing.assert_close(states["cuda"].tables[name].cpu(), table, rtol=1e-3, atol=1e-5)
+        assert torch.equal(states["cuda"].tables[name], states["cuda:0"].tables[name])
+    assert states["cuda"].traffic == states["cpu"].traffic
+
+
+@pytest.mark.parametrize("method", ["fedmlh", "fedavg-bce"])
+def test_bucket_networks_on_the_gpu(method: str) -> None:
+    from test_fedmlh import HASHED, config, tagged
+
+    chosen = HASHED if method == "fedmlh" else {"name": method}
+    results = [so.run(config(chosen, rounds=4), data=tagged(), device=d) for d in ("cpu", "cuda")]
+    for name, value in results[0].state.dense.items():
+        torch.testing.assert_close(results[1].state.dense[name].cpu(), value, rtol=1e-2, atol=1e-4)
+
+
 @pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS.keys())
 def test_the_gpu_trains_what_the_cpu_reference_trains_and_repeats_itself(
     toy: Splits, arm: list[str]

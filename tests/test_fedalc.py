@@ -19,12 +19,13 @@ from spreadout.data.columns import Dense, Sparse
 from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.federated.batches import positives_of
 from spreadout.federated.round import Federation, begin, run_round
-from spreadout.federated.rows import project_to_sphere
+from spreadout.federated.rows import Rows, project_to_sphere
 from spreadout.federated.server import ServerState
 from spreadout.methods import FedALC, FedALCFixed
 from spreadout.privacy import label_sets
+from spreadout.privacy.accounting import epsilon_of
 from spreadout.ragged import Ragged, offsets_from_lengths
-from spreadout.regularizers import FarPenalty, HingePenalty, NearPenalty
+from spreadout.regularizers import FarPenalty, HingePenalty, NearPenalty, TableLoss
 
 CPU = torch.device("cpu")
 KEY = b"the clients' secret"
@@ -101,6 +102,16 @@ def test_sparse_weights_are_the_dense_ones(sets: list[set[int]], normalize: bool
 
 def _stored(weights: PairWeights) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return weights.first, weights.second, weights.both
+
+
+def test_a_label_that_always_comes_with_all_others_has_no_weight() -> None:
+    """Rounding must not blow it up: its γ would be 0 / 0."""
+    lists = [list(range(8)), [1], [1]]
+    weights = CoOccurrence.of(Ragged.from_lists(lists), 8).weights(normalize=True)
+    w = project_to_sphere(torch.randn(8, 4, generator=torch.Generator().manual_seed(0)))
+    dense = dense_weights([set(one) for one in lists], 8, normalize=True)
+    found = regularizers.all_pairs(w, HingePenalty(1.5), weight=weights)
+    torch.testing.assert_close(found.gradient.values, by_autograd(w, dense, HingePenalty(1.5))[1])
 
 
 def test_counts_in_blocks_are_counts_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,34 +196,30 @@ def test_the_objective_of_a_fixed_table_is_eq_12() -> None:
     torch.testing.assert_close(found.gradient.values, gradient)
 
 
-def test_no_pair_moves_the_table_by_more_than_the_clip() -> None:
-    """What DP needs: without one pair's counts, the gradient differs by at most the clip."""
-    rng = np.random.default_rng(0)
-    lists = [np.flatnonzero(rng.random(9) < 0.5).tolist() for _ in range(20)]
-    counts = CoOccurrence.of(Ragged.from_lists(lists), 9)
-    w = project_to_sphere(torch.randn(9, 4, generator=torch.Generator().manual_seed(0)))
-    clip = 0.05
-    for mined in (False, True):
-        gradients = []
-        for dropped in (None, (0, 1), (2, 5)):
-            keep = torch.ones(len(counts.first), dtype=torch.bool)
-            if dropped is not None:
-                for u, v in (dropped, dropped[::-1]):
-                    keep &= ~((counts.first == u) & (counts.second == v))
-            parts = (counts.first[keep], counts.second[keep], counts.together[keep])
-            weights = CoOccurrence(counts.instances, counts.count, *parts).weights()
-            if mined:
-                every = torch.arange(9)
-                loss = regularizers.mined_pairs(
-                    w, every, 4, HingePenalty(1.5), weight=weights, clip=clip
-                )
-            else:
-                loss = regularizers.all_pairs(w, HingePenalty(1.5), weight=weights, clip=clip)
-            gradients.append(torch.zeros_like(w).index_add(0, loss.gradient.ids, loss.gradient.values))
-        for other in gradients[1:]:
-            assert float((gradients[0] - other).norm()) <= clip + 1e-6
-    unclipped = regularizers.all_pairs(w, HingePenalty(1.5), weight=counts.weights())
-    assert float(unclipped.gradient.values.norm()) > 2 * float(gradients[0].norm())
+@pytest.mark.parametrize("form", ["all pairs", "mined", "pull and push"])
+def test_no_pair_moves_the_table_by_more_than_its_sensitivity(form: str) -> None:
+    """What DP rests on: another count of one pair changes the clipped sum by at most the sensitivity."""
+    clip, far_off = 0.01, 1 << 20
+    w = project_to_sphere(
+        torch.ones(4, 3) + 0.3 * torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    )
+    gradients = []
+    for met in (0.0, 10.0):  # labels 0 and 1 never meet, or always
+        pairs = torch.tensor([0, 1]), torch.tensor([1, 0]), torch.tensor([met, met])
+        weights = CoOccurrence(20.0, torch.full((4,), 10.0), *pairs).weights()
+        hinge = HingePenalty(2.0)
+        if form == "all pairs":
+            loss = regularizers.all_pairs(w, hinge, weight=weights, clip=clip, budget=far_off)
+        elif form == "mined":  # every class finds every other: each pair from both its ends
+            loss = regularizers.mined_pairs(w, torch.arange(4), 3, hinge, weight=weights, clip=clip)
+        else:
+            loss = regularizers.pull_and_push(
+                w, weights, hinge, NearPenalty(), pull=100.0, push=1.0, clip=clip
+            )
+        gradients.append(torch.zeros_like(w).index_add(0, loss.gradient.ids, loss.gradient.values))
+    moved = float((gradients[1] - gradients[0]).norm())
+    sensitivity = FedALCFixed.pair_sensitivity if form == "pull and push" else FedALC.pair_sensitivity
+    assert moved == pytest.approx(sensitivity * clip, rel=1e-4)  # it is reached, and not passed
 
 
 # ---------------------------------------------------------------- what is collected
@@ -222,7 +229,8 @@ def test_label_sets_come_back_and_nothing_else() -> None:
     """The server, which has the messages and no key, learns which rows meet in an instance."""
     data = tagged().train
     messages = list(label_sets.messages_of(data, KEY))
-    found = label_sets.label_sets(messages)
+    found, refused = label_sets.label_sets(messages, data.classes)
+    assert not refused
     by_instance: dict[int, set[int]] = {}
     for instance, label in zip(
         data.columns["x"].index.tolist(),  # type: ignore[union-attr]
@@ -256,8 +264,56 @@ def test_with_the_key_an_instance_can_be_found_and_without_it_cannot() -> None:
     assert not seen & {hmac.digest(b"a guess", one, "sha256") for one in plain}
     assert not seen & {hashlib.sha256(one).digest() for one in plain}  # which anybody can compute
     named = {bytes(one) for one in message.row_labels.tolist()}
-    tried = {hmac.digest(b"a guess", b"label" + np.int64(c).tobytes(), "sha256")[:8] for c in range(6)}
-    assert not named & tried
+    ids = [b"label" + np.int64(c).tobytes() for c in range(data.classes)]
+    assert named <= {hmac.digest(KEY, one, "sha256")[:8] for one in ids}
+    (other, *_) = label_sets.messages_of(data, b"another key")
+    assert not named & {bytes(one) for one in other.row_labels.tolist()}
+    assert not seen & {bytes(one) for one in other.instances.tolist()}
+
+
+def test_rows_asked_for_tell_what_digests_hide() -> None:
+    """With a lookup a client asks for the features it has: one with one example shows it whole."""
+    data = tagged().train
+    view = data.part(torch.tensor([0]))
+    single = replace(
+        view,
+        columns={name: column.select(torch.tensor([0])) for name, column in view.columns.items()},
+        offsets=torch.tensor([0, 1]),
+        refers={"y": "classes", "x": "inputs"},
+    )
+    asked = FedALC().request(single, torch.tensor([0]), seed=0, round=0)["inputs"]
+    assert asked[0].tolist() == sorted(set(single.columns["x"].ragged().values.tolist()))  # type: ignore[attr-defined]
+
+
+def test_a_message_is_made_from_its_clients_view_alone() -> None:
+    data = tagged().train
+    for client, message in enumerate(label_sets.messages_of(data, KEY, dummies=3, seed=1)):
+        alone = label_sets.message_of(data.view(client), KEY, dummies=3, seed=1)
+        for name in ("instances", "labels", "row_labels", "rows"):
+            assert getattr(alone, name).tobytes() == getattr(message, name).tobytes()
+
+
+def test_messages_that_lie_are_refused() -> None:
+    data = tagged().train
+    honest = list(label_sets.messages_of(data, KEY))
+    first, second = honest[0], honest[1]
+    lies = {
+        "unknown rows": replace(first, rows=np.array([999])),
+        "rows that others have under another label": replace(
+            second, row_labels=first.row_labels, labels=np.repeat(first.row_labels, len(second.labels))
+        ),
+        "labels without a row": replace(second, labels=np.repeat(first.row_labels, len(second.labels))),
+        "malformed": replace(second, labels=second.labels[:-1]),
+        "repeated rows": replace(
+            second,
+            rows=np.repeat(second.rows, 2),
+            row_labels=np.repeat(second.row_labels, 2),
+        ),
+    }
+    for reason, lie in lies.items():
+        sets, refused = label_sets.label_sets([first, lie, *honest[2:]], data.classes)
+        assert refused == {f"label message: {reason}": 1}
+        assert int(sets.values.max()) < data.classes
 
 
 def test_features_listed_in_another_order_are_the_same_instance() -> None:
@@ -268,6 +324,8 @@ def test_features_listed_in_another_order_are_the_same_instance() -> None:
 
     assert one([3, 5], [1.0, 2.0]) == one([5, 3], [2.0, 1.0])
     assert one([3, 5], [1.0, 2.0]) != one([3, 5], [2.0, 1.0])
+    assert one([3, 5, 7], [1.0, 2.0, 0.0]) == one([3, 5], [1.0, 2.0])  # a zero is nothing
+    assert one([3, 3, 5], [0.5, 0.5, 2.0]) == one([3, 5], [1.0, 2.0])  # twice a half is one
 
 
 def test_guards_on_the_counts() -> None:
@@ -292,12 +350,13 @@ def test_invented_entries_hide_how_many_there_are_and_come_off_in_the_mean() -> 
     messages = list(label_sets.messages_of(data, KEY, dummies=20, seed=3))
     assert all(len(m.instances) >= n for m, n in zip(messages, plain, strict=True))
     assert len({len(m.instances) - n for m, n in zip(messages, plain, strict=True)}) > 1
-    counted = CoOccurrence.of(label_sets.label_sets(messages), data.classes)
-    true = CoOccurrence.of(label_sets.label_sets(label_sets.messages_of(data, KEY)), data.classes)
+    counted = CoOccurrence.of(label_sets.label_sets(messages, 6)[0], data.classes)
+    true = CoOccurrence.of(label_sets.label_sets(label_sets.messages_of(data, KEY), 6)[0], data.classes)
     assert torch.equal(counted.together, true.together)  # an invented instance has one label
-    f, state = built(tagged(n=300), config({"name": "fedalc", "dummies": 20}))
-    begin(f, state)
-    assert abs(float(state.memory["labels/count"].sum() - true.count.sum())) < 6 * 20
+    guarded = label_sets.guarded(counted, invented=torch.full((6,), 20.0))
+    off = (guarded.count - true.count).abs()
+    assert float(off.max()) <= 20  # between 0 and 40 were invented
+    assert float(off.mean()) < float((counted.count - true.count).mean())
 
 
 # ---------------------------------------------------------------- training
@@ -337,8 +396,11 @@ def test_flag_counts_the_positives_of_clients_with_several_classes() -> None:
     x = np.eye(4, dtype=np.float32)[[0, 1, 2, 3, 0, 1]]
     y, client = np.array([0, 0, 1, 0, 1, 1]), np.array([0, 0, 0, 1, 1, 1])
     data = FederatedDataset.from_arrays(x, y, client)
-    found = positives_of(data, torch.tensor([1, 0]), torch.tensor([[0, 1, -1], [0, 1, -1]]))
+    rows = torch.tensor([[0, 1, -1], [0, 1, -1]])
+    found = positives_of(data, torch.tensor([1, 0]), rows, torch.tensor([3, 3]))
     assert found.tolist() == [[1, 2, 0], [2, 1, 0]]
+    found = positives_of(data, torch.tensor([1, 0]), rows, torch.tensor([2, 0]))  # the first ones only
+    assert found.tolist() == [[1, 1, 0], [0, 0, 0]]
     splits = Splits("shared", data, Examples.from_arrays(x, y))
     states = []
     for executor in ("sequential", "simulator"):
@@ -447,8 +509,25 @@ def test_noise_on_the_table_is_accounted_for() -> None:
     result = so.run(config(ARMS["private"], rounds=4), data=tagged())
     told = result.summary["table_privacy"]
     assert told["releases"] == 4
-    assert 0 < told["epsilon"] < 100
+    assert told["epsilon"] == pytest.approx(epsilon_of(0.5, 4, 1e-5, sensitivity=1.0))
+    fixed = {"name": "fedalc-fixed", "table_steps": 9, "table_clip": 0.1, "table_noise": 2.0}
+    told = so.run(config(fixed, rounds=1), data=tagged()).summary["table_privacy"]
+    assert told["epsilon"] == pytest.approx(epsilon_of(2.0, 9, 1e-5, sensitivity=2.0))
+    silent = {**ARMS["private"], "table_noise": 0.0}
+    told = so.run(config(silent, rounds=1), data=tagged()).summary["table_privacy"]
+    assert told["epsilon"] is None
+    assert told["guarantee"].startswith("none")
     assert so.run(config(ARMS["fedalc"], rounds=1), data=tagged()).summary["table_privacy"] is None
+
+
+def test_the_noise_is_as_large_as_is_said() -> None:
+    method = FedALC(normalize=False, table_clip=0.5, table_noise=2.0)
+    still = TableLoss(torch.zeros(()), Rows(torch.arange(200), torch.zeros(200, 50)))
+    drawn = method.noisy(still, 0, "table noise", 3, 0).gradient.values
+    assert float(drawn.std()) == pytest.approx(1.0, rel=0.03)
+    again, other = (method.noisy(still, 0, "table noise", r, 0).gradient.values for r in (3, 4))
+    assert torch.equal(drawn, again)
+    assert not torch.equal(drawn, other)
 
 
 @pytest.mark.parametrize(
@@ -457,6 +536,11 @@ def test_noise_on_the_table_is_accounted_for() -> None:
         ({"name": "fedalc", "table_noise": 1.0}, "table_noise: needs table_clip"),
         ({"name": "fedalc", "table_clip": 1.0}, "normalize = false"),
         ({"name": "fedalc", "anonymity": -1}, "anonymity"),
+        ({"name": "fedalc", "weighted": True}, "weighted: has no meaning here"),
+        (
+            {"name": "fedalc", "normalize": False, "table_clip": 1.0, "reduction": "mean"},
+            'needs reduction = "sum"',
+        ),
     ],
 )
 def test_settings_that_promise_nothing_are_refused(method: dict[str, object], said: str) -> None:

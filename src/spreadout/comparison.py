@@ -223,6 +223,10 @@ def as_json(arm: Arm) -> dict[str, Any]:
             name: statistics.fmean(summary["best"][name] for summary in arm.summaries)
             for name in arm.summaries[0]["best"]
         },
+        "bytes": {
+            kind: statistics.fmean(summary["bytes"][kind] for summary in arm.summaries)
+            for kind in arm.summaries[0]["bytes"]
+        },
         "model_bytes": arm.summaries[0].get("model_bytes"),
         "gauges": {name: arm.gauge(name) for name in SHOWN_GAUGES},
         "seconds": statistics.fmean(summary["seconds"] for summary in arm.summaries),

@@ -48,20 +48,22 @@ class CoOccurrence:
         return cls(float(len(labels)), count, first, second, together.float())
 
     def weights(self, *, normalize: bool = False) -> PairWeights:
-        """σ (Eq. 9), or γ (Eq. 10): the same with every row scaled to sum 1."""
-        alone = self.count / max(self.instances, 1.0)  # (C,)
-        both = self.together / max(self.instances, 1.0)  # (E,)
-        if normalize:
-            # Σ_{u'≠u} σ_uu' = (C − 1) n_u/n − Σ_u' n_uu'/n
-            total = (self.classes - 1) * alone
-            total = total.index_add(0, self.first, -both)
-            scale = torch.where(total > 0, 1 / total.clamp_min(1e-12), 0.0)
-            alone, both = alone * scale, both * scale[self.first]
-        return PairWeights(alone, self.first, self.second, both)
+        """σ (Eq. 9), or γ (Eq. 10): the same with every row scaled to sum 1.
 
-    def to(self, device: torch.device) -> CoOccurrence:
-        parts = (self.count, self.first, self.second, self.together)
-        return CoOccurrence(self.instances, *(part.to(device) for part in parts))
+        Counts are whole numbers and sums of them exact in float64, so a label that never occurs without
+        all others has weights 0, not rounding.
+        """
+        alone, both = self.count.double(), self.together.double()
+        if normalize:
+            # n Σ_{u'≠u} σ_uu' = (C − 1) n_u − Σ_u' n_uu'
+            total = ((self.classes - 1) * alone).index_add(0, self.first, -both)
+            scale = torch.where(total > 0.5, 1 / total.clamp_min(0.5), 0.0)
+            alone, both = alone * scale, both * scale[self.first]
+        else:
+            alone, both = alone / max(self.instances, 1.0), both / max(self.instances, 1.0)
+        # Pairs are stored both ways, ascending: by their second class they are the reversed ones.
+        back = torch.argsort(self.second * self.classes + self.first)
+        return PairWeights(alone.float(), self.first, self.second, both.float(), both[back].float())
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class PairWeights:
     first: Tensor  # (E,) ascending by (first, second), both directions of every pair
     second: Tensor  # (E,)
     both: Tensor  # (E,)
+    reversed: Tensor  # (E,) both_u'u of every stored pair (u, u')
 
     def at(self, anchors: Tensor, others: Tensor) -> Tensor:
         """The weights of some pairs: (n,) anchors, (n, k) others → (n, k)."""
@@ -81,11 +84,6 @@ class PairWeights:
         wanted = anchors[:, None] * len(self.alone) + others
         place = torch.searchsorted(self._keys, wanted).clamp_max(len(self._keys) - 1)
         return alone - torch.where(self._keys[place] == wanted, self.both[place], 0.0)
-
-    @cached_property
-    def reversed(self) -> Tensor:
-        """both_u'u for every stored pair (u, u'): (E,)."""
-        return self.both[torch.argsort(self.second * len(self.alone) + self.first)]
 
     @cached_property
     def offsets(self) -> Tensor:

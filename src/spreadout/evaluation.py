@@ -121,7 +121,9 @@ def _blocks(examples: Examples, block: int | None) -> Iterator[Tensor]:
         yield torch.arange(start, min(start + size, len(examples)))
 
 
-def frequencies(train: FederatedDataset, frequent: int) -> Frequencies:
+def frequencies(
+    train: FederatedDataset, frequent: int, propensity: tuple[float, float] = (0.55, 1.5)
+) -> Frequencies:
     """How many training instances have each class."""
     y = train.columns["y"]
     every = torch.arange(train.examples)
@@ -130,7 +132,7 @@ def frequencies(train: FederatedDataset, frequent: int) -> Frequencies:
     stored = next(column for name, column in train.columns.items() if name != "y")
     # An instance that lives on several clients is one instance.
     instances = train.examples if stored.index is None else len(torch.unique(stored.index))
-    return Frequencies(counts, instances, frequent)
+    return Frequencies(counts, instances, frequent, propensity)
 
 
 def _mean_average_precision(embedded: Tensor, classes: Tensor, examples: Examples) -> float:

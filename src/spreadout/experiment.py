@@ -93,6 +93,7 @@ class EvalConfig(_Section):
     metrics: list[str] = Field(["P@1"], min_length=1)
     split: Literal["test", "validation"] = "test"
     frequent: int = Field(100, ge=1)  # classes that count as frequent
+    propensity: tuple[float, float] = (0.55, 1.5)  # a and b of PSP@k (Jain et al. 2016)
     best_by: list[str] = Field([])  # metrics whose mean says which round was best; none: the first one
     patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
 

@@ -46,10 +46,12 @@ class Frequencies:
     counts: Tensor  # (C,)
     instances: int
     frequent: int = 100
+    propensity: tuple[float, float] = (0.55, 1.5)  # Jain's a and b
 
     @cached_property
     def inverse(self) -> Tensor:
-        return inverse_propensity(self.counts, self.instances)
+        a, b = self.propensity
+        return inverse_propensity(self.counts, self.instances, a=a, b=b)
 
     @cached_property
     def is_frequent(self) -> Tensor:

@@ -1,4 +1,5 @@
-"""Server-side table objectives: spreadout over all pairs (Eq. 7 of FedAwS) and over mined pairs (Eq. 8).
+"""Server-side table objectives: spreadout over all pairs (Eq. 7 of FedAwS) and over mined pairs (Eq. 8),
+with a weight for every class or pair (FedALC, Eqs. 8 to 11), and FedALC's pull and push (Eq. 12).
 
 Both are sums of a penalty φ(s) of the dot product s of two unit rows, over ordered pairs. Values and
 gradients are written out by hand and computed in blocks: no (C, C) matrix is ever held. Where φ is a
@@ -171,6 +172,40 @@ def _all_pairs_blocked(
             pull = pull.clamp(-clip / 2**0.5, clip / 2**0.5)
         gradient[start:stop] = pull @ table
     return value, gradient
+
+
+def pull_and_push(
+    table: Tensor,
+    weights: PairWeights,
+    away: HingePenalty,
+    together: NearPenalty,
+    *,
+    pull: float,
+    push: float,
+    clip: float | None = None,
+    budget: int = DEFAULT_BUDGET,
+) -> TableLoss:
+    """FedALC, Eq. 12: `α Σ n_cc'/n d² + β Σ σ_cc' max(0, ν − d)²`; clip: as in `all_pairs`, of both."""
+    rows_at_once = max(1, budget // (6 * table.element_size() * len(table)))
+    value = table.new_zeros(())
+    gradient = torch.empty_like(table)
+    for start in range(0, len(table), rows_at_once):
+        stop = min(start + rows_at_once, len(table))
+        s = table[start:stop] @ table.T  # (b, C)
+        meet = torch.zeros_like(s)  # n_cc'/n + n_c'c/n
+        stored = slice(int(weights.offsets[start]), int(weights.offsets[stop]))
+        at = weights.first[stored] - start, weights.second[stored]
+        meet[at] = weights.both[stored] + weights.reversed[stored]
+        part = weights.alone[start:stop, None] + weights.alone - meet  # σ_cc' + σ_c'c
+        place = torch.arange(stop - start, device=table.device)
+        part[place, place + start] = 0
+        value += (pull * meet * together.value(s) + push * part * away.value(s)).sum() / 2
+        slope = pull * meet * together.slope(s) + push * part * away.slope(s)
+        if clip is not None:
+            slope = slope.clamp(-clip / 2**0.5, clip / 2**0.5)
+        gradient[start:stop] = slope @ table
+    ids = torch.arange(len(table), device=table.device)
+    return TableLoss(value, Rows(ids, gradient))
 
 
 def stored_pairs(

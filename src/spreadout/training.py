@@ -241,7 +241,10 @@ class _Session:
     def _seen(self) -> Frequencies | None:
         kinds = [metrics.parse(name)[0] for name in self.experiment.eval.metrics]
         wanted = any(kind in metrics.NEED_FREQUENCIES for kind in kinds)
-        return frequencies(self.federation.data, self.experiment.eval.frequent) if wanted else None
+        config = self.experiment.eval
+        if not wanted:
+            return None
+        return frequencies(self.federation.data, config.frequent, config.propensity)
 
     def _goodness(self, record: Record) -> float:
         names = self.experiment.eval.best_by or self.experiment.eval.metrics[:1]
@@ -289,7 +292,7 @@ class _Session:
     def _summary(self) -> dict[str, Any]:
         names = self.experiment.eval.metrics
         last, best = self.history[-1], self.history[self._best()]
-        moved = {"bytes": best["bytes_down"] + best["bytes_up"], "seconds": best["seconds"]}
+        moved = {"bytes": best["bytes_down"] + best["bytes_up"]}
         traffic = self.state.traffic
         return {
             "name": self.experiment.name,
@@ -327,7 +330,13 @@ class _Session:
             "guarantee": "local: the values of a client's updates, against the server"
             if mechanism.noise
             else "none: updates are clipped, but no noise is added",
-            "not_protected": ["row ids asked for", "number of examples", "loss", "participation"],
+            "not_protected": [
+                "row ids asked for",
+                "number of examples",
+                "loss",
+                "participation",
+                *(["label sets"] if self.state.traffic.once_up else []),
+            ],
             "clip": mechanism.clip,
             "noise": mechanism.noise,
             "delta": mechanism.delta,
@@ -355,6 +364,8 @@ def collapse_advice(method: Method, gauges: Gauges) -> str:
     )
     if isinstance(method, Spreadout):
         return said + "; raise method.strength or method.spreadout_margin, or lower clients.row_lr"
+    if "classes" in method.fixed_tables():
+        return said + "; they are fixed: more dimensions, or another table, would keep them apart"
     return said + '; nothing keeps them apart here: try method.name = "fedaws"'
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from spreadout.data.columns import Lists, Sparse
+from spreadout.data.columns import Lists, Sparse, ragged_places
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.schedule import Plan
 from spreadout.ragged import Ragged
@@ -117,18 +117,18 @@ def rows_held(
     return held
 
 
-def positives_of(data: FederatedDataset, clients: Tensor, rows: Tensor) -> Tensor:
+def positives_of(data: FederatedDataset, clients: Tensor, rows: Tensor, usable: Tensor) -> Tensor:
     """How many of each client's examples have the class of each row it holds: (k, m) int64.
 
-    rows: (k, m) class ids, −1 for padding.
+    rows: (k, m) class ids, −1 for padding; usable: (k,) how many of its examples, the first ones, each
+    client trains on.
     """
-    at = data.places_of(clients)
-    owner = torch.repeat_interleave(torch.arange(len(clients)), data.offsets.diff()[clients])
+    at = ragged_places(data.offsets[clients], usable)
+    owner = torch.repeat_interleave(torch.arange(len(clients)), usable)
     label = data.columns["y"].take(at).to(rows.device)
-    span = data.classes
-    known, times = torch.unique(owner.to(rows.device) * span + label, return_counts=True)
-    wanted = torch.arange(len(rows), device=rows.device)[:, None] * span + rows
-    place = torch.searchsorted(known, wanted).clamp_max(max(len(known) - 1, 0))
+    known, times = torch.unique(owner.to(rows.device) * data.classes + label, return_counts=True)
     if not len(known):
         return torch.zeros_like(rows)
+    wanted = torch.arange(len(rows), device=rows.device)[:, None] * data.classes + rows
+    place = torch.searchsorted(known, wanted).clamp_max(len(known) - 1)
     return torch.where((known[place] == wanted) & (rows >= 0), times[place], 0)

@@ -108,7 +108,7 @@ def _wrong_positives(update: Update, counted: frozenset[str]) -> str | None:
             return WRONG_SHAPE
         if bool((counts < 0).any()):
             return MALFORMED
-        if bool((counts > MOST_EXAMPLES).any()):
+        if bool((counts > update.examples).any()):
             return TOO_MANY_EXAMPLES
     return None
 

@@ -13,7 +13,7 @@ Algorithm 2 trains W before the first round (lines 11 to 14, Eq. 12) and never a
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -27,33 +27,81 @@ from spreadout.federated.rows import Rows
 from spreadout.federated.server import ServerState, descend_table_
 from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import ServerContext
-from spreadout.methods.fedaws import Spreadout
+from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.label_correlations import CollectsLabels
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.regularizers import HingePenalty, NearPenalty, TableLoss
 
 
-class FedALC(CollectsLabels, Spreadout):
-    """FedAwS whose spreadout leaves labels near each other that occur together."""
+class NoisyTable(CollectsLabels):
+    """DP-SGD on the server's table (§IV-E): each pair of labels is clipped, the sum gets noise."""
 
-    name: Literal["fedalc"] = "fedalc"
-    normalize: bool = True  # γ of Eq. 10: every label's weights sum to 1; false: σ of Eq. 9
-    mined_form: Literal["hinge", "far"] = "hinge"  # Eq. 11, or −d² as in Eq. 8 of FedAwS
-    table_clip: float | None = Field(None, gt=0)  # DP: the most a pair of labels moves the table by
-    table_noise: float = Field(0.0, ge=0)  # DP: deviation of the noise, in units of table_clip
+    table_clip: float | None = Field(None, gt=0)  # the most a pair of labels moves the table by
+    table_noise: float = Field(0.0, ge=0)  # deviation of the noise, in units of table_clip
     table_delta: float = Field(1e-5, gt=0, lt=1)
+    pair_sensitivity: ClassVar[float] = (
+        1.0  # of the clipped sum to one pair's count, in units of the clip
+    )
 
     @model_validator(mode="after")
-    def _private(self) -> FedALC:
+    def _private(self) -> Self:
         if self.table_noise and self.table_clip is None:
             raise ValueError("table_noise: needs table_clip, its unit")
         if self.table_clip is not None and self.normalize:
-            raise ValueError(
-                "table_clip: needs normalize = false; one pair's count scales a whole row of γ"
+            raise ValueError("table_clip: needs normalize = false; one pair's count scales a row of γ")
+        return self
+
+    def noisy(self, loss: TableLoss, *where: int | str) -> TableLoss:
+        """With the noise of one step; where: what tells this draw from all others."""
+        if not self.table_noise:
+            return loss
+        assert self.table_clip is not None
+        draw = torch.Generator().manual_seed(randomness.key(*where) >> 1)  # type: ignore[arg-type]
+        rows = loss.gradient
+        noise = torch.randn(rows.values.shape, generator=draw).to(rows.values.device)
+        return TableLoss(
+            loss.value, Rows(rows.ids, rows.values + self.table_noise * self.table_clip * noise)
+        )
+
+    def told_of_noise(self, releases: int) -> dict[str, Any] | None:
+        """What the noise of so many steps promises, and to whom."""
+        if self.table_clip is None:
+            return None
+        epsilon = None
+        if self.table_noise and releases:
+            epsilon = epsilon_of(
+                self.table_noise, releases, self.table_delta, sensitivity=self.pair_sensitivity
             )
-        if self.table_clip is not None and self.weighted:
-            raise ValueError("table_clip: needs weighted = false")
+        promise = "how often one pair of labels occurs together, against whoever sees the table"
+        return {
+            "guarantee": promise if epsilon is not None else "none: no noise is added",
+            "not_protected": [
+                "the server, which holds the counts",
+                "how often single labels occur",
+                "instances, which clients train the encoder and their rows on",
+            ],
+            "clip": self.table_clip,
+            "noise": self.table_noise,
+            "delta": self.table_delta,
+            "releases": releases,
+            "epsilon": epsilon,
+        }
+
+
+class FedALC(NoisyTable, Spreadout):
+    """FedAwS whose spreadout leaves labels near each other that occur together."""
+
+    name: Literal["fedalc"] = "fedalc"
+    normalize: bool = True
+    mined_form: Literal["hinge", "far"] = "hinge"  # Eq. 11, or −d² as in Eq. 8 of FedAwS
+
+    @model_validator(mode="after")
+    def _whole_sums(self) -> Self:
+        if self.weighted:
+            raise ValueError("weighted: has no meaning here, pairs of labels have weights of their own")
+        if self.table_clip is not None and self.reduction == "mean":
+            raise ValueError('table_clip: needs reduction = "sum", what it clips')
         return self
 
     def _lambda(self, state: ServerState) -> float:
@@ -63,39 +111,15 @@ class FedALC(CollectsLabels, Spreadout):
         self, state: ServerState, touched: RowSum, context: ServerContext, step: int
     ) -> TableLoss:
         """reg_cr of Eq. 8 or 10, or its mined form Eq. 11, at the present table."""
-        weights = self.co_occurrence(state).weights(normalize=self.normalize)
+        weights = self.pair_weights(state)
         loss = self._spread(state, touched, context, step, weights, self.table_clip)
-        if not self.table_noise:
-            return loss
-        assert self.table_clip is not None
-        draw = torch.Generator().manual_seed(
-            randomness.key(context.seed, "table noise", context.round, step) >> 1
-        )
-        rows = loss.gradient
-        noise = torch.randn(rows.values.shape, generator=draw).to(rows.values.device)
-        return TableLoss(
-            loss.value, Rows(rows.ids, rows.values + self.table_noise * self.table_clip * noise)
-        )
+        return self.noisy(loss, context.seed, "table noise", context.round, step)
 
     def privacy(self, state: ServerState) -> dict[str, Any] | None:
-        """What the noise on the table's steps promises, and to whom."""
-        if self.table_clip is None:
-            return None
-        releases = state.round * self.spreadout_steps
-        return {
-            "guarantee": "the co-occurrence count of one pair of labels, against whoever sees the table",
-            "not_protected": ["the server, which holds the counts", "how often single labels occur"],
-            "clip": self.table_clip,
-            "noise": self.table_noise,
-            "delta": self.table_delta,
-            "releases": releases,
-            "epsilon": epsilon_of(self.table_noise, releases, self.table_delta)
-            if self.table_noise and releases
-            else None,
-        }
+        return self.told_of_noise(state.round * self.spreadout_steps)
 
 
-class FedALCFixed(CollectsLabels):
+class FedALCFixed(NoisyTable):
     """The class table is trained from label sets before the first round and then fixed."""
 
     name: Literal["fedalc-fixed"] = "fedalc-fixed"
@@ -106,6 +130,8 @@ class FedALCFixed(CollectsLabels):
     table_steps: int = Field(500, ge=0)  # T′
     table_lr: float = Field(0.01, gt=0)
     table_optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "adam"
+    # A count more of a pair turns a push into a pull: from one end of the clip to the other.
+    pair_sensitivity: ClassVar[float] = 2.0
 
     def fixed_tables(self) -> frozenset[str]:
         return frozenset({"classes"})
@@ -115,23 +141,34 @@ class FedALCFixed(CollectsLabels):
     ) -> Traffic:
         """Algorithm 2 lines 4 to 15."""
         traffic = super().prepare(data, state, model, seed)
-        weights = self.co_occurrence(state).weights()
+        weights = self.pair_weights(state)
         optimizer = Optimizer(optimizer=self.table_optimizer, lr=self.table_lr, eps=1e-8)
-        for _ in range(self.table_steps):
-            loss = self.objective(state, weights)
-            sphere = model.tables["classes"].sphere
+        sphere = model.tables["classes"].sphere
+        for step in range(self.table_steps):
+            loss = self.noisy(self.objective(state, weights), seed, "fixed table noise", step)
             descend_table_(state, "fixed/classes", "classes", loss.gradient, optimizer, sphere=sphere)
         state.slots.pop("fixed/classes", None)
         return traffic
 
     def objective(self, state: ServerState, weights: PairWeights) -> TableLoss:
         """reg_fc of Eq. 12: pull labels of one instance together, push its labels off all others."""
-        table = state.tables["classes"]
-        near = regularizers.stored_pairs(table, weights, NearPenalty(self.distance))
-        far = regularizers.all_pairs(
-            table, HingePenalty(self.spreadout_margin, self.distance), weight=weights
+        return regularizers.pull_and_push(
+            state.tables["classes"],
+            weights,
+            HingePenalty(self.spreadout_margin, self.distance),
+            NearPenalty(self.distance),
+            pull=self.pull,
+            push=self.push,
+            clip=self.table_clip,
         )
-        gradient = self.pull * near.gradient.values + self.push * far.gradient.values
-        return TableLoss(
-            self.pull * near.value + self.push * far.value, Rows(near.gradient.ids, gradient)
-        )
+
+    def privacy(self, state: ServerState) -> dict[str, Any] | None:
+        return self.told_of_noise(self.table_steps)
+
+    def caution(self, data: FederatedDataset) -> str | None:
+        if data.classes > MANY_CLASSES:
+            return (
+                f"Eq. 12 over all pairs of {data.classes} classes costs C² d in each of "
+                f"method.table_steps = {self.table_steps} steps; FedALC mines near pairs only"
+            )
+        return super().caution(data)

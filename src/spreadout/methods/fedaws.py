@@ -33,7 +33,7 @@ MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 class Spreadout(PositiveOnly):
     """Positive loss on the clients, spreadout on the server after every round."""
 
-    spreadout: Literal["hinge", "topk"] = "hinge"  # Eq. 7 over all pairs, or Eq. 8 mined
+    spreadout: Literal["hinge", "far", "topk"] = "hinge"  # Eq. 7, −d² over all pairs, Eq. 8 mined
     distance: regularizers.Distance = "cosine"
     spreadout_margin: float = Field(1.1, gt=0)  # ν of Eq. 7
     mined_form: Literal["far", "hinge"] = "far"  # φ of mined pairs: −d² of Eq. 8, or that of Eq. 7
@@ -84,10 +84,11 @@ class Spreadout(PositiveOnly):
         clip: float | None = None,
     ) -> TableLoss:
         table = state.tables["classes"]
-        hinge = HingePenalty(self.spreadout_margin, self.distance)
-        if self.spreadout == "hinge":
+        hinge, far = HingePenalty(self.spreadout_margin, self.distance), FarPenalty(self.distance)
+        if self.spreadout != "topk":
+            penalty = hinge if self.spreadout == "hinge" else far
             return regularizers.all_pairs(
-                table, hinge, weight=weight, clip=clip, reduction=self.reduction
+                table, penalty, weight=weight, clip=clip, reduction=self.reduction
             )
         subset = None
         if self.candidates is not None and self.candidates < len(table):
@@ -98,7 +99,7 @@ class Spreadout(PositiveOnly):
             table,
             touched.ids,
             self.k,
-            FarPenalty(self.distance) if self.mined_form == "far" else hinge,
+            far if self.mined_form == "far" else hinge,
             candidates=subset,
             weight=weight[touched.ids] if isinstance(weight, Tensor) else weight,
             clip=clip,
@@ -128,7 +129,13 @@ class Spreadout(PositiveOnly):
 
     def caution(self, data: FederatedDataset) -> str | None:
         pool = min(self.candidates or data.classes, data.classes)
-        if self.spreadout == "topk" and self.distance == "cosine" and 3 * self.k > pool:
+        if self.spreadout == "far" and self.distance == "cosine":
+            return (
+                'method.spreadout = "far": with the cosine distance, −d² over all pairs drives classes '
+                'into two antipodal clusters; take distance = "euclidean", or spreadout = "hinge"'
+            )
+        mined_far = self.spreadout == "topk" and self.mined_form == "far"
+        if mined_far and self.distance == "cosine" and 3 * self.k > pool:
             return (
                 f"method.k = {self.k} is large for {pool} candidates: with the cosine distance, "
                 "Eq. 8 over nearly all pairs drives classes into two antipodal clusters; "

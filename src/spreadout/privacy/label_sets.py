@@ -1,9 +1,10 @@
 """Which labels an instance has, when each of them is known to another client (FedALC, §IV-E).
 
 Every client sends, once, a keyed digest of each of its instances beside a keyed digest of its label. The
-server merges equal digests into label sets. It holds no key (the clients share one), so it cannot tell
-which instance or which label's name a digest stands for, not even by trying all of them; an unkeyed hash
-of low-entropy data could be guessed. What it does learn is which rows of the class table occur together.
+server merges equal digests into label sets. Without the key, which the clients share, a digest cannot be
+tried against candidate instances as an unkeyed hash of guessable data could. What the server does learn:
+the label set of every (nameless) instance, and which clients hold the same one. What a client asks for
+besides, such as the rows of a lookup, may tell more.
 
 Digests are of the raw bytes: embeddings are not the same to the last bit on every machine.
 """
@@ -11,6 +12,7 @@ Digests are of the raw bytes: embeddings are not the same to the last bit on eve
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -45,47 +47,78 @@ class LabelMessage:
 
 
 def message_of(view: FederatedDataset, key: bytes, *, dummies: int = 0, seed: int = 0) -> LabelMessage:
-    """What a client says of the examples in its own view.
+    """What a client says of the examples in its own view, in an order that tells nothing.
 
     dummies: it adds between 0 and twice so many entries that stand for no instance, each under one of
-    its labels, so that the number of its examples cannot be read off.
+    its labels.
     """
-    labels = view.columns["y"].take(torch.arange(view.examples)).cpu().numpy()
-    instances = digests_of(view, key)
-    rows = np.unique(labels)
-    number = int(view.number_of(torch.tensor([0]))[0])
-    if dummies and len(rows):
-        draw = randomness.generator(seed, "dummies", number)
-        count = int(draw.integers(0, 2 * dummies + 1))
-        invented = draw.bytes(count * INSTANCE_BYTES)
-        instances = np.concatenate([instances, np.frombuffer(invented, dtype=instances.dtype)])
-        labels = np.concatenate([labels, draw.choice(rows, size=count)])
-        order = draw.permutation(len(labels))
-        instances, labels = instances[order], labels[order]
-    named = _label_digests(rows, key)
-    return LabelMessage(instances, named[np.searchsorted(rows, labels)], named, rows)
+    (message,) = messages_of(view, key, dummies=dummies, seed=seed)
+    return message
 
 
 def messages_of(
     data: FederatedDataset, key: bytes, *, dummies: int = 0, seed: int = 0
 ) -> Iterator[LabelMessage]:
-    """Every client's message, each from its own view alone."""
-    for client in range(data.clients):
-        yield message_of(data.view(client), key, dummies=dummies, seed=seed)
+    """Every client's message. Each could be made from its client's view; a digest is taken once here."""
+    digests = digests_of(data, key)
+    labels = data.columns["y"].take(torch.arange(data.examples)).cpu().numpy()
+    named = _label_digests(np.arange(data.classes), key)
+    numbers = data.number_of(torch.arange(data.clients)).tolist()
+    for number, (start, stop) in zip(numbers, pairwise(data.offsets.tolist()), strict=True):
+        instances, own = digests[start:stop], labels[start:stop]
+        rows = np.unique(own)
+        draw = randomness.generator(seed, "label message", number)
+        if dummies and len(rows):
+            count = int(draw.integers(0, 2 * dummies + 1))
+            invented = np.frombuffer(draw.bytes(count * INSTANCE_BYTES), dtype=instances.dtype)
+            instances = np.concatenate([instances, invented])
+            own = np.concatenate([own, draw.choice(rows, size=count)])
+        order = draw.permutation(len(own))
+        yield LabelMessage(instances[order], named[own[order]], named[rows], rows)
 
 
-def label_sets(messages: Iterable[LabelMessage]) -> Ragged:
-    """The server's merge: equal digests are one instance, and its labels are all it was sent under."""
-    told = list(messages)
-    if not told:
-        return Ragged.from_lists([])
-    row_of, which = np.unique(np.concatenate([one.row_labels for one in told]), return_index=True)
-    rows = np.concatenate([one.rows for one in told])[which]
-    digests, instance = np.unique(np.concatenate([one.instances for one in told]), return_inverse=True)
-    label = rows[np.searchsorted(row_of, np.concatenate([one.labels for one in told]))]
-    return Ragged.from_pairs(
+def wrong_message(message: LabelMessage, classes: int, known: dict[bytes, int]) -> str | None:
+    """Why the server must refuse a message, or None; `known` are the rows it was told of before."""
+    if len(message.instances) != len(message.labels) or len(message.row_labels) != len(message.rows):
+        return "malformed"
+    if len(message.rows) and not (message.rows.min() >= 0 and message.rows.max() < classes):
+        return "unknown rows"
+    own = dict(zip(message.row_labels.tolist(), message.rows.tolist(), strict=True))
+    if len(own) != len(message.rows) or len(set(own.values())) != len(own):
+        return "repeated rows"
+    if any(known.get(label, row) != row for label, row in own.items()):
+        return "rows that others have under another label"
+    if not set(message.labels.tolist()) <= own.keys():
+        return "labels without a row"
+    return None
+
+
+def label_sets(messages: Iterable[LabelMessage], classes: int) -> tuple[Ragged, Counter[str]]:
+    """The server's merge: equal digests are one instance, and its labels are all it was sent under.
+
+    Also how many messages were refused, by reason.
+    """
+    known: dict[bytes, int] = {}
+    taken: list[LabelMessage] = []
+    refused: Counter[str] = Counter()
+    for message in messages:
+        reason = wrong_message(message, classes, known)
+        if reason:
+            refused[f"label message: {reason}"] += 1
+            continue
+        known.update(zip(message.row_labels.tolist(), message.rows.tolist(), strict=True))
+        taken.append(message)
+    if not known:
+        return Ragged.from_lists([]), refused
+    told = np.frombuffer(b"".join(known), dtype=f"V{LABEL_BYTES}")
+    order = np.argsort(told)
+    rows = np.fromiter(known.values(), dtype=np.int64)[order]
+    digests, instance = np.unique(np.concatenate([one.instances for one in taken]), return_inverse=True)
+    label = rows[np.searchsorted(told[order], np.concatenate([one.labels for one in taken]))]
+    sets = Ragged.from_pairs(
         torch.from_numpy(instance.reshape(-1)), torch.from_numpy(label), len(digests)
     )
+    return sets, refused
 
 
 def guarded(
@@ -123,12 +156,18 @@ def guarded(
 
 
 def digests_of(data: FederatedDataset, key: bytes) -> Digests:
-    """HMAC-SHA-256 of the raw bytes of every example's inputs: (examples,)."""
+    """HMAC-SHA-256 of every example's raw inputs, computed once an instance: (examples,)."""
     columns = [column for name, column in sorted(data.columns.items()) if name != "y"]
+    stored: NDArray[np.intp] = np.arange(data.examples)
+    if columns and all(column.index is not None for column in columns):
+        together = torch.stack([column.index.cpu() for column in columns if column.index is not None])
+        _, first, stored = np.unique(together.numpy(), axis=1, return_index=True, return_inverse=True)
+        columns = [column.select(torch.from_numpy(first)) for column in columns]
     parts = [_bytes_of(column) for column in columns]
     joined = (b"".join(pieces) for pieces in zip(*parts, strict=True))
     digests = b"".join(hmac.digest(key, b"instance" + one, "sha256") for one in joined)
-    return np.frombuffer(digests, dtype=f"V{INSTANCE_BYTES}")
+    each: Digests = np.frombuffer(digests, dtype=f"V{INSTANCE_BYTES}")
+    return each[stored.reshape(-1)]
 
 
 def _label_digests(rows: NDArray[np.int64], key: bytes) -> Digests:
@@ -137,16 +176,17 @@ def _label_digests(rows: NDArray[np.int64], key: bytes) -> Digests:
 
 
 def _bytes_of(column: Column) -> Iterator[bytes]:
-    """The same bytes for the same value, whoever holds it and in whatever order features are listed."""
+    """The same bytes for the same value, whoever holds it and however its features are listed."""
     own = column.to(torch.device("cpu")).compact()
     if isinstance(own, Dense):
         for value in own.values:
-            yield value.numpy().tobytes()
+            yield (value + 0 if value.is_floating_point() else value).numpy().tobytes()  # no −0
     elif isinstance(own, Sparse):
         for start, stop in pairwise(own.offsets.tolist()):
-            ids, weights = own.ids[start:stop].long().numpy(), own.weights[start:stop].float().numpy()
-            order = np.argsort(ids, kind="stable")
-            yield ids[order].tobytes() + weights[order].tobytes()
+            ids, place = np.unique(own.ids[start:stop].long().numpy(), return_inverse=True)
+            weights = np.bincount(place, own.weights[start:stop].double().numpy(), len(ids))
+            kept = weights != 0
+            yield ids[kept].tobytes() + weights[kept].astype(np.float32).tobytes()
     elif isinstance(own, Lists):
         lists = own.ragged()
         for i in range(len(lists)):

@@ -67,9 +67,9 @@ def train_client(federation: Federation, sent: SubModel) -> Update:
         add_noise_(change.dense, change.rows, f.privacy, seed=f.seed, round=sent.round, client=client)
     tables = {name: Rows(sent.tables[name].ids, value) for name, value in change.rows.items()}
     examples = int(f.schedule.usable(sizes)[0])
-    positives = {
-        name: positives_of(f.data, only, ids[name])[0] for name in tables if name in f.rules.counted
-    }
+    used = torch.tensor([examples])
+    counted = [name for name in tables if name in f.rules.counted]
+    positives = {name: positives_of(f.data, only, ids[name], used)[0] for name in counted}
     return Update(client, sent.round, examples, change.dense, tables, float(loss), positives)
 
 

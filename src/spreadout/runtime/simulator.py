@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from spreadout.data.columns import Sparse
 from spreadout.federated import checks, merge
 from spreadout.federated.batches import positives_of
 from spreadout.federated.local import Objective, Params, local_update
@@ -184,6 +185,9 @@ def _replayed(
         shared = chunk.cohort.requests[table].shared is not None  # their number is always the same
         wide = graphs.room(table, values.shape[1], round_to=1 if shared else 32)
         rows[table] = _padded(values, 1, wide)
+        for name, named in f.data.refers.items():  # feature vectors are as wide as the rows held
+            if named == table and isinstance(f.data.columns[name], Sparse):
+                batches[name] = _padded(batches[name], 3, wide)
         for name in (table, f"{table}.own"):
             if name in held:
                 held[name] = _padded(held[name], 1, wide)
@@ -237,8 +241,8 @@ def _aggregate(work: _Work, dense: Tensors, rows: Tensors, loss: Tensor, accepte
         real = (chunk.ids[name] >= 0) & accepted[:, None]  # (k, m)
         owner = real.nonzero()[:, 0]  # (rows,)
         if counted:
-            data = work.federation.data
-            examples = positives_of(data, chunk.cohort.clients, chunk.ids[name])[real].float()
+            told = work.federation.data, chunk.cohort.clients, chunk.ids[name], chunk.examples.cpu()
+            examples = positives_of(*told)[real].float()
             weight = examples
         else:
             examples = chunk.examples[owner].float()

@@ -74,7 +74,7 @@ def load(folder: Path, device: torch.device) -> tuple[ServerState, dict[str, Any
             groups["memory"],
             Traffic(**record["traffic"]),
             Counter(record["refused"]),
-            record["begun"],
+            record.get("begun", True),  # older ones had nothing to begin with
         )
         return state, record["extra"]
     except FileNotFoundError as error:
