@@ -2,8 +2,8 @@
 
     python benchmarks/correlations.py --out results/fedalc/scale.json
 
-Labels meet at random, in more than five million pairs; timed are the server's step in its mined form, for
-one round's classes, and the pull of Eq. 12 over all pairs that meet.
+Labels meet at random, in more than five million pairs. Timed are the server's step in its mined form,
+for one round's classes, and the pull of Eq. 12 over all pairs that meet.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_every_key_of_a_config_is_documented() -> None:
 
     text = "".join(
         (ROOT / "docs" / f"{name}.md").read_text()
-        for name in ("configuration", "fedaws", "data", "dual_encoder", "fedalc", "fedmlh")
+        for name in ("configuration", "fedaws", "data", "dual_encoder", "fedalc", "fedmlh", "fedss")
     )
     sections = [Experiment, *METHODS.values(), *SOURCES, *PARTITIONS]
     sections += [

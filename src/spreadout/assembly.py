@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from dataclasses import replace
 
 import torch
 from torch import nn
 
 from spreadout import metrics
-from spreadout.data.columns import Lists, Sparse, total_bytes
+from spreadout.data.columns import Dense, Lists, Sparse, total_bytes
 from spreadout.data.federated import FederatedDataset, Splits
 from spreadout.errors import UserError
 from spreadout.experiment import Experiment
@@ -23,6 +24,7 @@ from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.methods.fedmlh import Buckets
 from spreadout.models.build import DataShape, build_bucket_model, build_model
 from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.models.images import activation_floats
 from spreadout.models.two_tower import TwoTower
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache
@@ -49,6 +51,8 @@ def build_federation(
     data = _looked_up(held.train) if looks_up else _densified(held.train)
     if isinstance(method, Buckets):
         data = replace(data, refers={})  # labels name no rows: there is no table of classes
+    if method.needs_popularity:
+        data = replace(data, public_popularity=data.popularity)
     if method.pools_data:
         data = data.pooled()
     per_round, selection = _cohorts(e, data, method)
@@ -85,9 +89,30 @@ def build_federation(
         privacy=e.privacy,
         decay=e.clients.lr_decay,
         rounds=e.rounds,
-        augment=Augment(e.clients.input_noise, e.clients.input_dropout),
+        augment=_augment(e, data),
         bf16=e.run.precision == "bf16",
+        activations=_activations(model, data),
     )
+
+
+def _augment(e: Experiment, data: FederatedDataset) -> Augment:
+    c = e.clients
+    moved = c.image_shift or c.image_flip
+    x = data.columns.get("x")
+    if moved and not (isinstance(x, Dense) and x.values.dim() == 4):
+        key = "image_shift" if c.image_shift else "image_flip"
+        raise UserError(f"clients.{key}: the inputs are no images")
+    return Augment(c.input_noise, c.input_dropout, c.image_shift, c.image_flip)
+
+
+def _activations(model: EmbeddingModel, data: FederatedDataset) -> int:
+    """What the encoder's layers put out for one example; for towers and lookups, what they are wide."""
+    x = data.columns.get("x")
+    if isinstance(x, Dense) and not isinstance(model, TwoTower):
+        with suppress(Exception):  # an encoder of the user's own may not run without values
+            return activation_floats(model.encoder, tuple(x.values.shape[1:]))
+    named = model.encoder.named_parameters()
+    return sum(value.numel() for name, value in named if value.dim() == 1 or "bias" in name)
 
 
 def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
@@ -103,25 +128,22 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
             f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
             + remedy
         )
-    if e.eval.split == "test" and len(held.test) and _unseen(held):
+    ranked = [name for name in e.eval.metrics if metrics.parse(name)[0] not in metrics.RETRIEVAL]
+    if e.eval.split == "test" and len(held.test) and _unseen(held) and ranked:
         raise UserError(
             f"data.source = {held.name!r}: its test classes are never trained on, so they have no "
-            f'{e.eval.metrics[0]}; set data.validation_fraction and eval.split = "validation"'
+            f"{ranked[0]}; take MAP@10, MAP@R or retrieval R@k, or set data.validation_fraction and "
+            'eval.split = "validation"'
         )
     if method.pools_data and e.privacy is not None:
         raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
     for name in e.eval.metrics:
-        if isinstance(method, Buckets) and metrics.parse(name)[0] in (
-            "MRR",
-            "mean rank",
-            "mAP",
-            "batch R",
-        ):
+        if isinstance(method, Buckets) and metrics.parse(name)[0] in metrics.NEED_EMBEDDINGS:
             raise UserError(
                 f"eval.metrics: {name} needs a score of every class; method.name = {method.name!r} has "
                 "the best only: take P@k, R@k, nDCG@k or PSP@k"
             )
-        if metrics.parse(name)[1] > data.classes:
+        if name in ranked and metrics.parse(name)[1] > data.classes:
             raise UserError(f"eval.metrics: {name} needs more classes than the {data.classes} there are")
 
 

@@ -214,6 +214,46 @@ def presets(as_json: AsJson = False) -> None:
         print(f"{name:<{width}}  {about}")
 
 
+@app.command()
+def audit(
+    run: Annotated[Path, typer.Argument(help="A run folder with requests.jsonl, or a config.")],
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="Of a config: how many rounds to watch.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the server can learn of clients' classes from the rows they ask for."""
+    from dataclasses import asdict
+
+    from spreadout.auditing import audit_config, audit_run
+    from spreadout.report.terminal import print_audit
+
+    if run.is_dir():
+        if rounds is not None:
+            raise UserError("--rounds: a run folder has its own rounds; give a config to watch others")
+        looks = audit_run(run)
+    else:
+        looks = audit_config(str(run), rounds)
+    if as_json:
+        print(json.dumps([asdict(look) for look in looks], indent=2))
+        return
+    print_audit(looks)
+
+
+@app.command()
+def confusion(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    client: Annotated[int, typer.Option("--client", min=0, help="Whose examples.")] = 0,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
+        "confusion.html"
+    ),
+) -> None:
+    """Draw what a finished run's model takes one client's examples for."""
+    from spreadout.auditing import draw_confusion
+
+    print(draw_confusion(run, client, output))
+
+
 @app.command("plan-hash")
 def plan_hash(
     classes: Annotated[int, typer.Option("--classes", min=2, help="How many classes there are.")],

@@ -49,13 +49,13 @@ def evaluate(
     seen: how often training has each label, for metrics that ask (`frequencies`).
     """
     kinds = [metrics.parse(name) for name in names]
-    deepest = max([1, *(k for kind, k in kinds if kind != "batch R")])
+    deepest = max([1, *(k for kind, k in kinds if kind not in ("batch R", *metrics.RETRIEVAL))])
     if isinstance(model, BucketModel):
         return _evaluate_buckets(model, state, examples, names, min(deepest, model.classes), seen)
     classes = class_vectors(model, state)  # (C, dim)
     ranked_ones = classes[model.first_class :]
     deepest = min(deepest, len(ranked_ones))
-    wants_map = any(kind == "mAP" for kind, _ in kinds)
+    wants_map = any(kind in ("mAP", *metrics.RETRIEVAL) for kind, _ in kinds)
     embeddings = []
     wants_rank = any(kind in ("MRR", "mean rank") for kind, _ in kinds)
     ranked, ranks, away = [], [], []
@@ -72,10 +72,18 @@ def evaluate(
     in_batch = any(kind == "batch R" for kind, _ in kinds)
     rivals = batch_rivals(model, state, examples, classes) if in_batch else None
     scores = {}
+    neighbours: tuple[Tensor, Tensor] | None = None
     for name, (kind, k) in zip(names, kinds, strict=True):
         if kind == "batch R":
             assert rivals is not None
             scores[name] = metrics.batch_recall_at(rivals, k)
+        elif kind in metrics.RETRIEVAL:
+            right, sizes = neighbours or _neighbours(torch.cat(embeddings), examples, kinds)
+            neighbours = right, sizes
+            if kind == "retrieval R":
+                scores[name] = metrics.retrieval_recall_at(right, sizes, k)
+            else:
+                scores[name] = metrics.map_at(right, sizes, k or None)
         elif kind == "mAP":
             scores[name] = _mean_average_precision(torch.cat(embeddings), classes, examples)
         else:
@@ -133,6 +141,29 @@ def frequencies(
     # An instance that lives on several clients is one instance.
     instances = train.examples if stored.index is None else len(torch.unique(stored.index))
     return Frequencies(counts, instances, frequent, propensity)
+
+
+def _neighbours(
+    embedded: Tensor, examples: Examples, kinds: Sequence[tuple[str, int]]
+) -> tuple[Tensor, Tensor]:
+    """Of every example with a label: which of its nearest others share its first one, and how many do.
+
+    As many neighbours as the metrics look at: the k of some, the size of the largest class for MAP@R.
+    """
+    labelled = (examples.labels.lengths > 0).nonzero()[:, 0]
+    label = examples.labels.values[examples.labels.offsets[labelled]]
+    _, place, count = torch.unique(label, return_inverse=True, return_counts=True)
+    sizes = count[place] - 1
+    asked = [
+        int(sizes.max()) if kind == "MAP@R" else k for kind, k in kinds if kind in metrics.RETRIEVAL
+    ]
+    rows = project_to_sphere(embedded[labelled.to(embedded.device)])
+    most = min(max(asked, default=1), len(rows) - 1)
+    every = torch.arange(len(rows), device=rows.device)
+    found = nearest(rows, rows, max(most, 1), exclude=every)
+    mine = label.to(rows.device)
+    right = (mine[found.ids] == mine[:, None]) & (found.scores > -torch.inf)
+    return right, sizes.to(rows.device)
 
 
 def _mean_average_precision(embedded: Tensor, classes: Tensor, examples: Examples) -> float:

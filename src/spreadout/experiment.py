@@ -47,6 +47,8 @@ class ClientsConfig(Optimizer):
     shuffle: bool = True
     input_noise: float = Field(0.0, ge=0)  # deviation of Gaussian noise on inputs while training
     input_dropout: float = Field(0.0, ge=0, lt=1)  # share of input values dropped while training
+    image_shift: int = Field(0, ge=0)  # pixels images move by, at most, while training
+    image_flip: bool = False  # whether they are mirrored at random
     max_update_norm: float | None = Field(None, gt=0)  # refuse longer updates
 
     @field_validator("per_round", "batch")
@@ -122,6 +124,7 @@ class RunConfig(_Section):
     precision: Literal["float32", "bf16"] = "float32"
     graphs: bool = True  # replay local steps as CUDA graphs where that can be done
     checkpoint_every: int | None = Field(None, ge=1)  # rounds; None: at every evaluation
+    log_requests: bool = False  # write requests.jsonl: who asked for which class rows, for `audit`
 
 
 class Experiment(_Section):

@@ -62,8 +62,9 @@ def softmax(
 ) -> Tensor:
     """Cross-entropy of scaled cosine logits over the rows a client holds.
 
-    scores: (B, m); label: (B,) places among the rows; held: (m,) bool, False for padding; correction:
-    (m,) the log of how often each row is expected in the sample (FedSS, Eq. 3), None: all are there.
+    scores: (B, m); label: (B,) places among the rows; held: (m,) or (B, m) bool, False for rows that
+    do not count; correction: (m,) the log of how often each row is expected in the sample (FedSS,
+    Eq. 3), None: all are there.
     → (B,)
     """
     logits = scale * scores if correction is None else scale * scores - correction

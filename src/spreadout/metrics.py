@@ -19,11 +19,13 @@ from spreadout.ragged import Ragged
 
 _NAME = re.compile(
     r"(P|R|nDCG|PSP|capped P|batch R)@([1-9][0-9]*)|(P)@([1-9][0-9]*)( frequent| infrequent)"
-    r"|(MRR|mean rank|mAP)"
+    r"|(MRR|mean rank|mAP|MAP@R)|(MAP|retrieval R)@([1-9][0-9]*)"
 )
 LOWER_IS_BETTER = ("mean rank",)
 NEED_FREQUENCIES = ("PSP", "P frequent", "P infrequent")
 NEED_ALL_SCORES = ("MRR", "mean rank", "mAP", "batch R")
+RETRIEVAL = ("MAP", "MAP@R", "retrieval R")  # of examples among each other, whatever their classes
+NEED_EMBEDDINGS = (*NEED_ALL_SCORES, *RETRIEVAL)
 
 
 def parse(name: str) -> tuple[str, int]:
@@ -32,10 +34,13 @@ def parse(name: str) -> tuple[str, int]:
     if match is None:
         raise ValueError(
             "must be P@k, P@k frequent, P@k infrequent, capped P@k, R@k, nDCG@k, PSP@k or batch R@k "
-            "with k at least 1, MRR, mean rank or mAP; such as P@1"
+            "with k at least 1, MRR, mean rank, mAP, or of classes never trained on MAP@k, MAP@R or "
+            "retrieval R@k; such as P@1"
         )
     if match[3]:
         return match[3] + match[5], int(match[4])
+    if match[7]:
+        return match[7], int(match[8])
     return (match[6], 0) if match[6] else (match[1], int(match[2]))
 
 
@@ -156,6 +161,26 @@ def average_precision(scores: Tensor, right: Tensor) -> Tensor:
     last = torch.where(level, len(scores), torch.arange(len(scores), device=scores.device)[:, None])
     last = last.flip(0).cummin(0).values.flip(0)
     return (precision.gather(0, last) * found).sum(0) / found.sum(0)
+
+
+def map_at(right: Tensor, sizes: Tensor, k: int | None) -> float:
+    """MAP@R of each example's neighbours (FedSS, Eq. 9; Musgrave et al. 2020).
+
+    right: (n, most) bool, whether each neighbour, nearest first, is of the example's class; sizes: (n,)
+    how many others its class has. R is k, or the class's size where k is None. Examples alone in their
+    class are left out.
+    """
+    wanted = sizes if k is None else torch.full_like(sizes, k)
+    place = torch.arange(1, right.shape[1] + 1, device=right.device)
+    found = right.double()
+    precision = found.cumsum(1) / place * found * (place <= wanted[:, None])
+    each = precision.sum(1) / wanted.clamp_min(1)
+    return 100.0 * float(each[sizes > 0].mean())
+
+
+def retrieval_recall_at(right: Tensor, sizes: Tensor, k: int) -> float:
+    """The share of examples with one of their class among the k nearest others."""
+    return 100.0 * float(right[sizes > 0, :k].any(1).double().mean())
 
 
 def mean_reciprocal_rank(rank: Tensor) -> float:

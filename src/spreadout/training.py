@@ -186,6 +186,7 @@ class _Session:
             report = run_round(self.federation, self.state)
             self.seconds = time.perf_counter() - started
             self._hear(report)
+            self._log(report)
             if self.state.round % self.experiment.eval.every == 0 or self.state.round == rounds:
                 self._evaluate()
             stopping = self.stop() and self.state.round < rounds
@@ -194,6 +195,15 @@ class _Session:
             if stopping:
                 raise Interrupted(self.folder.path if self.folder else None, self.state.round)
         return self._finish()
+
+    def _log(self, report: RoundReport) -> None:
+        """Keep what the server saw of this round, if it was asked to."""
+        asked = report.cohort.requests.get("classes")
+        if self.folder is None or not self.experiment.run.log_requests or asked is None:
+            return
+        numbers = self.federation.data.number_of(report.cohort.clients).tolist()
+        rows = (asked[i].tolist() for i in range(len(asked)))
+        self.folder.log_requests(report.round, zip(numbers, rows, strict=True))
 
     def _hear(self, report: RoundReport) -> None:
         idle_before = self.last_report is not None and self.last_report.accepted == 0

@@ -37,6 +37,7 @@ class FederatedDataset:
     # Which columns hold row ids, and of which table: a client needs at least these rows.
     refers: Mapping[str, str] = field(default_factory=lambda: {"y": "classes"})
     numbers: Tensor | None = None  # (clients,) of a part of a federation: what its draws depend on
+    public_popularity: Tensor | None = None  # (C,) that of the whole federation, where all are told it
 
     @property
     def clients(self) -> int:
@@ -102,6 +103,15 @@ class FederatedDataset:
         if self._ids <= REMEMBERED:
             return {table: rows.select(clients) for table, rows in self._all_rows.items()}
         return self._rows_of(clients)
+
+    @cached_property
+    def popularity(self) -> Tensor:
+        """The share of all holdings that each class has: how many clients hold it, over all. (C,)"""
+        if self.public_popularity is not None:
+            return self.public_popularity
+        held = self.rows_of(torch.arange(self.clients))["classes"].values
+        counts = torch.bincount(held, minlength=self.classes).float()
+        return counts / counts.sum().clamp_min(1)
 
     @cached_property
     def _all_rows(self) -> dict[str, Ragged]:

@@ -24,20 +24,37 @@ class Augment:
 
     noise: float = 0.0  # deviation of the Gaussian noise added
     dropout: float = 0.0  # share of input values set to 0, the rest scaled up
+    shift: int = 0  # images move by up to so many pixels either way; their edge goes on
+    flip: bool = False  # every other image is mirrored
 
     def __bool__(self) -> bool:
-        return self.noise > 0 or self.dropout > 0
+        return self.noise > 0 or self.dropout > 0 or self.shift > 0 or self.flip
 
     def __call__(self, x: Tensor, clients: Ints, *, seed: int, round: int) -> Tensor:
         """Corrupt the batches (k, S, B, …) of a cohort."""
         slots = _slot_bits(x.shape[:3], clients, seed, round).to(x.device)  # (k, S, B)
         width = x.shape[3:].numel()
+        if self.shift or self.flip:
+            x = self._moved(x, slots)
         if self.dropout:
             kept = randomness.uniform_on(slots, width) >= self.dropout  # (k, S, B, width)
             x = x * kept.view(x.shape) / (1 - self.dropout)
         if self.noise:
             x = x + self.noise * randomness.normal_on(slots, width).view(x.shape)
         return x
+
+    def _moved(self, x: Tensor, slots: Tensor) -> Tensor:
+        """Shifted and mirrored images: (k, S, B, channels, height, width)."""
+        draws = randomness.uniform_on(~slots, 3)  # (k, S, B, 3), apart from those of dropout
+        span = 2 * self.shift + 1
+        down, right = ((draws[..., i] * span).long() - self.shift for i in (0, 1))
+        high, wide = x.shape[-2:]
+        rows = (torch.arange(high, device=x.device) + down[..., None]).clamp(0, high - 1)  # (…, H)
+        columns = (torch.arange(wide, device=x.device) + right[..., None]).clamp(0, wide - 1)
+        if self.flip:
+            columns = torch.where(draws[..., 2:] < 0.5, columns, wide - 1 - columns)
+        x = x.gather(-2, rows[..., None, :, None].expand_as(x))
+        return x.gather(-1, columns[..., None, None, :].expand_as(x))
 
 
 def _slot_bits(shape: Sequence[int], clients: Ints, seed: int, round: int) -> Tensor:

@@ -100,12 +100,18 @@ def over_rows(column: Sparse, at: Tensor, mask: Tensor, rows: Tensor) -> Tensor:
 
 
 def rows_held(
-    data: FederatedDataset, clients: Tensor, ids: Mapping[str, Tensor], *, own: bool
+    data: FederatedDataset,
+    clients: Tensor,
+    ids: Mapping[str, Tensor],
+    *,
+    own: bool,
+    popularity: bool = False,
 ) -> dict[str, Tensor]:
     """Which row slots of each client are real: (k, m) bool per table.
 
     With `own`, also `classes.own`, which of them its own examples name, and `classes.count` (k,), how
-    many classes there are: what the correction of a sampled loss needs.
+    many classes there are: what the correction of a sampled loss needs. With `popularity`, also
+    `classes.share` (k, m), each row's share of the popularity of all that are not the client's own.
     """
     held = {table: rows >= 0 for table, rows in ids.items()}
     if own:
@@ -114,6 +120,10 @@ def rows_held(
         held["classes.own"] = _find(mine, rows)[1]
         count = data.classes - data.first_class
         held["classes.count"] = torch.full((len(clients),), count, device=rows.device)
+        if popularity:
+            weight = data.popularity.to(rows.device)
+            taken = torch.where(mine >= 0, weight[mine.clamp_min(0)], 0.0).sum(1, keepdim=True)
+            held["classes.share"] = weight[rows.clamp_min(0)] / (1 - taken).clamp_min(1e-12)
     return held
 
 

@@ -70,6 +70,7 @@ class Federation:
     rounds: int = 1
     augment: Augment = field(default_factory=Augment)
     bf16: bool = False
+    activations: int = 0  # numbers the encoder's layers put out for one example
 
     @property
     def present_training(self) -> LocalTraining:
@@ -108,6 +109,7 @@ class RoundReport:
     loss: float
     refused: Counter[str]
     traffic: Traffic
+    cohort: Cohort  # who was asked, and what for
 
 
 @contextmanager
@@ -117,11 +119,15 @@ def repeatable(device: torch.device) -> Iterator[None]:
     On CUDA the operations used here sort before they add, and repeat themselves as they are.
     """
     before = torch.are_deterministic_algorithms_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.use_deterministic_algorithms(before or device.type == "cpu")
+    # Nothing here reads memory it has not written: filling it first would cost a sixth of the time.
+    torch.utils.deterministic.fill_uninitialized_memory = before and filled  # type: ignore[attr-defined]
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
 
 
 def begin(federation: Federation, state: ServerState) -> None:
@@ -176,4 +182,5 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
         aggregate.loss,
         aggregate.refused,
         aggregate.traffic,
+        cohort,
     )

@@ -12,6 +12,7 @@ from spreadout.methods.fedalc import FedALC, FedALCFixed
 from spreadout.methods.fedavg import Centralized, FedAvg
 from spreadout.methods.fedaws import FedAwS
 from spreadout.methods.fedmlh import FedAvgBCE, FedMLH
+from spreadout.methods.fedss import FedAwSSoftmax, FedSS
 from spreadout.methods.positive_only import Baseline1, Baseline2, Flag
 
 AnyMethod = Annotated[
@@ -25,7 +26,9 @@ AnyMethod = Annotated[
     | FedALC
     | FedALCFixed
     | FedMLH
-    | FedAvgBCE,
+    | FedAvgBCE
+    | FedSS
+    | FedAwSSoftmax,
     Field(discriminator="name"),
 ]
 
@@ -41,6 +44,8 @@ METHODS: dict[str, type[Method]] = {
     "fedalc-fixed": FedALCFixed,
     "fedmlh": FedMLH,
     "fedavg-bce": FedAvgBCE,
+    "fedss": FedSS,
+    "fedaws-softmax": FedAwSSoftmax,
 }
 
 __all__ = [
@@ -55,6 +60,8 @@ __all__ = [
     "FedAvg",
     "FedAvgBCE",
     "FedAwS",
+    "FedAwSSoftmax",
     "FedMLH",
+    "FedSS",
     "Flag",
 ]

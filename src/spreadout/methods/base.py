@@ -7,7 +7,7 @@ config), and everything it does is a function of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -48,6 +48,11 @@ class Method(BaseModel, ABC):
     label_sets: ClassVar[bool] = False  # whether the loss takes examples with several labels
     needs_own: ClassVar[bool] = False  # whether the loss must know which rows a client's examples name
     weighting: Weighting = "examples"
+
+    @property
+    def needs_popularity(self) -> bool:
+        """Whether clients must know how many of them hold each class."""
+        return False
 
     def row_merge(self) -> dict[str, RowMerge]:
         """How each table's rows are merged."""
@@ -100,15 +105,17 @@ class Method(BaseModel, ABC):
         return MergeRules(self.weighting, {"inputs": "sum", **self.row_merge()})
 
 
-def with_negatives(own: Ragged, count: int, span: tuple[int, int], stream: int, numbers: Ints) -> Ragged:
-    """Each client's own rows and `count` distinct others of [first, end) drawn uniformly, ascending.
+def with_negatives(
+    own: Ragged, counts: int | Ints, span: tuple[int, int], stream: int, numbers: Ints
+) -> Ragged:
+    """Each client's own rows and so many distinct others of [first, end) drawn uniformly, ascending.
 
     A draw is a function of (stream, client): a client makes it alone. Where fewer others are left, all
     of them come.
     """
     first, end = span
     lists = []
-    for i, number in enumerate(numbers.tolist()):
+    for i, (number, count) in enumerate(_each(numbers, counts)):
         mine = own[i].numpy()
         wanted = min(count, end - first - len(mine))
         found, start = mine, 0
@@ -122,6 +129,31 @@ def with_negatives(own: Ragged, count: int, span: tuple[int, int], stream: int, 
             found = np.concatenate([found, fresh])
         lists.append(torch.from_numpy(np.sort(found)))
     return Ragged.from_lists(lists)
+
+
+def with_popular_negatives(
+    own: Ragged, counts: int | Ints, popularity: Tensor, stream: int, numbers: Ints
+) -> Ragged:
+    """The same with others drawn by their popularity, without replacement; it costs what C costs."""
+    weight = popularity.numpy()
+    lists = []
+    for i, (number, count) in enumerate(_each(numbers, counts)):
+        mine = own[i].numpy()
+        bits = randomness.bits(stream, number, np.arange(len(weight)))
+        share = (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        # The largest u^(1/w) of all are a draw by w without replacement (Efraimidis and Spirakis).
+        with np.errstate(divide="ignore"):
+            key = np.where(weight > 0, np.log(share) / np.maximum(weight, 1e-30), -np.inf)
+        key[mine] = -np.inf
+        wanted = min(count, int(np.isfinite(key).sum()))
+        drawn = np.argsort(-key, kind="stable")[:wanted]
+        lists.append(torch.from_numpy(np.sort(np.concatenate([mine, drawn]))))
+    return Ragged.from_lists(lists)
+
+
+def _each(numbers: Ints, counts: int | Ints) -> Iterator[tuple[int, int]]:
+    every = np.broadcast_to(np.asarray(counts), numbers.shape)
+    return zip(numbers.tolist(), every.tolist(), strict=True)
 
 
 def every_row(data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:

@@ -8,13 +8,14 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from torch import nn
 
-from spreadout.data.columns import Lists
+from spreadout.data.columns import Dense, Lists
 from spreadout.data.federated import FederatedDataset
 from spreadout.errors import UserError
 from spreadout.hashing import HashFamily
-from spreadout.models import encoders
+from spreadout.models import encoders, images
 from spreadout.models.buckets import BucketModel, Decoding, SideBySide
 from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.models.images import ImageEncoder
 from spreadout.models.lookup import LookupModel, Pooling
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
 
@@ -24,11 +25,11 @@ class ModelConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    encoder: Literal["mlp", "lookup", "mean", "attention"] = "mlp"  # the last two: towers over histories
+    encoder: Literal["mlp", "lookup", "mean", "attention"] | ImageEncoder = "mlp"
     hidden: list[int] | None = None  # None: [128] for mlp, [1024, 1024] for lookup, [] for a tower
     dim: int = Field(64, ge=1)
     output: Literal["linear", "relu"] = "linear"  # mean: what follows its last layer
-    width: int = Field(512, ge=1)  # lookup: of the features' rows
+    width: int | None = Field(None, ge=1)  # of the features' rows (lookup, 512), channels (convnet, 64)
     pooling: Pooling = "mean"  # lookup: mean, sqrtn or sum of the rows
     layers: int = Field(1, ge=1)  # attention
     item: Literal["lookup", "dense"] = "lookup"  # the item tower
@@ -50,7 +51,11 @@ class ModelConfig(BaseModel):
             "lookup": ("output", "layers", "item", "similarity"),
             "mean": ("layers", "width", "pooling"),
             "attention": ("output", "width", "pooling"),
-        }[self.encoder]
+            "convnet": ("hidden", "output", "layers", "item", "similarity", "init", "pooling"),
+        }.get(
+            self.encoder,
+            ("hidden", "output", "layers", "item", "similarity", "init", "width", "pooling"),
+        )
         for name in idle:
             if getattr(self, name) != type(self).model_fields[name].default:
                 set_to = f"model.{name} = {getattr(self, name)!r}"
@@ -70,13 +75,16 @@ class DataShape:
     first_class: int
     features: int | None  # numbers in an input x; None: there is none
     window: int | None  # items in a history; None: there is none
+    image: tuple[int, int, int] | None = None  # channels, height, width; None: x is no image
 
     @classmethod
     def of(cls, data: FederatedDataset) -> DataShape:
         x, history = data.columns.get("x"), data.columns.get("history")
         features = None if x is None else x.example_bytes // 4
         window = history.width or history.longest if isinstance(history, Lists) else None
-        return cls(data.classes, data.first_class, features, window)
+        sides = tuple(x.values.shape[1:]) if isinstance(x, Dense) else ()
+        image = (sides[0], sides[1], sides[2]) if len(sides) == 3 else None
+        return cls(data.classes, data.first_class, features, window, image)
 
 
 def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
@@ -90,11 +98,13 @@ def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingMo
         features, dim = shape.features, config.dim
         if config.encoder == "lookup":
             hidden = [1024, 1024] if config.hidden is None else config.hidden
-            width = config.width
+            width = config.width or 512
             inputs = Table(features, width, sphere=False, scale=config.init)
             encoder = encoders.seeded(seed, lambda: encoders.mlp(width, hidden, dim))
             tables = {"classes": Table(shape.classes, dim), "inputs": inputs}
             return LookupModel(encoder, tables, pooling=config.pooling)
+        if config.encoder != "mlp":
+            return _image_model(config, shape, seed)
         hidden = [128] if config.hidden is None else config.hidden
         encoder = encoders.seeded(seed, lambda: encoders.mlp(features, hidden, dim))
         return EmbeddingModel(encoder, {"classes": Table(shape.classes, dim)})
@@ -111,6 +121,22 @@ def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingMo
         similarity=config.similarity,
         first_class=shape.first_class,
     )
+
+
+def _image_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
+    if shape.image is None:
+        raise UserError(
+            f"model.encoder = {config.encoder!r}: takes images, and the data has "
+            f'{shape.features} numbers an example; take encoder = "mlp"'
+        )
+    channels, high, wide = shape.image
+    if high != wide:
+        raise UserError(f"model.encoder = {config.encoder!r}: takes square images, not {high}x{wide}")
+    name: ImageEncoder = config.encoder  # type: ignore[assignment]
+    encoder = encoders.seeded(
+        seed, lambda: images.build(name, channels, high, config.dim, config.width or 64)
+    )
+    return EmbeddingModel(encoder, {"classes": Table(shape.classes, config.dim)})
 
 
 def build_bucket_model(

@@ -206,3 +206,27 @@ def _hover_data(
             for line in lines
         ]
     )
+
+
+def heat_map(values: Sequence[Sequence[float]], names: Sequence[str], *, title: str) -> str:
+    """A square of shares from 0 to 1, rows against columns; names appear under the pointer."""
+    count = len(values)
+    side = max(6.0, min(26.0, 520 / max(count, 1)))
+    size = side * count
+    parts = [
+        f'<svg class="heat" viewBox="0 0 {size + 2:.0f} {size + 2:.0f}" role="img" '
+        f'aria-label="{html.escape(title)}">'
+    ]
+    for i, row in enumerate(values):
+        for j, value in enumerate(row):
+            if not value:
+                continue
+            told = html.escape(f"{names[i]} taken for {names[j]}: {100 * value:.0f} %")
+            parts.append(
+                f'<rect x="{1 + j * side:.1f}" y="{1 + i * side:.1f}" width="{side:.1f}" height="{side:.1f}" '
+                f'fill="#0072b2" fill-opacity="{0.08 + 0.92 * value:.2f}"><title>{told}</title></rect>'
+            )
+    parts.append(
+        f'<rect class="frame" x="1" y="1" width="{size:.1f}" height="{size:.1f}" fill="none"/></svg>'
+    )
+    return "".join(parts)

@@ -15,6 +15,7 @@ from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, shown, sprea
 from spreadout.experiment import Experiment
 from spreadout.federated.round import RoundReport
 from spreadout.plan_hash import HashPlan
+from spreadout.privacy.request_audit import Look
 from spreadout.store.files import as_json as to_json
 from spreadout.store.run_folder import Record
 from spreadout.training import Observer
@@ -209,5 +210,28 @@ def print_hash_plans(
         f"Smallest: method.tables = {smallest.tables}, method.buckets = {smallest.buckets}. "
         f"An average class has {mean:.1f} positives of its own. "
         "These B are the least that tell classes apart; more buckets cost bytes and gain accuracy.",
+        soft_wrap=True,
+    )
+
+
+def print_audit(looks: Sequence[Look]) -> None:
+    """What an observer of requests knows, by how many of a client's he has seen."""
+    table = Table(title="What the server can learn from requests")
+    for name in ("requests seen", "clients", "candidates", "confidence", "classes found", "exposed"):
+        table.add_column(name, justify="right")
+    shown = [i for i in range(len(looks)) if i < 10 or (i + 1) % 10 == 0 or i == len(looks) - 1]
+    for look in (looks[i] for i in shown):
+        table.add_row(
+            str(look.requests),
+            str(look.clients),
+            f"{look.candidates:.1f}",
+            *(f"{100 * share:.0f} %" for share in (look.confidence, look.found, look.exposed)),
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        "Candidates: classes in all of a client's requests so far. Confidence: the probability the "
+        "observer gives to a class that is the client's. Found: the share of its classes among his best "
+        "guesses. Exposed: clients whose classes he can name without doubt.",
         soft_wrap=True,
     )

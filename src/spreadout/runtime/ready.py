@@ -80,7 +80,9 @@ def lay_out(federation: Federation, host: OnHost, round: int) -> Chunk:
     sizes = f.data.sizes[cohort.clients.numpy()]
     examples = torch.from_numpy(f.schedule.usable(sizes)).to(f.device)
     active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
-    held = rows_held(f.data, cohort.clients, ids, own=f.method.needs_own)
+    held = rows_held(
+        f.data, cohort.clients, ids, own=f.method.needs_own, popularity=f.method.needs_popularity
+    )
     return Chunk(cohort, batches, ids, held, examples, active)
 
 
@@ -180,11 +182,7 @@ def bytes_per_client(
         else column.example_bytes
         for name, column in data.columns.items()
     )
-    # Biases and norms: their lengths are the layers' widths.
-    layers = sum(
-        value.numel() for name, value in state.dense.items() if value.dim() == 1 or "bias" in name
-    )
-    activations = 8 * width * layers * 4
+    activations = 8 * width * federation.activations * 4
     # Scores of a batch against the class rows held, and their gradients.
     activations += 6 * width * held.get("classes", 0) * 4
     return max(1, copies * parameters + steps * width * (example + 16) + activations)

@@ -58,7 +58,7 @@ def train_client(federation: Federation, sent: SubModel) -> Update:
     ids = row_ids(requests, f.device)
     stack = f.batches(only, steps, ids, sent.round)
     start = Params(sent.dense, {name: rows.values for name, rows in sent.tables.items()})
-    real = rows_held(f.data, only, ids, own=f.method.needs_own)
+    real = rows_held(f.data, only, ids, own=f.method.needs_own, popularity=f.method.needs_popularity)
     held = {name: slots[0] for name, slots in real.items()}
     batches = {name: column[0] for name, column in stack.items()}
     change, loss = local_update(f.objective(), f.present_training, start, batches, held)

@@ -188,7 +188,7 @@ def _replayed(
         for name, named in f.data.refers.items():  # feature vectors are as wide as the rows held
             if named == table and isinstance(f.data.columns[name], Sparse):
                 batches[name] = _padded(batches[name], 3, wide)
-        for name in (table, f"{table}.own"):
+        for name in (table, f"{table}.own", f"{table}.share"):
             if name in held:
                 held[name] = _padded(held[name], 1, wide)
     inputs = {

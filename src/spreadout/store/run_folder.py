@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from spreadout.store.files import as_json, write_atomic, write_json
 
 Record = dict[str, Any]
 COMPARISON_MARK = ".spreadout-comparison"
+REQUESTS = "requests.jsonl"
 
 
 class RunFolder:
@@ -61,6 +62,26 @@ class RunFolder:
         with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
             file.write(as_json(record) + "\n")
 
+    def log_requests(self, round: int, asked: Iterable[tuple[int, list[int]]]) -> None:
+        """Add who asked for which class rows in a round."""
+        with open(self.path / REQUESTS, "a", encoding="utf-8") as file:
+            for client, rows in asked:
+                file.write(as_json({"round": round, "client": client, "rows": rows}) + "\n")
+
+    def requests(self) -> Iterator[tuple[int, list[int]]]:
+        """What was logged, in the order it came; a line cut short by a crash ends it."""
+        try:
+            with open(self.path / REQUESTS, encoding="utf-8") as file:
+                for line in file:
+                    record = json.loads(line)
+                    yield int(record["client"]), list(record["rows"])
+        except FileNotFoundError:
+            raise UserError(
+                f"{self.path}: has no requests.jsonl; run it with run.log_requests=true"
+            ) from None
+        except (ValueError, KeyError, TypeError):
+            return
+
     def history(self) -> list[Record]:
         """All evaluations so far; a last line cut short by a crash is left out."""
         try:
@@ -80,7 +101,17 @@ class RunFolder:
         kept = [record for record in self.history() if record["round"] <= round]
         text = "".join(as_json(record) + "\n" for record in kept)
         write_atomic(self.path / "metrics.jsonl", text.encode())
+        self._rewind_requests(round)
         return kept
+
+    def _rewind_requests(self, round: int) -> None:
+        log = self.path / REQUESTS
+        if not log.is_file():
+            return
+        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        kept = [line for line in whole if json.loads(line)["round"] <= round]
+        write_atomic(log, "".join(kept).encode())
 
     def finish(
         self,

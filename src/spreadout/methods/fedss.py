@@ -1,0 +1,144 @@
+"""FedSS: federated sampled softmax (Waghmare et al. 2022), its ablations, and PosOnly with spreadout.
+
+Algorithm 1                                           here
+5   client k samples negatives N_k                    FedSS.request
+6   it asks for S_k = P_k ∪ N_k                       the same: which of them are its own is not said
+10  θ ← θ − η ∇L_sampled                              FedSS.loss (Eqs. 5, 7 and 8)
+12  mean of the updates, n_k/n                        weighting, merge
+13  θ ← θ + α·mean                                    [server]; the paper's minus is a slip
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from spreadout import losses, randomness
+from spreadout.data.federated import FederatedDataset
+from spreadout.federated.local import Batch, Held, Params
+from spreadout.federated.merge import RowMerge, Weighting
+from spreadout.methods.base import Method, with_negatives, with_popular_negatives
+from spreadout.methods.fedaws import Spreadout
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.ragged import Ragged
+
+Draw = Literal["fresh", "fixed", "popular", "popular-fixed"]
+"""How a client draws its negatives: anew every round, or once and for all; uniformly, or by how many
+clients hold a class. What that tells the server is in `spreadout audit`."""
+
+
+class FedSS(Method):
+    """Softmax over a client's own classes and a sample of the others."""
+
+    needs_own: ClassVar[bool] = True
+
+    name: Literal["fedss"] = "fedss"
+    loss_form: Literal["sampled", "negatives", "positives"] = "sampled"  # Eq. 5, 7 or 8
+    negatives: int | None = Field(None, ge=1)  # |N_k|; give this or rows
+    rows: int | None = Field(None, ge=2)  # |S_k|
+    matched: bool = False  # NegOnly: |P_k| − 1 more negatives, as many rivals as FedSS has (§4.4)
+    draw: Draw = "fresh"
+    correct: bool = True  # logits of negatives by −log(m q), Eq. 3
+    scale: float = Field(20.0, gt=0)  # logits are scale · cosine
+    merge: RowMerge = "weighted-mean"
+
+    @model_validator(mode="after")
+    def _one_size(self) -> FedSS:
+        if self.negatives is not None and self.rows is not None:
+            raise ValueError("give negatives or rows, not both")
+        if self.loss_form == "positives" and (self.negatives or self.rows or self.matched):
+            raise ValueError('loss_form = "positives" has no negatives: leave negatives and rows out')
+        if self.matched and self.loss_form != "negatives":
+            raise ValueError('matched: is for loss_form = "negatives"')
+        return self
+
+    @property
+    def needs_popularity(self) -> bool:
+        return self.draw.startswith("popular")
+
+    def row_merge(self) -> dict[str, RowMerge]:
+        return {"classes": self.merge}
+
+    def request(
+        self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
+    ) -> dict[str, Ragged]:
+        """S_k = P_k ∪ N_k, ascending, so that the order tells nothing either."""
+        asked = data.rows_of(clients)
+        own = asked["classes"]
+        if self.loss_form == "positives":
+            return asked
+        counts = np.full(len(clients), 100 if self.negatives is None else self.negatives)
+        if self.rows is not None:
+            counts = np.maximum(self.rows - own.lengths.numpy(), 0)
+        if self.matched:
+            counts = counts + np.maximum(own.lengths.numpy() - 1, 0)
+        turn = () if self.draw.endswith("fixed") else (round,)
+        stream = randomness.key(seed, "negatives", *turn)
+        span, numbers = (data.first_class, data.classes), data.number_of(clients)
+        if self.needs_popularity:
+            drawn = with_popular_negatives(own, counts, data.popularity, stream, numbers)
+        else:
+            drawn = with_negatives(own, counts, span, stream, numbers)
+        return {**asked, "classes": drawn}
+
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+        """Eq. 5; without the client's other classes Eq. 7; without negatives Eq. 8."""
+        scores = model.embed(params, batch) @ model.class_vectors(params).T  # (B, m)
+        real, mine = held["classes"], held["classes.own"]  # (m,)
+        rivals = real.expand_as(scores)
+        if self.loss_form == "negatives":
+            target = torch.arange(scores.shape[1], device=scores.device) == batch["y"][:, None]
+            rivals = rivals & (~mine | target)
+        correction = self._correction(real, mine, held) if self.correct else None
+        each = losses.softmax(scores, batch["y"], rivals, scale=self.scale, correction=correction)
+        return losses.masked_mean(each, batch["mask"])
+
+    def _correction(self, real: Tensor, mine: Tensor, held: Held) -> Tensor:
+        """log(m q) of the negatives; a client's own classes are always there: 0 (Eq. 3)."""
+        drawn = (real & ~mine).sum().clamp_min(1)  # m
+        if self.needs_popularity:
+            chance = drawn * held["classes.share"]
+        else:
+            chance = drawn / (held["classes.count"] - mine.sum()).clamp_min(1)
+        return torch.where(mine | ~real, 0.0, torch.log(chance.clamp(1e-12, 1.0)))
+
+    def complaint(self, data: FederatedDataset) -> str | None:
+        most = data.classes - data.first_class
+        if self.rows is not None and self.rows > most:
+            return f"method.rows = {self.rows}: there are only {most} classes"
+        if self.negatives is not None and self.negatives >= most:
+            return (
+                f"method.negatives = {self.negatives}: there are only {most} classes, and a client has "
+                'some of its own; take fewer, or name = "fedavg" for the full softmax'
+            )
+        return super().complaint(data)
+
+    def caution(self, data: FederatedDataset) -> str | None:
+        own = data.rows_of(torch.arange(data.clients))["classes"].lengths
+        if self.rows is not None and int(own.max()) >= self.rows:
+            full = int((own >= self.rows).sum())
+            return (
+                f"method.rows = {self.rows}: {full} clients have as many classes of their own "
+                "and ask for no negatives"
+            )
+        if int(own.max()) >= data.classes - data.first_class:
+            return "a client holds every class: there are no negatives left for it, and it needs none"
+        return super().caution(data)
+
+
+class FedAwSSoftmax(Spreadout):
+    """FedSS's FedAwS reference: PosOnly on the clients (Eq. 8), spreadout on the server."""
+
+    name: Literal["fedaws-softmax"] = "fedaws-softmax"
+    weighting: Weighting = "examples"
+    merge: RowMerge = "weighted-mean"
+    scale: float = Field(20.0, gt=0)
+
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+        scores = model.embed(params, batch) @ model.class_vectors(params).T  # (B, |P_k|)
+        each = losses.softmax(scores, batch["y"], held["classes"], scale=self.scale)
+        return losses.masked_mean(each, batch["mask"])

@@ -1,0 +1,201 @@
+"""Encoders of images with GroupNorm: batch statistics of a few classes do not average over clients.
+
+- `convnet`: four 3x3 convolutions, each halving the image, as few-shot learning on Omniglot uses.
+- `resnet8 … resnet56`: He et al. 2016 for 32x32 images, (depth − 2) / 6 blocks in each of three stages.
+- `mobilenet_v3_small`: Howard et al. 2019, Table 2; strides only as far as the image is large enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+ImageEncoder = Literal["convnet", "resnet8", "resnet20", "resnet32", "resnet56", "mobilenet_v3_small"]
+
+
+def build(name: ImageEncoder, channels: int, size: int, dim: int, width: int) -> nn.Module:
+    """The encoder with this name for square images of `size` pixels; width: channels of a convnet."""
+    if name == "convnet":
+        return ConvNet(channels, width, dim)
+    if name == "mobilenet_v3_small":
+        return MobileNetV3Small(channels, size, dim)
+    return ResNet(int(name.removeprefix("resnet")), channels, dim)
+
+
+def norm(channels: int) -> nn.GroupNorm:
+    """Groups of about eight channels, and at least two groups where there are enough."""
+    groups = max(1, channels // 8)
+    while channels % groups:
+        groups -= 1
+    return nn.GroupNorm(groups, channels)
+
+
+class ConvNet(nn.Module):
+    """Conv, norm, ReLU, halve; four times; then a linear map."""
+
+    def __init__(self, channels: int, width: int, dim: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for i in range(4):
+            layers += [
+                nn.Conv2d(channels if i == 0 else width, width, 3, padding=1),
+                norm(width),
+                nn.ReLU(),
+            ]
+            layers.append(nn.MaxPool2d(2, ceil_mode=True))
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(width, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: (B, channels, size, size) → (B, dim)"""
+        found: Tensor = self.head(self.body(x).mean((-2, -1)))
+        return found
+
+
+class ResNet(nn.Module):
+    """Three stages of 16, 32 and 64 channels, the second and third at half the size."""
+
+    def __init__(self, depth: int, channels: int, dim: int) -> None:
+        super().__init__()
+        blocks = (depth - 2) // 6
+        self.stem = nn.Sequential(nn.Conv2d(channels, 16, 3, padding=1, bias=False), norm(16), nn.ReLU())
+        stages: list[nn.Module] = []
+        narrow = 16
+        for wide in (16, 32, 64):
+            for i in range(blocks):
+                stages.append(_Block(narrow, wide, 2 if i == 0 and wide > 16 else 1))
+                narrow = wide
+        self.stages = nn.Sequential(*stages)
+        self.head = nn.Linear(64, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(self.stages(self.stem(x)).mean((-2, -1)))
+        return found
+
+
+class _Block(nn.Module):
+    """Two convolutions beside a shortcut; where channels grow, the shortcut is padded with zeros."""
+
+    def __init__(self, narrow: int, wide: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(narrow, wide, 3, stride, padding=1, bias=False)
+        self.second = nn.Conv2d(wide, wide, 3, padding=1, bias=False)
+        self.after_first, self.after_second = norm(wide), norm(wide)
+        self.stride, self.grow = stride, wide - narrow
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.after_first(self.first(x)))
+        y = self.after_second(self.second(y))
+        short = x[..., :: self.stride, :: self.stride]
+        return F.relu(y + F.pad(short, (0, 0, 0, 0, 0, self.grow)))
+
+
+SMALL = (  # kernel, expansion, output, squeeze, activation, stride
+    (3, 16, 16, True, "relu", 2),
+    (3, 72, 24, False, "relu", 2),
+    (3, 88, 24, False, "relu", 1),
+    (5, 96, 40, True, "swish", 2),
+    (5, 240, 40, True, "swish", 1),
+    (5, 240, 40, True, "swish", 1),
+    (5, 120, 48, True, "swish", 1),
+    (5, 144, 48, True, "swish", 1),
+    (5, 288, 96, True, "swish", 2),
+    (5, 576, 96, True, "swish", 1),
+    (5, 576, 96, True, "swish", 1),
+)
+SMALLEST = 4  # pixels a side, below which strides stay at 1
+
+
+class MobileNetV3Small(nn.Module):
+    """Inverted bottlenecks with squeeze and excitation."""
+
+    def __init__(self, channels: int, size: int, dim: int) -> None:
+        super().__init__()
+
+        def stride(wanted: int) -> int:
+            nonlocal size
+            taken = wanted if size > SMALLEST else 1
+            size = -(-size // taken)
+            return taken
+
+        layers: list[nn.Module] = [
+            nn.Conv2d(channels, 16, 3, stride(2), padding=1, bias=False),
+            norm(16),
+            nn.Hardswish(),
+        ]
+        narrow = 16
+        for kernel, expansion, wide, squeeze, activation, step in SMALL:
+            layers.append(
+                _Bottleneck(narrow, expansion, wide, kernel, stride(step), squeeze, activation)
+            )
+            narrow = wide
+        layers += [nn.Conv2d(narrow, 576, 1, bias=False), norm(576), nn.Hardswish()]
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Sequential(nn.Linear(576, 1024), nn.Hardswish(), nn.Linear(1024, dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(self.body(x).mean((-2, -1)))
+        return found
+
+
+class _Bottleneck(nn.Module):
+    def __init__(
+        self,
+        narrow: int,
+        expansion: int,
+        wide: int,
+        kernel: int,
+        stride: int,
+        squeeze: bool,
+        activation: str,
+    ) -> None:
+        super().__init__()
+        act: Callable[[], nn.Module] = nn.ReLU if activation == "relu" else nn.Hardswish
+        self.expand = nn.Sequential(nn.Conv2d(narrow, expansion, 1, bias=False), norm(expansion), act())
+        padding = kernel // 2
+        self.depthwise = nn.Sequential(
+            nn.Conv2d(expansion, expansion, kernel, stride, padding, groups=expansion, bias=False),
+            norm(expansion),
+            act(),
+        )
+        fewer = max(8, expansion // 4 // 8 * 8)
+        self.squeeze = None
+        if squeeze:
+            down, up = nn.Conv2d(expansion, fewer, 1), nn.Conv2d(fewer, expansion, 1)
+            self.squeeze = nn.Sequential(down, nn.ReLU(), up, nn.Hardsigmoid())
+        self.project = nn.Sequential(nn.Conv2d(expansion, wide, 1, bias=False), norm(wide))
+        self.residual = stride == 1 and narrow == wide
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.depthwise(self.expand(x))
+        if self.squeeze is not None:
+            y = y * self.squeeze(y.mean((-2, -1), keepdim=True))
+        y = self.project(y)
+        found: Tensor = x + y if self.residual else y
+        return found
+
+
+@torch.no_grad()
+def activation_floats(encoder: nn.Module, shape: tuple[int, ...]) -> int:
+    """How many numbers the layers of an encoder put out for one example, without computing them."""
+    counted = 0
+
+    def count(module: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
+        nonlocal counted
+        if isinstance(made, Tensor):
+            counted += made.numel()
+
+    leaves = [module for module in encoder.modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(count) for module in leaves]
+    try:
+        example = torch.zeros(1, *shape, device="meta")
+        copied = {name: value.to("meta") for name, value in encoder.state_dict().items()}
+        torch.func.functional_call(encoder, copied, (example,))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return counted

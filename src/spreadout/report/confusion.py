@@ -1,0 +1,59 @@
+"""What a model takes one client's classes for (FedSS, Fig. 7): a matrix, and a page that shows it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from spreadout.data.federated import Examples, FederatedDataset
+from spreadout.evaluation import ranked
+from spreadout.federated.server import ServerState
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.ragged import Ragged
+from spreadout.report.page import document
+from spreadout.report.svg import heat_map
+
+
+def confusion(
+    model: EmbeddingModel, state: ServerState, view: FederatedDataset
+) -> tuple[Tensor, Tensor]:
+    """The client's classes (m,), and for each what shares of its examples are taken for which class:
+    (m, m + 1), the last column for classes the client does not hold."""
+    every = torch.arange(view.examples)
+    label = view.columns["y"].take(every).cpu()
+    inputs = {name: column for name, column in view.columns.items() if name != "y"}
+    examples = Examples(inputs, Ragged(torch.arange(view.examples + 1), label))
+    blocks = [
+        ranked(model, state, examples, some, 1).ids[:, 0].cpu() for some in torch.split(every, 1024)
+    ]
+    classes = torch.unique(label)
+    true = torch.searchsorted(classes, label)
+    taken = torch.cat(blocks).cpu()
+    place = torch.searchsorted(classes, taken).clamp_max(len(classes) - 1)
+    place = torch.where(classes[place] == taken, place, len(classes))
+    counts = torch.zeros(len(classes), len(classes) + 1)
+    counts.index_put_((true, place), torch.ones(len(label)), accumulate=True)
+    return classes, counts / counts.sum(1, keepdim=True)
+
+
+def write_confusion(shares: Tensor, names: Sequence[str], output: Path, *, title: str) -> Path:
+    """A page with the matrix; the last column is all classes the client does not hold."""
+    told = [*names, "a class it does not hold"]
+    square = [*shares.tolist(), [0.0] * len(told)]
+    right = float(torch.diagonal(shares).mean())
+    note = (
+        f"Rows: the client's {len(names)} classes; columns: what its examples are taken for, among all "
+        f"classes, the last column for those it does not hold. {100 * right:.0f} % are right, in the "
+        "mean over its classes."
+    )
+    drawn = heat_map(square, told, title=title)
+    figure = f"<figure style='max-width:640px'>{drawn}</figure><p class=note>{html.escape(note)}</p>"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(
+        document(title, "confusion on one client's own examples", [figure]), encoding="utf-8"
+    )
+    return output

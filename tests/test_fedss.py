@@ -1,0 +1,452 @@
+"""Federated sampled softmax: Eqs. 3 to 9, image encoders, retrieval, and what requests give away."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+from typer.testing import CliRunner
+
+import spreadout as so
+from spreadout import metrics
+from spreadout.assembly import build_federation
+from spreadout.cli import app
+from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.evaluation import evaluate
+from spreadout.federated.augment import Augment
+from spreadout.federated.local import Params
+from spreadout.federated.round import Federation, cohort_of, run_round
+from spreadout.federated.rows import project_to_sphere
+from spreadout.federated.server import ServerState
+from spreadout.methods import FedSS
+from spreadout.methods.base import with_popular_negatives
+from spreadout.models import images
+from spreadout.privacy.request_audit import audit, posterior
+from spreadout.ragged import Ragged
+from spreadout.report.confusion import confusion
+
+CPU = torch.device("cpu")
+
+
+def pictures(
+    classes: int = 12, each: int = 8, clients: int = 6, size: int = 8, *, seed: int = 0
+) -> Splits:
+    """A pattern for every class, seen through noise; a client has three classes; test classes are new."""
+    rng = np.random.default_rng(seed)
+    pattern = rng.normal(size=(classes + 4, 1, size, size))
+    label = np.repeat(np.arange(classes + 4), each)
+    x = (pattern[label] + 0.5 * rng.normal(size=(len(label), 1, size, size))).astype(np.float32)
+    train = label < classes
+    client = label[train] * clients // classes if clients <= classes else label[train]
+    held = FederatedDataset.from_arrays(x[train], label[train], client)
+    test = Examples({"x": held.columns["x"]}, Ragged.from_lists([[int(c)] for c in label[train]]))
+    new = Examples.from_arrays(x[~train], label[~train] - classes)
+    unseen = Examples(new.inputs, Ragged(new.labels.offsets, new.labels.values + classes))
+    return Splits("pictures", held, unseen, test)
+
+
+def config(method: dict[str, object], **sections: object) -> so.Experiment:
+    base: dict[str, object] = {
+        "model": {"encoder": "convnet", "width": 8, "dim": 6},
+        "method": {"name": "fedss", **method},
+        "clients": {"per_round": 3, "batch": 4, "lr": 0.05},
+        "eval": {"metrics": ["MAP@R"]},
+    }
+    return so.Experiment.of({**base, **sections})
+
+
+def built(data: Splits, experiment: so.Experiment) -> tuple[Federation, ServerState]:
+    f = build_federation(experiment, data, CPU)
+    return f, ServerState(0, *f.model.initial(f.seed, CPU))
+
+
+# ---------------------------------------------------------------- requests and losses
+
+
+@pytest.mark.parametrize("draw", ["fresh", "fixed", "popular", "popular-fixed"])
+def test_requests_are_a_clients_own_and_as_many_others_as_asked(draw: str) -> None:
+    data = pictures()
+    f, _ = built(data, config({"rows": 7, "draw": draw}))
+    own = f.data.rows_of(torch.arange(6))["classes"]
+    asked = [f.method.request(f.data, torch.arange(6), seed=0, round=r)["classes"] for r in (0, 1)]
+    for i in range(6):
+        assert len(asked[0][i]) == 7
+        assert set(own[i].tolist()) <= set(asked[0][i].tolist())
+        assert asked[0][i].tolist() == sorted(set(asked[0][i].tolist()))
+    same = all(torch.equal(asked[0][i], asked[1][i]) for i in range(6))
+    assert same == draw.endswith("fixed")
+    alone = f.method.request(f.data.view(4), torch.tensor([0]), seed=0, round=1)["classes"]
+    assert torch.equal(alone[0], asked[1][4])  # a client makes its own draw
+
+
+def test_sizes_of_the_sample() -> None:
+    f, _ = built(pictures(), config({"negatives": 3}))
+    own = f.data.rows_of(torch.arange(6))["classes"].lengths
+
+    def sizes(**options: object) -> list[int]:
+        found = FedSS(**options).request(f.data, torch.arange(6), seed=0, round=0)["classes"]
+        return [int(a - b) for a, b in zip(found.lengths, own, strict=True)]
+
+    assert sizes(negatives=3) == [3] * 6
+    assert sizes(rows=6) == [6 - int(n) for n in own]
+    assert sizes(negatives=3, loss_form="negatives", matched=True) == [3 + int(n) - 1 for n in own]
+    assert sizes(loss_form="positives") == [0] * 6
+    assert sizes(negatives=11) == [12 - int(n) for n in own]  # no more than there are
+
+
+def test_popular_classes_are_drawn_more_often_and_own_ones_never() -> None:
+    weight = torch.tensor([0.5, 0.3, 0.1, 0.1, 0.0])
+    own = Ragged.from_lists([[0]] * 2000)
+    found = with_popular_negatives(own, 1, weight, 7, np.arange(2000))
+    drawn = torch.tensor([next(c for c in found[i].tolist() if c != 0) for i in range(2000)])
+    share = torch.bincount(drawn, minlength=5).double() / 2000
+    np.testing.assert_allclose(share, [0, 0.6, 0.2, 0.2, 0], atol=0.04)
+
+
+def loss_of(
+    method: FedSS, held: dict[str, torch.Tensor], seed: int = 0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss of a batch as a function of the rows held, with the embedding given."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = project_to_sphere(torch.randn(10, 5, generator=generator)).requires_grad_()
+    x = project_to_sphere(torch.randn(4, 5, generator=generator))
+
+    class Given:
+        def embed(self, params: Params, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+            return x
+
+        def class_vectors(self, params: Params) -> torch.Tensor:
+            return params.rows["classes"]
+
+    batch = {"y": torch.tensor([0, 1, 2, 1]), "mask": torch.ones(4)}
+    found = method.loss(Given(), Params({}, {"classes": rows}), batch, held)  # type: ignore[arg-type]
+    (slope,) = torch.autograd.grad(found, [rows])
+    return found.detach(), slope
+
+
+def held_of(chosen: list[int], own: int, classes: int = 10) -> dict[str, torch.Tensor]:
+    real = torch.zeros(10, dtype=torch.bool).index_fill(0, torch.tensor(chosen), True)
+    mine = torch.arange(10) < own
+    return {"classes": real, "classes.own": mine, "classes.count": torch.tensor(classes)}
+
+
+def test_with_all_other_classes_it_is_the_full_softmax() -> None:
+    """m = n − |P|: the correction is log 1 = 0; loss and gradient are those of Eq. 2."""
+    whole = held_of(list(range(10)), own=3)
+    found, slope = loss_of(FedSS(negatives=7), whole)
+    plain, plain_slope = loss_of(FedSS(negatives=7, correct=False), whole)
+    torch.testing.assert_close(found, plain)
+    torch.testing.assert_close(slope, plain_slope)
+    generator = torch.Generator().manual_seed(0)
+    rows = project_to_sphere(torch.randn(10, 5, generator=generator))
+    x = project_to_sphere(torch.randn(4, 5, generator=generator))
+    expected = F.cross_entropy(20 * x @ rows.T, torch.tensor([0, 1, 2, 1]))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("form", ["sampled", "negatives", "positives"])
+def test_losses_are_eqs_5_7_and_8(form: str) -> None:
+    chosen = [0, 1, 2] if form == "positives" else [0, 1, 2, 5, 8]
+    method = FedSS(loss_form=form, negatives=None if form == "positives" else 2)  # type: ignore[arg-type]
+    found, _ = loss_of(method, held_of(chosen, own=3))
+    generator = torch.Generator().manual_seed(0)
+    rows = project_to_sphere(torch.randn(10, 5, generator=generator))
+    o = 20 * project_to_sphere(torch.randn(4, 5, generator=generator)) @ rows.T
+    o[:, 3:] -= np.log(2 * (1 / 7))  # o' = o − log(m q), q = 1/(n − |P|), negatives only
+    each = []
+    for i, t in enumerate([0, 1, 2, 1]):
+        rivals = {"sampled": [0, 1, 2, 5, 8], "negatives": [5, 8], "positives": [0, 1, 2]}[form]
+        others = [j for j in rivals if j != t]
+        each.append(torch.log1p(torch.exp(o[i, others] - o[i, t]).sum()))
+    torch.testing.assert_close(found, torch.stack(each).mean())
+
+
+def test_the_gradients_bias_shrinks_as_more_is_sampled() -> None:
+    """A.3: the mean over draws comes nearer the full gradient, and so does the worst of them."""
+    _, full = loss_of(FedSS(negatives=7), held_of(list(range(10)), own=3))
+    rng = np.random.default_rng(0)
+    bias = []
+    for m in (1, 3, 6):
+        drawn = []
+        for _ in range(300):
+            chosen = [0, 1, 2, *(3 + rng.choice(7, size=m, replace=False)).tolist()]
+            drawn.append(loss_of(FedSS(negatives=m), held_of(chosen, own=3))[1])
+        bias.append(float((torch.stack(drawn).mean(0) - full).norm() / full.norm()))
+    assert bias[0] > bias[1] > bias[2]
+    without = [
+        loss_of(FedSS(negatives=1, correct=False), held_of([0, 1, 2, c], own=3))[1] for c in range(3, 10)
+    ]
+    assert float((torch.stack(without).mean(0) - full).norm() / full.norm()) > bias[0]
+
+
+# ---------------------------------------------------------------- training
+
+ARMS: dict[str, dict[str, object]] = {
+    "fedss": {"rows": 7},
+    "popular": {"rows": 7, "draw": "popular"},
+    "negonly": {"rows": 7, "loss_form": "negatives", "matched": True},
+    "posonly": {"loss_form": "positives"},
+    "spread": {"name": "fedaws-softmax", "strength": 0.05},
+    "full": {"name": "fedavg"},
+}
+
+
+@pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS.keys())
+def test_the_simulator_trains_what_one_client_after_another_trains(arm: dict[str, object]) -> None:
+    states = []
+    for executor in ("sequential", "simulator"):
+        clients = {"per_round": 3, "batch": 4, "lr": 0.05, "image_shift": 1, "image_flip": True}
+        f, state = built(pictures(), config(arm, clients=clients, run={"executor": executor}))
+        for _ in range(2):
+            run_round(f, state)
+        states.append(state)
+    slow, fast = states
+    torch.testing.assert_close(fast.dense, slow.dense, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(fast.tables, slow.tables, rtol=1e-3, atol=1e-5)
+    assert fast.traffic == slow.traffic
+
+
+def test_the_ledger_counts_the_rows_of_the_sample() -> None:
+    f, state = built(pictures(), config({"rows": 7}))
+    run_round(f, state)
+    assert state.traffic.rows_down == 3 * 7 * (6 * 4 + 8)
+    assert state.traffic.requests_up == 3 * 7 * 8
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ({"negatives": 3, "rows": 9}, "not both"),
+        ({"loss_form": "positives", "negatives": 3}, "has no negatives"),
+        ({"matched": True}, "is for loss_form"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(method: dict[str, object], said: str) -> None:
+    with pytest.raises(so.UserError, match=said):
+        config(method)
+
+
+def test_samples_larger_than_what_is_left_are_refused_or_said() -> None:
+    with pytest.raises(so.UserError, match="there are only 12 classes"):
+        build_federation(config({"rows": 13}), pictures(), CPU)
+    with pytest.raises(so.UserError, match="there are only 12 classes"):
+        build_federation(config({"negatives": 12}), pictures(), CPU)
+    everything = pictures(clients=1)
+    f, state = built(everything, config({"negatives": 4}, clients={"per_round": 1, "batch": 4}))
+    assert "holds every class" in str(f.method.caution(f.data))
+    run_round(f, state)  # and trains all the same
+    assert "ask for no negatives" in str(FedSS(rows=2).caution(pictures().train))
+
+
+def test_a_client_without_examples_is_refused_and_the_rest_go_on() -> None:
+    data = pictures()
+    x, y = data.train.columns["x"], data.train.columns["y"]
+    offsets = torch.cat([data.train.offsets, data.train.offsets[-1:]])
+    lonely = FederatedDataset({"x": x, "y": y}, offsets, 12)
+    f, state = built(Splits("lonely", lonely, data.test), config({"rows": 7}, clients={"batch": 4}))
+    report = run_round(f, state)
+    assert report.refused == {"no examples": 1}
+    assert report.accepted == 6
+
+
+# ---------------------------------------------------------------- encoders and augmentation
+
+
+@pytest.mark.parametrize(
+    "name", ["convnet", "resnet8", "resnet20", "resnet32", "resnet56", "mobilenet_v3_small"]
+)
+def test_encoders_make_embeddings_and_need_no_batch(name: str) -> None:
+    """GroupNorm: an example's embedding does not depend on who else is in the batch."""
+    torch.manual_seed(0)
+    encoder = images.build(name, 3, 32, 64, 16)  # type: ignore[arg-type]
+    x = torch.randn(3, 3, 32, 32)
+    whole = encoder(x)
+    assert whole.shape == (3, 64)
+    torch.testing.assert_close(encoder(x[1:2])[0], whole[1], rtol=1e-4, atol=1e-5)
+    assert images.activation_floats(encoder, (3, 32, 32)) > 10_000
+
+
+def test_resnets_have_as_many_layers_as_they_say() -> None:
+    for depth in (8, 20, 32, 56):
+        made = images.build(f"resnet{depth}", 3, 32, 64, 16)  # type: ignore[arg-type]
+        layers = [m for m in made.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
+        assert len(layers) == depth
+
+
+def test_images_are_shifted_and_mirrored_and_nothing_else() -> None:
+    x = torch.arange(36.0).view(1, 1, 1, 1, 6, 6).expand(2, 3, 4, 1, 6, 6).contiguous()
+    moved = Augment(shift=1, flip=True)(x, np.array([0, 1]), seed=0, round=0)
+    assert moved.shape == x.shape
+    picture, seen = x[0, 0, 0, 0], set()
+    for one in moved.reshape(-1, 6, 6):
+        fits = [
+            (down, right, flipped)
+            for down in (-1, 0, 1)
+            for right in (-1, 0, 1)
+            for flipped in (False, True)
+            if torch.equal(_moved(picture, down, right, flipped), one)
+        ]
+        assert len(fits) == 1
+        seen.add(fits[0])
+    assert len(seen) > 8
+    flat = Splits(
+        "flat",
+        FederatedDataset.from_arrays(np.eye(4), np.arange(4), np.arange(4)),
+        Examples.from_arrays(np.eye(4), np.arange(4)),
+    )
+    with pytest.raises(so.UserError, match="inputs are no images"):
+        build_federation(so.Experiment.of({"clients": {"image_shift": 1}}), flat, CPU)
+
+
+def _moved(picture: torch.Tensor, down: int, right: int, flipped: bool) -> torch.Tensor:
+    place = torch.arange(6)
+    columns = (place + right).clamp(0, 5)
+    columns = 5 - columns if flipped else columns
+    return picture[(place + down).clamp(0, 5)][:, columns]
+
+
+def test_image_encoders_want_images(toy: Splits) -> None:
+    with pytest.raises(so.UserError, match="takes images"):
+        build_federation(config({"rows": 2}), toy, CPU)
+
+
+# ---------------------------------------------------------------- retrieval
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 1000))
+def test_retrieval_metrics_are_those_of_a_plain_loop(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 4, size=15)
+    points = project_to_sphere(torch.from_numpy(rng.normal(size=(15, 3))).float())
+    near = (points @ points.T).fill_diagonal_(-9).argsort(1, descending=True)[:, :-1].numpy()
+    sizes = np.array([(labels == label).sum() - 1 for label in labels])
+    right = labels[near] == labels[:, None]
+    for k in (None, 3, 10):
+        each = []
+        for i in range(15):
+            wanted = sizes[i] if k is None else k
+            if sizes[i]:
+                gains = [right[i, : j + 1].mean() for j in range(min(wanted, 14)) if right[i, j]]
+                each.append(sum(gains) / wanted)
+        if each:
+            found = metrics.map_at(torch.from_numpy(right), torch.from_numpy(sizes), k)
+            assert found == pytest.approx(100 * np.mean(each))
+    if (sizes > 0).any():
+        found = metrics.retrieval_recall_at(torch.from_numpy(right), torch.from_numpy(sizes), 2)
+        assert found == pytest.approx(100 * right[sizes > 0, :2].any(1).mean())
+
+
+def test_new_classes_are_retrieved_and_cannot_be_ranked() -> None:
+    data = pictures()
+    f, state = built(data, config({"rows": 7}))
+    found = evaluate(f.model, state, data.test, ["MAP@R", "MAP@10", "retrieval R@1"]).metrics
+    assert 0 < found["MAP@R"] < 100
+    with pytest.raises(so.UserError, match="never trained on, so they have no P@1"):
+        build_federation(config({"rows": 7}, eval={"metrics": ["MAP@R", "P@1"]}), data, CPU)
+
+
+def test_classes_are_learned_from_samples_of_them() -> None:
+    """Scored on the drawings trained on: what a client never holds together is told apart all the same."""
+    data = pictures(each=20)
+    assert data.validation is not None
+    data = replace(data, test=data.validation)
+    clients = {"per_round": 6, "batch": 16, "lr": 0.05, "local_epochs": 2}
+    scored = {"metrics": ["P@1", "MAP@R"], "every": 30}
+    result = so.run(config({"rows": 8}, rounds=30, clients=clients, eval=scored), data=data)
+    for name in ("P@1", "MAP@R"):
+        assert result.metrics[name] > result.history[0][name] + 20
+
+
+# ---------------------------------------------------------------- what requests give away
+
+
+def test_fresh_negatives_are_intersected_away_and_fixed_ones_are_not() -> None:
+    data = pictures(classes=60, each=4, clients=20, size=8)
+    own = {i: data.train.rows_of(torch.tensor([i]))["classes"][0].numpy() for i in range(20)}
+    looks = {}
+    for draw in ("fresh", "fixed"):
+        f, _ = built(data, config({"rows": 15, "draw": draw}, clients={"per_round": "all", "batch": 4}))
+        asked = (
+            (int(client), cohort.requests["classes"][i].tolist())
+            for cohort in (cohort_of(f, r) for r in range(6))
+            for i, client in enumerate(cohort.clients)
+        )
+        looks[draw] = audit(asked, own, fixed=draw == "fixed")
+    fresh, fixed = looks["fresh"], looks["fixed"]
+    assert [look.requests for look in fresh] == [1, 2, 3, 4, 5, 6]
+    assert fresh[0].confidence == pytest.approx(3 / 15)
+    assert fresh[-1].exposed > 0.9
+    assert fresh[-1].found > 0.95
+    assert fixed[-1].confidence == pytest.approx(3 / 15)
+    assert fixed[-1].exposed == 0
+
+
+def test_beliefs_are_calibrated() -> None:
+    """Of classes given the probability p, about the share p are the client's: no better can be known."""
+    rng = np.random.default_rng(0)
+    weight = rng.dirichlet(np.full(40, 0.7))
+    believed, true = [], []
+    for _ in range(600):
+        mine = rng.choice(40, size=3, replace=False, p=weight)
+        rest = np.setdiff1d(np.arange(40), mine)
+        share = weight[rest] / weight[rest].sum()
+        sets = [np.union1d(mine, rng.choice(rest, size=8, replace=False, p=share)) for _ in range(2)]
+        candidates = np.intersect1d(*sets)
+        alike = posterior(candidates, 3, 2, 11)
+        np.testing.assert_allclose(alike, 3 / len(candidates))
+        found = posterior(candidates, 3, 2, 11, weight)
+        assert found.sum() == pytest.approx(3, abs=1e-6)
+        believed.append(found)
+        true.append(np.isin(candidates, mine))
+    belief, right = np.concatenate(believed), np.concatenate(true)
+    for low, high in ((0.0, 0.4), (0.4, 0.7), (0.7, 1.01)):
+        among = (belief >= low) & (belief < high)
+        assert among.sum() > 100
+        assert right[among].mean() == pytest.approx(belief[among].mean(), abs=0.12)
+
+
+def test_a_run_logs_its_requests_and_can_be_audited(tmp_path: Path) -> None:
+    arguments = ["rounds=3", "method.name=fedss", "method.rows=5", "run.log_requests=true"]
+    done = CliRunner().invoke(app, ["run", "digits-fedaws", *arguments, "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    lines = (tmp_path / "run" / "requests.jsonl").read_text().splitlines()
+    assert len(lines) == 3 * 10
+    assert len(json.loads(lines[0])["rows"]) == 5
+    told = CliRunner().invoke(app, ["audit", str(tmp_path / "run"), "--json"])
+    looks = json.loads(told.stdout)
+    assert [look["requests"] for look in looks] == [1, 2, 3]
+    assert looks[2]["confidence"] > looks[0]["confidence"]
+    simulated = CliRunner().invoke(
+        app, ["audit", str(tmp_path / "run" / "config.toml"), "--rounds", "3", "--json"]
+    )
+    assert json.loads(simulated.stdout) == looks  # requests do not depend on the model
+    drawn = CliRunner().invoke(
+        app, ["confusion", str(tmp_path / "run"), "--client", "3", "-o", str(tmp_path / "c.html")]
+    )
+    assert drawn.exit_code == 0, drawn.output
+    assert "<svg" in (tmp_path / "c.html").read_text()
+
+
+def test_a_resumed_log_has_every_round_once(tmp_path: Path) -> None:
+    experiment = config({"rows": 7}, rounds=5, run={"log_requests": True, "checkpoint_every": 2})
+    rounds = iter(range(1, 100))
+    with pytest.raises(so.Interrupted):
+        so.run(experiment, data=pictures(), out=tmp_path / "cut", stop=lambda: next(rounds) == 3)
+    so.resume(tmp_path / "cut", data=pictures())
+    logged = [json.loads(line)["round"] for line in (tmp_path / "cut" / "requests.jsonl").open()]
+    assert logged == [r for r in range(1, 6) for _ in range(3)]
+
+
+def test_confusion_counts_what_is_taken_for_what() -> None:
+    data = pictures()
+    f, state = built(data, config({"rows": 7}))
+    view = f.data.view(0)
+    classes, shares = confusion(f.model, state, view)
+    assert classes.tolist() == view.rows_of(torch.tensor([0]))["classes"][0].tolist()
+    torch.testing.assert_close(shares.sum(1), torch.ones(len(classes)))
