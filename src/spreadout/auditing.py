@@ -29,9 +29,9 @@ def audit_run(path: Path) -> list[Look]:
     return _audit(folder.requests(), data, experiment.method)
 
 
-def audit_config(config: str, rounds: int | None) -> list[Look]:
+def audit_config(config: str, overrides: Sequence[str], rounds: int | None) -> list[Look]:
     """From the requests clients would make: they do not depend on the model, so nothing is trained."""
-    experiment = Experiment.load(config)
+    experiment = Experiment.load(config, overrides)
     held = load_data(experiment.data, experiment.seed)
     federation = build_federation(experiment, held, pick_device("cpu"))
     return _audit(_requests(federation, rounds or experiment.rounds), federation.data, federation.method)

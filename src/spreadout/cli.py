@@ -217,6 +217,10 @@ def presets(as_json: AsJson = False) -> None:
 @app.command()
 def audit(
     run: Annotated[Path, typer.Argument(help="A run folder with requests.jsonl, or a config.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Of a config: section.key=value.", metavar="[KEY=VALUE]..."),
+    ] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", min=1, help="Of a config: how many rounds to watch.")
     ] = None,
@@ -229,11 +233,13 @@ def audit(
     from spreadout.report.terminal import print_audit
 
     if run.is_dir():
-        if rounds is not None:
-            raise UserError("--rounds: a run folder has its own rounds; give a config to watch others")
+        if rounds is not None or overrides:
+            raise UserError(
+                f"{run}: a run folder is what it is; give a config to watch other rounds or settings"
+            )
         looks = audit_run(run)
     else:
-        looks = audit_config(str(run), rounds)
+        looks = audit_config(str(run), overrides or [], rounds)
     if as_json:
         print(json.dumps([asdict(look) for look in looks], indent=2))
         return

@@ -1,0 +1,106 @@
+"""How far a sampled softmax's gradient is from the full one's, by the size of the sample (FedSS, A.3).
+
+    python benchmarks/gradient_noise.py --out results/fedss/gradients.json --report gradients.html
+
+For some clients of the Omniglot federation, at the start of training: the bias (of the mean over draws)
+and the spread (of single draws around it), both relative to the full gradient, with and without the
+correction of the logits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from record import write
+from torch import Tensor
+
+from spreadout.assembly import build_federation, pick_device
+from spreadout.data.splits import load_data
+from spreadout.experiment import Experiment
+from spreadout.federated.local import Params
+from spreadout.federated.round import Cohort, Federation, cohort_of
+from spreadout.federated.server import ServerState
+from spreadout.methods.fedss import FedSS
+from spreadout.report.page import document
+from spreadout.report.svg import LINES, Line, line_chart
+from spreadout.runtime.ready import lay_out, make_ready, some_of
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--config", default=str(ROOT / "configs" / "fedss" / "omniglot-base.toml"))
+    parser.add_argument("--sizes", type=int, nargs="+", default=[5, 10, 20, 40, 80, 160, 320, 640])
+    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--report", type=Path)
+    a = parser.parse_args()
+    fixed = ["clients.image_shift=0", "clients.batch=full", "clients.local_steps=1"]
+    experiment = Experiment.load(a.config, [*fixed, f"clients.per_round={a.clients}"])
+    device = pick_device(a.device)
+    base = build_federation(experiment, load_data(experiment.data, experiment.seed), device)
+    state = ServerState(0, *base.model.initial(base.seed, device))
+    full = gradients(base, state, FedSS(negatives=base.data.classes - 1), 0)
+    found = []
+    for correct in (True, False):
+        for size in a.sizes:
+            method = FedSS(negatives=size, correct=correct)
+            drawn = torch.stack([gradients(base, state, method, turn) for turn in range(a.draws)])
+            mean = drawn.mean(0)  # (clients, parameters)
+            scale = full.norm(dim=1)
+            bias = float(((mean - full).norm(dim=1) / scale).mean())
+            spread = float(((drawn - mean).norm(dim=2) / scale).mean())
+            found.append({"negatives": size, "corrected": correct, "bias": bias, "spread": spread})
+            print(found[-1], flush=True)
+    write(a.out, {"clients": a.clients, "draws": a.draws, "results": found})
+    if a.report:
+        a.report.write_text(page(found), encoding="utf-8")
+
+
+def gradients(base: Federation, state: ServerState, method: FedSS, turn: int) -> Tensor:
+    """Each client's gradient of the encoder on all its examples, under one draw: (clients, numbers)."""
+    f = replace(base, method=method)
+    clients = cohort_of(f, 0).clients
+    cohort = Cohort(clients, method.request(f.data, clients, seed=f.seed, round=turn))
+    rows = []
+    for i in range(len(clients)):
+        one = some_of(cohort, torch.tensor([i]).numpy())
+        (host,) = make_ready(f, state, one, 0, 1 << 40).chunks
+        chunk = lay_out(f, host, 0)
+        dense = {name: value.detach().requires_grad_() for name, value in state.dense.items()}
+        held_rows = {name: state.tables[name][ids[0]] for name, ids in chunk.ids.items()}
+        batch = {name: column[0, 0] for name, column in chunk.batches.items()}
+        held = {name: value[0] for name, value in chunk.held.items()}
+        loss = f.objective()(Params(dense, held_rows), batch, held)
+        slopes = torch.autograd.grad(loss, list(dense.values()))
+        rows.append(torch.cat([slope.flatten() for slope in slopes]))
+    return torch.stack(rows)
+
+
+def page(found: list[dict[str, float]]) -> str:
+    lines = []
+    for i, (name, corrected) in enumerate(
+        (name, corrected) for name in ("bias", "spread") for corrected in (True, False)
+    ):
+        points = [point for point in found if point["corrected"] == corrected]
+        values = [point[name] for point in points]
+        label = f"{name}, {'corrected' if corrected else 'not corrected'}"
+        lines.append(Line(label, LINES[i], [p["negatives"] for p in points], values, values, values))
+    legend = "".join(
+        f"<span><i style='background:{line.colour}'></i>{html.escape(line.label)}</span>"
+        for line in lines
+    )
+    drawn = line_chart(lines, x_title="negatives sampled", y_title="relative to the full gradient")
+    figure = f"<figure>{drawn}<p class=legend>{legend}</p></figure>"
+    return document("The noise of a sampled softmax", "FedSS, A.3, on Omniglot", [figure])
+
+
+if __name__ == "__main__":
+    main()
