@@ -9,18 +9,18 @@ Result files go to results/dual_encoder, one per suite; the page is drawn from t
 from __future__ import annotations
 
 import argparse
-import html
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from drawing import chart, table
 from suite import keep, run_suites
 
 from spreadout.comparison import Suite
 from spreadout.report.page import document
-from spreadout.report.svg import LINES, Line, line_chart
+from spreadout.report.svg import LINES, Line
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = ("table2", "centralized", "figures", "ablation", "ours")
@@ -119,7 +119,7 @@ def figures_3_and_4(made: Mapping[str, Made]) -> str:
         ("Figure 4: one local epoch", ("FedAvg", "Federated-Shuffled", "in one place")),
     ):
         chosen = {label: curves[label] for label in labels if label in curves}
-        figures.append(chart(caption, chosen, "batch R@1"))
+        figures.append(over_training(caption, chosen, "batch R@1"))
     title = "<h2>Batch softmax on users' own data, and on shuffled data</h2>"
     return f"{title}<section class=grid2>{''.join(figures)}</section>"
 
@@ -130,24 +130,19 @@ def figure_5(federated: Made, centralized: Made) -> str:
         curves = {}
         for label, source in (("in one place", centralized), ("federated", federated)):
             curves[label] = next(v["curve"] for v in source["variants"] if v["label"] == loss)
-        figures.append(chart(f"Figure 5({letter}): {loss}", curves, "R@10"))
+        figures.append(over_training(f"Figure 5({letter}): {loss}", curves, "R@10"))
     return f"<h2>Global recall by loss</h2><section class=grid2>{''.join(figures)}</section>"
 
 
-def chart(caption: str, curves: Mapping[str, Made], metric: str) -> str:
+def over_training(caption: str, curves: Mapping[str, Made], metric: str) -> str:
     """Curves over the share of training: rounds and steps in one place have no common unit."""
-    lines, names = [], []
+    lines = []
     for colour, (label, curve) in zip(LINES, curves.items(), strict=False):
         share = [100 * r / curve["round"][-1] for r in curve["round"]]
         values = curve[metric]
         lines.append(Line(label, colour, share, values, values, values))
-        names.append(f"<span><i style='background:{colour}'></i>{html.escape(label)}</span>")
-    top = max(max(line.mean) for line in lines)
-    drawn = line_chart(
-        lines, x_title="share of training (%)", y_title=f"{metric} (%)", y_range=(0.0, 1.05 * top)
-    )
-    legend = f"<p class=legend>{''.join(names)}</p>"
-    return f"<figure><figcaption>{html.escape(caption)}</figcaption>{drawn}{legend}</figure>"
+    top = 1.05 * max(max(line.mean) for line in lines)
+    return chart(caption, lines, "share of training (%)", f"{metric} (%)", (0.0, top))
 
 
 def plain_table(made: Made) -> str:
@@ -158,16 +153,6 @@ def plain_table(made: Made) -> str:
         cells = [f"<b>{mean:.2f}</b> <small>± {spread or 0:.2f}</small>" for mean, spread in found]
         rows.append((v["label"], cells))
     return table(names, rows)
-
-
-def table(head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
-    """Cells are HTML, labels and titles are text."""
-    lines = ["<th></th>" + "".join(f"<th scope=col>{html.escape(name)}</th>" for name in head)]
-    for label, cells in rows:
-        filled = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f"<th scope=row>{html.escape(label)}</th>{filled}")
-    first, *rest = (f"<tr>{line}</tr>" for line in lines)
-    return f"<div class=wide><table><thead>{first}</thead><tbody>{''.join(rest)}</tbody></table></div>"
 
 
 def mean_of(made: Made, label: str) -> dict[str, float]:

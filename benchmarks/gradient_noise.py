@@ -10,11 +10,13 @@ correction of the logits.
 from __future__ import annotations
 
 import argparse
-import html
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
+from drawing import chart
 from record import write
 from torch import Tensor
 
@@ -26,7 +28,7 @@ from spreadout.federated.round import Cohort, Federation, cohort_of
 from spreadout.federated.server import ServerState
 from spreadout.methods.fedss import FedSS
 from spreadout.report.page import document
-from spreadout.report.svg import LINES, Line, line_chart
+from spreadout.report.svg import LINES, Line
 from spreadout.runtime.ready import lay_out, make_ready, some_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,7 +63,8 @@ def main() -> None:
             print(found[-1], flush=True)
     write(a.out, {"clients": a.clients, "draws": a.draws, "results": found})
     if a.report:
-        a.report.write_text(page(found), encoding="utf-8")
+        page = document("The noise of a sampled softmax", "FedSS, A.3, on Omniglot", [figure(found)])
+        a.report.write_text(page, encoding="utf-8")
 
 
 def gradients(base: Federation, state: ServerState, method: FedSS, turn: int) -> Tensor:
@@ -84,22 +87,18 @@ def gradients(base: Federation, state: ServerState, method: FedSS, turn: int) ->
     return torch.stack(rows)
 
 
-def page(found: list[dict[str, float]]) -> str:
-    lines = []
-    for i, (name, corrected) in enumerate(
-        (name, corrected) for name in ("bias", "spread") for corrected in (True, False)
-    ):
-        points = [point for point in found if point["corrected"] == corrected]
-        values = [point[name] for point in points]
-        label = f"{name}, {'corrected' if corrected else 'not corrected'}"
-        lines.append(Line(label, LINES[i], [p["negatives"] for p in points], values, values, values))
-    legend = "".join(
-        f"<span><i style='background:{line.colour}'></i>{html.escape(line.label)}</span>"
-        for line in lines
-    )
-    drawn = line_chart(lines, x_title="negatives sampled", y_title="relative to the full gradient")
-    figure = f"<figure>{drawn}<p class=legend>{legend}</p></figure>"
-    return document("The noise of a sampled softmax", "FedSS, A.3, on Omniglot", [figure])
+def figure(found: Sequence[Mapping[str, Any]]) -> str:
+    """Bias and spread by the number of negatives."""
+    lines: list[Line] = []
+    for name in ("bias", "spread"):
+        for corrected in (True, False):
+            points = [point for point in found if point["corrected"] == corrected]
+            values = [point[name] for point in points]
+            label = f"{name}, {'corrected' if corrected else 'not corrected'}"
+            at = [point["negatives"] for point in points]
+            lines.append(Line(label, LINES[len(lines)], at, values, values, values))
+    title = "A.3: the noise of sampled gradients"
+    return chart(title, lines, "negatives sampled", "relative to the full gradient")
 
 
 if __name__ == "__main__":

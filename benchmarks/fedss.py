@@ -1,0 +1,129 @@
+"""Omniglot under FedSS and its rivals: run the arms, keep, draw (001, §4.3, Figs. 5 and 8).
+
+    python benchmarks/fedss.py --jobs 12            # runs configs/fedss/omniglot.toml
+    python benchmarks/fedss.py --report-only        # draws the page from the result files
+
+Fig. 5 is MAP@10 against the class layer's parameters a client gets; Fig. 8 the class layer beside the
+encoder as classes grow. The page also has what the server learns from requests, for every way of drawing
+negatives, with what each costs in accuracy, and the gradient study of A.3 where its file is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gradient_noise
+import torch
+from drawing import chart, table
+from suite import keep, run_suites
+
+from spreadout.auditing import audit_config
+from spreadout.comparison import Suite
+from spreadout.models import images
+from spreadout.report.page import document
+from spreadout.report.svg import LINES, Line
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIGS = ROOT / "configs" / "fedss"
+CLASSES, OWN, DIM = 964, 20, 64
+SHARES = {"3 %": 29, "4 %": 39, "6 %": 58, "10 %": 96}
+DRAWS = {
+    "fresh": "FedSS, 6 %",
+    "fixed": "FedSS, 6 %, negatives fixed per client",
+    "popular": "FedSS, 6 %, negatives by popularity",
+}
+Made = Mapping[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "fedss")
+    parser.add_argument("--report", type=Path, default=Path("fedss.html"))
+    parser.add_argument("--report-only", action="store_true")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
+    a = parser.parse_args()
+    if not a.report_only:
+        suite = Suite.load([str(CONFIGS / "omniglot.toml")], None, a.set)
+        with tempfile.TemporaryDirectory() as folder:
+            (arms,) = run_suites([suite], Path(folder), a.device, a.jobs)
+        keep(suite, arms, a.out / "omniglot.json")
+    sections = [figure_8()]
+    if (a.out / "omniglot.json").is_file():
+        made = json.loads((a.out / "omniglot.json").read_bytes())
+        sections = [arms_table(made), figure_5(made), *sections, requests(made)]
+    if (a.out / "gradients.json").is_file():
+        noise = json.loads((a.out / "gradients.json").read_bytes())
+        sections.append(gradient_noise.figure(noise["results"]))
+    about = "Omniglot, 964 classes trained, 659 others retrieved, 20 classes a client"
+    a.report.write_text(document("Federated sampled softmax", about, sections), encoding="utf-8")
+    print(f"wrote {a.report}")
+
+
+def arms_table(made: Made) -> str:
+    rows = []
+    for arm in made["variants"]:
+        scores = [f"{m['mean']:.1f} ± {m['spread'] or 0:.1f}" for m in arm["metrics"].values()]
+        moved = arm["bytes"]
+        visits = moved["participations"]
+        layer = f"{moved['rows_down'] / visits / 1024:.1f}" if visits else "–"
+        rows.append((arm["label"], [*scores, layer]))
+    head = [*made["variants"][0]["metrics"], "class rows down, KiB a client and round"]
+    return f"<h2>Arms</h2>{table(head, rows)}"
+
+
+def figure_5(made: Made) -> str:
+    """MAP@10 against how many numbers of the class layer a client gets."""
+    found = {arm["label"]: arm["metrics"]["MAP@10"]["mean"] for arm in made["variants"]}
+    lines = []
+    for i, name in enumerate(("FedSS", "NegOnly")):
+        known = [(rows, found[f"{name}, {share}"]) for share, rows in SHARES.items()]
+        values = [value for _, value in known]
+        lines.append(Line(name, LINES[i], [DIM * rows for rows, _ in known], values, values, values))
+    span = [DIM * OWN, DIM * CLASSES]
+    for i, label in enumerate(
+        ("PosOnly, 2 %", "FedAwS with softmax, 2 %", "FullSoftmax", "Centralized")
+    ):
+        level = [found[label]] * 2
+        lines.append(Line(label, LINES[i + 2], span, level, level, level))
+    title = "Figure 5: accuracy by class layer"
+    return chart(title, lines, "numbers of the class layer sent", "MAP@10 (%)")
+
+
+def figure_8() -> str:
+    """The class layer's numbers as classes grow, beside those of the encoders."""
+    counts = [10**k for k in range(2, 7)]
+    values = [DIM * n / 1e6 for n in counts]
+    steps = list(range(2, 7))
+    lines = [Line("class layer, d = 64", LINES[0], steps, values, values, values)]
+    for i, name in enumerate(("convnet", "resnet20", "mobilenet_v3_small")):
+        with torch.device("meta"):
+            encoder = images.build(name, 3, 32, DIM, 64)  # type: ignore[arg-type]
+        level = [sum(p.numel() for p in encoder.parameters()) / 1e6] * len(steps)
+        lines.append(Line(name, LINES[i + 1], steps, level, level, level))
+    return chart("Figure 8: where the parameters are", lines, "classes, as a power of ten", "millions")
+
+
+def requests(made: Made) -> str:
+    """What an observer knows after one, two, three and ten requests, and MAP@10 beside it."""
+    found = {arm["label"]: arm["metrics"]["MAP@10"]["mean"] for arm in made["variants"]}
+    rows = []
+    for draw, label in DRAWS.items():
+        changes = ["method.rows=58", f"method.draw={draw}"]
+        base = str(CONFIGS / "omniglot-base.toml")
+        looks = {look.requests: look for look in audit_config(base, changes, 120)}
+        sure = [f"{100 * looks[t].confidence:.0f} %" for t in (1, 2, 3, 10)]
+        exposed = f"{100 * looks[10].exposed:.0f} %"
+        rows.append((draw, [*sure, exposed, f"{found[label]:.1f}"]))
+    head = [*(f"sure after {t}" for t in (1, 2, 3, 10)), "exposed after 10", "MAP@10"]
+    return f"<h2>What the server learns from requests</h2>{table(head, rows)}"
+
+
+if __name__ == "__main__":
+    main()
