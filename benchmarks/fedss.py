@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,13 +55,15 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             (arms,) = run_suites([suite], Path(folder), a.device, a.jobs)
         keep(suite, arms, a.out / "omniglot.json")
-    sections = [figure_8()]
-    if (a.out / "omniglot.json").is_file():
-        made = json.loads((a.out / "omniglot.json").read_bytes())
-        sections = [arms_table(made), figure_5(made), *sections, requests(made)]
+    tables, figures = [], [figure_8()]
     if (a.out / "gradients.json").is_file():
         noise = json.loads((a.out / "gradients.json").read_bytes())
-        sections.append(gradient_noise.figure(noise["results"]))
+        figures.append(gradient_noise.figure(noise["results"]))
+    if (a.out / "omniglot.json").is_file():
+        made = json.loads((a.out / "omniglot.json").read_bytes())
+        figures.insert(0, figure_5(made))
+        tables = [arms_table(made), requests(made)]
+    sections = [*tables, f"<h2>Figures</h2><section class=grid2>{''.join(figures)}</section>"]
     about = "Omniglot, 964 classes trained, 659 others retrieved, 20 classes a client"
     a.report.write_text(document("Federated sampled softmax", about, sections), encoding="utf-8")
     print(f"wrote {a.report}")
@@ -97,17 +100,16 @@ def figure_5(made: Made) -> str:
 
 
 def figure_8() -> str:
-    """The class layer's numbers as classes grow, beside those of the encoders."""
-    counts = [10**k for k in range(2, 7)]
-    values = [DIM * n / 1e6 for n in counts]
+    """The class layer's numbers as classes grow, beside those of the encoders, both as powers of ten."""
     steps = list(range(2, 7))
+    values = [math.log10(DIM * 10**k) for k in steps]
     lines = [Line("class layer, d = 64", LINES[0], steps, values, values, values)]
     for i, name in enumerate(("convnet", "resnet20", "mobilenet_v3_small")):
         with torch.device("meta"):
             encoder = images.build(name, 3, 32, DIM, 64)  # type: ignore[arg-type]
-        level = [sum(p.numel() for p in encoder.parameters()) / 1e6] * len(steps)
+        level = [math.log10(sum(p.numel() for p in encoder.parameters()))] * len(steps)
         lines.append(Line(name, LINES[i + 1], steps, level, level, level))
-    return chart("Figure 8: where the parameters are", lines, "classes, as a power of ten", "millions")
+    return chart("Figure 8: where the parameters are", lines, "classes, 10^x", "parameters, 10^y")
 
 
 def requests(made: Made) -> str:

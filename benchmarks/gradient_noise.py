@@ -10,6 +10,7 @@ correction of the logits.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -95,10 +96,10 @@ def figure(found: Sequence[Mapping[str, Any]]) -> str:
             points = [point for point in found if point["corrected"] == corrected]
             values = [point[name] for point in points]
             label = f"{name}, {'corrected' if corrected else 'not corrected'}"
-            at = [point["negatives"] for point in points]
+            at = [math.log2(point["negatives"]) for point in points]
             lines.append(Line(label, LINES[len(lines)], at, values, values, values))
     title = "A.3: the noise of sampled gradients"
-    return chart(title, lines, "negatives sampled", "relative to the full gradient")
+    return chart(title, lines, "negatives sampled, 2^x", "relative to the full gradient")
 
 
 if __name__ == "__main__":
