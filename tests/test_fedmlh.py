@@ -283,7 +283,8 @@ def test_networks_side_by_side_are_networks_one_by_one() -> None:
 @pytest.mark.parametrize("at_once", [1, 40, 1 << 20])
 def test_decoding_in_blocks_ranks_as_all_scores_do(decoding: str, at_once: int) -> None:
     hashes = HashFamily.drawn(3, 8, seed=0, use="labels")
-    model = BucketModel(SideBySide(3, [2, 8]), {}, classes=30, hashes=hashes, decoding=decoding)  # type: ignore[arg-type]
+    made = {"classes": 30, "hashes": hashes, "decoding": decoding}
+    model = BucketModel(SideBySide(3, [2, 8]), {}, fresh=lambda: SideBySide(3, [2, 8]), **made)  # type: ignore[arg-type]
     logits = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(0))
     scores = F.logsigmoid(logits) if decoding == "log-probability" else logits
     places = hashes(torch.arange(30))  # (3, 30)
@@ -296,7 +297,8 @@ def test_decoding_in_blocks_ranks_as_all_scores_do(decoding: str, at_once: int) 
 def test_decoding_needs_no_memory_for_all_scores() -> None:
     """312,330 classes: what is held at once follows the budget, not rows × classes × tables."""
     hashes = HashFamily.drawn(2, 50, seed=0, use="labels")
-    model = BucketModel(SideBySide(2, [2, 50]), {}, classes=312_330, hashes=hashes)
+    network = SideBySide(2, [2, 50])
+    model = BucketModel(network, {}, fresh=lambda: network, classes=312_330, hashes=hashes)
     most = 0
     plain = torch.Tensor.new_zeros
 

@@ -88,14 +88,18 @@ def local_update(
         with torch.no_grad():
             share = None if gate is None else gate[now, step]
             loss_sum[now] += loss.detach() * (1.0 if share is None else (share > 0).float())
-            for (name, optimizer, value), gradient in zip(state.parts, gradients, strict=True):
+            left = list(reversed(gradients))
+            del gradients, loss
+            for name, optimizer, value in state.parts:
+                gradient = left.pop()  # and with that its memory is free again
                 if gradient is None:  # the loss does not depend on it
                     continue
                 sphere = name in training.sphere
                 _step_(value[now], gradient, optimizer, state.at(name, now), sphere, share)
     with torch.no_grad():
-        dense = {name: value - start.dense[name] for name, value in params.dense.items()}
-        rows = {name: params.rows[name] - start.rows[name] for name in state.tables}
+        state.forget()
+        dense = {name: value.sub_(start.dense[name]) for name, value in params.dense.items()}
+        rows = {name: params.rows[name].sub_(start.rows[name]) for name in state.tables}
         taken = (batches["mask"].sum(-1) > 0).sum(-1).clamp_min(1)  # steps each client took
         return Params(dense, rows), loss_sum / taken
 
@@ -133,6 +137,10 @@ class _Slots:
             *((name, training.rows[name], params.rows[name]) for name in self.tables),
         ]
         self._slots = {name: optimizer.init(value) for name, optimizer, value in self.parts}
+
+    def forget(self) -> None:
+        """Let the memory of it all go."""
+        self._slots.clear()
 
     def at(self, name: str, now: slice | EllipsisType) -> Tensors:
         # A step count (1,) is shared: all clients still at work have taken equally many steps.

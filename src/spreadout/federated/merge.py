@@ -137,10 +137,8 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
     pieces: dict[str, list[RowSum]] = {}
     for part in parts:
         for name, value in part.dense.items():
-            if name in result.dense:
-                result.dense[name] += value
-            else:
-                result.dense[name] = value.clone()  # summed into below: the part keeps its own
+            # Not in place: a part keeps its own, and while there is one only, it is not copied.
+            result.dense[name] = result.dense[name] + value if name in result.dense else value
         for name, rows in part.rows.items():
             pieces.setdefault(name, []).append(rows)
         result.weight += part.weight
@@ -149,6 +147,7 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
         result.loss_sum += part.loss_sum
         result.refused += part.refused
         result.traffic += part.traffic
+        del part  # while the next one is made, there need not be two
     for name, several in pieces.items():
         columns = (torch.cat(column) for column in zip(*map(_fields, several), strict=True))
         result.rows[name] = RowSum(*sum_by_id(*columns))

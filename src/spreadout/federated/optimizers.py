@@ -64,20 +64,21 @@ class Optimizer(BaseModel):
                 return gradient * -self.lr
             velocity = slots["velocity"].mul_(self.momentum).add_(gradient)
             return velocity * -self.lr
-        square = gradient.square()
         second = slots["second"]
         if self.optimizer == "adagrad":
-            second.add_(square)
+            second.addcmul_(gradient, gradient)
             return gradient * (-self.lr / (second.sqrt() + self.eps))
         steps = slots["steps"].add_(1)
         first = slots["first"].lerp_(gradient, 1 - self.beta1)
         if self.optimizer == "adam":
-            second.lerp_(square, 1 - self.beta2)
+            second.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         else:  # yogi: the second moment moves by a bounded amount, so it cannot forget at once
+            square = gradient.square()
             second.sub_((1 - self.beta2) * torch.sign(second - square) * square)
-        unbiased_first = first / (1 - self.beta1**steps)
-        unbiased_second = second / (1 - self.beta2**steps)
-        return unbiased_first * (-self.lr / (unbiased_second.sqrt() + self.eps))
+        # In place where that can be: models may be as large as what is left of memory.
+        scale = (second / (1 - self.beta2**steps)).sqrt_().add_(self.eps)
+        rate = -self.lr / (1 - self.beta1**steps)
+        return torch.div(first, scale, out=scale).mul_(rate)
 
 
 def step_dense_(optimizer: Optimizer, value: Tensor, gradient: Tensor, slots: Tensors) -> None:

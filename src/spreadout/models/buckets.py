@@ -7,8 +7,8 @@ multi-label classifier that FedAvg trains.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
@@ -18,6 +18,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from spreadout.federated.local import Batch, Params
+from spreadout.federated.rows import Tensors
 from spreadout.hashing import HashFamily
 from spreadout.mining import Nearest
 from spreadout.models.embedding import EmbeddingModel
@@ -52,11 +53,17 @@ class SideBySide(nn.Module):
 
 @dataclass(frozen=True)
 class BucketModel(EmbeddingModel):
-    """`encoder` is a `SideBySide`; there is no table of classes."""
+    """`encoder` is a `SideBySide` without values, `fresh` makes one that has them; no class table."""
 
+    fresh: Callable[[], nn.Module] = field(kw_only=True)
     classes: int = 0
     hashes: HashFamily | None = None  # None: every class is a bucket of its own
     decoding: Decoding = "log-probability"
+
+    def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tensors]:
+        """Fresh networks: the largest part of memory, so they are there once."""
+        named = self.fresh().named_parameters()
+        return {name: value.detach().to(device) for name, value in named}, {}
 
     def logits(self, params: Params, batch: Batch) -> Tensor:
         """Of every bucket of every network: (R, B, buckets)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from torch import nn
 
@@ -151,8 +152,20 @@ def build_bucket_model(
     outputs = shape.classes if hashes is None else hashes.buckets
     networks = 1 if hashes is None else hashes.tables
     widths = [shape.features, *([128] if config.hidden is None else config.hidden), outputs]
-    encoder = encoders.seeded(seed, lambda: SideBySide(networks, widths))
-    return BucketModel(encoder, {}, classes=shape.classes, hashes=hashes, decoding=decoding)
+
+    def fresh() -> SideBySide:
+        return SideBySide(networks, widths)
+
+    with torch.device("meta"):
+        shapes = fresh()
+    return BucketModel(
+        shapes,
+        {},
+        fresh=lambda: encoders.seeded(seed, fresh),
+        classes=shape.classes,
+        hashes=hashes,
+        decoding=decoding,
+    )
 
 
 def _towers(config: ModelConfig, window: int) -> nn.Module:

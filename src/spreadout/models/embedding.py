@@ -43,9 +43,15 @@ class EmbeddingModel:
 
         Its frozen parameters and buffers are part of the model's code: they do not travel.
         """
-        self.encoder.to(device)
-        parameters = self.encoder.named_parameters()
-        dense = {name: value.detach().clone() for name, value in parameters if value.requires_grad}
+        parameters = dict(self.encoder.named_parameters())
+        for value in [*self.encoder.buffers(), *parameters.values()]:
+            if not value.requires_grad:
+                value.data = value.data.to(device)
+        dense = {
+            name: value.detach().to(device, copy=True)
+            for name, value in parameters.items()
+            if value.requires_grad
+        }
         tables = {}
         for name, table in self.tables.items():
             generator = torch.Generator().manual_seed(randomness.key(seed, "table", name) >> 1)

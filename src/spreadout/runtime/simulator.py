@@ -162,7 +162,9 @@ def _accepted(work: _Work, change: Params, loss: Tensor) -> Aggregate:
         bad = checks.bad_clients(change.dense, change.rows, loss, chunk.examples, f.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         weight = f.rules.client_weight(chunk.examples)
-        sums = {name: _weighted_sum(weight, accepted, value) for name, value in change.dense.items()}
+        # One tensor after another leaves for its sum: both at once may be too much.
+        names = list(change.dense)
+        sums = {name: _weighted_sum(weight, accepted, change.dense.pop(name)) for name in names}
         part = _aggregate(work, sums, change.rows, loss, accepted)
     for reason, refused in bad.items():
         part.refused[reason] += int(refused.sum())
