@@ -23,7 +23,7 @@ import torch
 from drawing import chart, table
 from suite import keep, run_suites
 
-from spreadout.auditing import audit_config
+from spreadout.auditing import foreseen
 from spreadout.comparison import Suite
 from spreadout.models import images
 from spreadout.report.page import document
@@ -119,7 +119,7 @@ def requests(made: Made) -> str:
     for draw, label in DRAWS.items():
         changes = ["method.rows=58", f"method.draw={draw}"]
         base = str(CONFIGS / "omniglot-base.toml")
-        looks = {look.requests: look for look in audit_config(base, changes, 120)}
+        looks = {look.requests: look for look in foreseen(base, changes, 120).looks()}
         sure = [f"{100 * looks[t].confidence:.0f} %" for t in (1, 2, 3, 10)]
         exposed = f"{100 * looks[10].exposed:.0f} %"
         rows.append((draw, [*sure, exposed, f"{found[label]:.1f}"]))

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import torch
 from record import write
 
 from spreadout import metrics
 from spreadout.comparison import Arm, Suite, as_json, compare, shown
 from spreadout.data import splits
+from spreadout.evaluation import frequencies
 from spreadout.experiment import Experiment
 from spreadout.report.page import write_page
 from spreadout.store.run_folder import COMPARISON_MARK
@@ -72,7 +72,7 @@ def keep(suite: Suite, arms: Sequence[Arm], out: Path) -> None:
 
 def curve(arm: Arm) -> dict[str, list[float]]:
     """Means over seeds of every metric, evaluation by evaluation."""
-    steps = list(zip(*arm.histories, strict=True))
+    steps = list(zip(*arm.histories, strict=False))  # as far as all seeds went
     means = {
         name: [round(statistics.fmean(record[name] for record in step), 4) for step in steps]
         for name in arm.metric_names
@@ -105,9 +105,7 @@ def side_by_side(suite: Suite, out: Path, device: str, pool: ThreadPoolExecutor)
 def constant(experiment: Experiment) -> dict[str, float]:
     """What always naming the most frequent training labels would score: the floor of any model."""
     data = splits.load_data(experiment.data, experiment.seed)
-    often = torch.bincount(
-        data.train.columns["y"].take(torch.arange(data.train.examples)), minlength=data.train.classes
-    )
+    often = frequencies(data.train, 1).counts
     ranking = often.argsort(descending=True).expand(len(data.test), -1)
     named = [name for name in experiment.eval.metrics if metrics.parse(name)[0] in ("P", "R", "nDCG")]
     return {name: metrics.compute(name, ranking, data.test.labels) for name in named}

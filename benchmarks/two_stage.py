@@ -76,7 +76,17 @@ def choose_and_run(
         write(out / f"{name}-tuning.json", {"base": base.name, "fraction": fraction, "points": table})
         # As many rounds as were best, and none of the early stopping that found them.
         final = {
-            arm: _experiment(base, arm, config, {"rounds": max(int(best["round"]), 1)}, patience=False)
+            arm: _experiment(
+                base,
+                arm,
+                config,
+                {
+                    "rounds": max(int(best["round"]), 1),
+                    "data": {"validation_fraction": 0.0},
+                    "eval": {"split": "test"},
+                },
+                patience=False,
+            )
             for arm, (config, best) in chosen.items()
         }
         suite = Suite(name, tuple(range(seeds)), final, {arm: arms[arm].label for arm in final})

@@ -1,6 +1,7 @@
 """Multiple label hashing: hash families, sketches, bucket networks, and the paper's own numbers."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,14 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import spreadout as so
+from spreadout import metrics
 from spreadout.assembly import build_federation
 from spreadout.cli import app
+from spreadout.comparison import arms_of
 from spreadout.data.columns import Dense, Lists, Sparse
 from spreadout.data.feature_hashing import hashed
 from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.data.splits import DataConfig, load_data
 from spreadout.evaluation import evaluate, frequencies
 from spreadout.federated.local import Params
 from spreadout.federated.round import Federation, begin, run_round
@@ -26,6 +30,7 @@ from spreadout.methods import FedMLH
 from spreadout.models.buckets import BucketModel, SideBySide, side_by_side_bytes
 from spreadout.plan_hash import bucket_positives, least_buckets, plans
 from spreadout.ragged import Ragged, offsets_from_lengths
+from spreadout.report.page import write_page
 from spreadout.sketch import CountSketch
 
 CPU = torch.device("cpu")
@@ -93,8 +98,9 @@ def test_two_ids_share_a_bucket_about_once_in_b() -> None:
 
 
 def test_a_count_sketch_finds_heavy_hitters() -> None:
+    """Among thousands of positive entries: without signs every bucket would be far too full."""
     rng = np.random.default_rng(0)
-    values = rng.normal(0, 1, size=5000)
+    values = rng.uniform(0, 8, size=5000)
     heavy = [3, 777, 4999]
     values[heavy] = [200, -150, 300]
     sketch = CountSketch.empty(7, 500, seed=0)
@@ -116,8 +122,15 @@ def test_hashed_features_keep_their_sums_and_dot_products_in_the_mean() -> None:
     assert plain.sum(1).tolist() == [3.0, 7.0]
     place = HashFamily.drawn(1, 16, seed=0, use="features")(ids)[0]
     assert float(plain[0, place[1]]) >= 2
+    side = signs(HashFamily.drawn(1, 2, seed=0, use="feature signs"), ids)[0]
     signed = hashed(column, 16, signed=True).take(torch.arange(2))
-    assert signed.abs().sum() <= plain.abs().sum()
+    expected = torch.zeros(2, 16)
+    for row, feature, sign, weight in zip([0, 0, 1, 1], place, side, [1.0, 2.0, 3.0, 4.0], strict=True):
+        expected[row, feature] += sign * weight
+    assert torch.equal(signed, expected)
+    assert set(
+        signs(HashFamily.drawn(1, 2, seed=0, use="feature signs"), torch.arange(50))[0].tolist()
+    ) == {-1, 1}
 
 
 # ---------------------------------------------------------------- lemmas
@@ -336,7 +349,93 @@ def test_frequent_and_infrequent_add_up_and_the_cap_helps_short_sets() -> None:
     names = ["P@3", "P@3 frequent", "P@3 infrequent", "capped P@3", "PSP@3"]
     found = evaluate(f.model, state, data.test, names, seen=seen).metrics
     assert found["P@3 frequent"] + found["P@3 infrequent"] == pytest.approx(found["P@3"])
+    short = data.test.labels.lengths
+    assert int(short.max()) <= 3
+    ranking = torch.cat([torch.arange(20)[None]] * len(data.test))
+    by_hand = [
+        len({0, 1, 2} & set(data.test.labels[i].tolist())) / min(3, int(short[i]))
+        for i in range(len(data.test))
+        if short[i]
+    ]
+    capped = metrics.compute("capped P@3", ranking, data.test.labels)
+    assert capped == pytest.approx(100 * np.mean(by_hand))
     assert found["capped P@3"] >= found["P@3"]
+
+
+def test_an_instance_on_several_clients_is_counted_once() -> None:
+    """Two clients hold the same instance, with labels of their own or with all of them."""
+    x = Dense(torch.eye(3), index=torch.tensor([0, 1, 0, 2]))
+    sets = Lists.of(Ragged.from_lists([[0, 1], [1], [0, 1], [2]]))
+    held = FederatedDataset({"x": x, "y": sets}, torch.tensor([0, 2, 4]), 3)
+    seen = frequencies(held, 1)
+    assert seen.instances == 3
+    assert seen.counts.tolist() == [1, 2, 1]
+    single = FederatedDataset({"x": x, "y": Dense(torch.tensor([0, 1, 1, 2]))}, held.offsets, 3)
+    assert frequencies(single, 1).counts.tolist() == [1, 2, 1]
+
+
+def test_sparse_features_become_dense_a_step_at_a_time() -> None:
+    """The same training as from dense features, whichever executor; hashed in test and training alike."""
+    data = tagged()
+    x = data.train.columns["x"].values  # type: ignore[attr-defined]
+    every = torch.arange(x.numel()) % x.shape[1]
+    sparse = Sparse(every, x.flatten(), torch.arange(len(x) + 1) * x.shape[1], x.shape[1])
+    thin = replace(data, train=replace(data.train, columns={**data.train.columns, "x": sparse}))
+    dense = [run_of(data, executor) for executor in ("sequential", "simulator")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spreadout.assembly.DENSE_UP_TO", 0)  # as if it were too large to hold
+        lazy = [run_of(thin, executor) for executor in ("sequential", "simulator")]
+    for other in (dense[1], *lazy):
+        torch.testing.assert_close(other.dense, dense[0].dense, rtol=1e-3, atol=1e-5)
+
+
+def run_of(data: Splits, executor: str) -> ServerState:
+    f, state = built(data, config(HASHED, run={"executor": executor}))
+    for _ in range(2):
+        run_round(f, state)
+    return state
+
+
+def test_hashed_features_are_hashed_in_every_part() -> None:
+    source = {"name": "synthetic", "classes": 30, "features": 500, "examples": 80, "test_examples": 20}
+    loaded = load_data(
+        DataConfig.model_validate({"source": source, "hash_features": 40, "validation_fraction": 0.2})
+    )
+    parts = [loaded.train.columns["x"], loaded.test.inputs["x"], loaded.validation.inputs["x"]]  # type: ignore[union-attr]
+    assert [part.width for part in parts] == [40] * 3  # type: ignore[attr-defined]
+    plain = load_data(DataConfig.model_validate({"source": source})).test.inputs["x"]
+    assert isinstance(plain, Sparse)
+    expected = hashed(plain, 40, signed=False).take(torch.arange(20))
+    assert torch.equal(parts[1].take(torch.arange(20)), expected)
+
+
+def test_labels_beyond_the_classes_are_refused() -> None:
+    data = tagged()
+    wrong = replace(data, train=replace(data.train, classes=15))
+    with pytest.raises(so.UserError, match="a training label is 19: there are 15 classes"):
+        build_federation(config(HASHED), wrong, CPU)
+
+
+def test_clients_count_alike_whatever_they_hold() -> None:
+    """Line 17: 1/S of each; by examples where that is asked for."""
+    data = tagged()
+    uneven = replace(data, train=replace(data.train, offsets=torch.tensor([0, 50, 60])))
+    moved = {}
+    for weighting in ("uniform", "examples"):
+        clients = {"per_round": "all", "batch": "full", "local_steps": 1, "lr": 0.1}
+        f, state = built(uneven, config({**HASHED, "weighting": weighting}, clients=clients))
+        before = {name: value.clone() for name, value in state.dense.items()}
+        run_round(f, state)
+        moved[weighting] = torch.cat([(state.dense[n] - before[n]).flatten() for n in before])
+    each = []
+    for client in (0, 1):
+        alone = replace(uneven, train=uneven.train.part(torch.tensor([client])))
+        f, state = built(alone, config(HASHED, clients=clients))
+        before = {name: value.clone() for name, value in state.dense.items()}
+        run_round(f, state)
+        each.append(torch.cat([(state.dense[n] - before[n]).flatten() for n in before]))
+    torch.testing.assert_close(moved["uniform"], (each[0] + each[1]) / 2, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(moved["examples"], (5 * each[0] + each[1]) / 6, rtol=1e-3, atol=1e-6)
 
 
 def test_training_stops_when_it_gets_no_better() -> None:
@@ -400,3 +499,16 @@ def test_plan_hash_tells_what_to_take() -> None:
 def test_fedmlh_is_a_value() -> None:
     assert FedMLH(tables=2) == FedMLH(tables=2)
     assert FedMLH().hashes(3).nbytes == 8 * 9
+
+
+def test_hashed_runs_stand_beside_others_in_a_report(tmp_path: Path) -> None:
+    data = tagged()
+    for name, method in (("hashed", HASHED), ("plain", {"name": "fedavg-bce"})):
+        so.run(config(method, rounds=2, name=name), data=data, out=tmp_path / name)
+    arms = [arm for name in ("hashed", "plain") for arm in arms_of(tmp_path / name)]
+    text = write_page(arms, tmp_path / "page.html", title="both").read_text()
+    assert "hashed" in text
+    assert "largest cosine" in text  # a column of dashes; no chart of what is not there
+    assert "How close the two nearest classes are" not in text
+    told = CliRunner().invoke(app, ["audit", str(tmp_path / "hashed")])
+    assert told.exit_code != 0

@@ -22,6 +22,7 @@ from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
 from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.methods.fedmlh import Buckets
+from spreadout.models.buckets import BucketModel
 from spreadout.models.build import DataShape, build_bucket_model, build_model
 from spreadout.models.embedding import EmbeddingModel, Table
 from spreadout.models.images import activation_floats
@@ -50,13 +51,15 @@ def build_federation(
     looks_up = encoder is None and e.model.encoder == "lookup"
     data = _looked_up(held.train) if looks_up else _densified(held.train)
     if isinstance(method, Buckets):
-        data = replace(data, refers={})  # labels name no rows: there is no table of classes
+        data = _without_rows(data)
     if method.needs_popularity:
         data = replace(data, public_popularity=data.popularity)
     if method.pools_data:
         data = data.pooled()
     per_round, selection = _cohorts(e, data, method)
     model = _model(e, data, method, encoder)
+    if isinstance(model, BucketModel) and model.hashes is not None:
+        model = replace(model, hashes=model.hashes.to(device))
     tables = model.tables
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
     ahead: Ahead[ReadyRound] | None = Ahead() if device.type == "cuda" else None
@@ -107,6 +110,8 @@ def _augment(e: Experiment, data: FederatedDataset) -> Augment:
 
 def _activations(model: EmbeddingModel, data: FederatedDataset) -> int:
     """What the encoder's layers put out for one example; for towers and lookups, what they are wide."""
+    if isinstance(model, BucketModel):
+        return model.activations
     x = data.columns.get("x")
     if isinstance(x, Dense) and not isinstance(model, TwoTower):
         with suppress(Exception):  # an encoder of the user's own may not run without values
@@ -120,6 +125,12 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
     data = held.train
     if complaint := method.complaint(data):
         raise UserError(complaint)
+    y = data.columns["y"]
+    named = y.values if isinstance(y, Lists | Dense) else torch.empty(0)
+    if len(named) and int(named.max()) >= data.classes:
+        raise UserError(
+            f"a training label is {int(named.max())}: there are {data.classes} classes, numbered from 0"
+        )
     if isinstance(data.columns["y"], Lists) and not method.label_sets:
         remedy = 'set data.targets to "each" or "one"'
         if e.data.partition.name == "frequent_classes":
@@ -198,6 +209,14 @@ def _unseen(held: Splits) -> bool:
     """Whether no test class has a row in the table."""
     labels = held.test.labels.values
     return len(labels) > 0 and int(labels.min()) >= held.train.classes
+
+
+def _without_rows(data: FederatedDataset) -> FederatedDataset:
+    """Labels that name no rows, side by side in one width: there is no table of classes."""
+    y = data.columns["y"]
+    if isinstance(y, Lists):
+        y = replace(y, width=max(y.longest, 1))
+    return replace(data, refers={}, columns={**data.columns, "y": y})
 
 
 def _looked_up(data: FederatedDataset) -> FederatedDataset:

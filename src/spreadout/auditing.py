@@ -3,38 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from spreadout.assembly import build_federation, pick_device
+from spreadout.data.columns import Lists
 from spreadout.data.federated import FederatedDataset
 from spreadout.data.splits import load_data
 from spreadout.errors import UserError
 from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation, cohort_of
 from spreadout.methods.base import Method
+from spreadout.methods.fedmlh import Buckets
 from spreadout.methods.fedss import FedSS
 from spreadout.prediction import Predictor
-from spreadout.privacy.request_audit import Classes, Look, audit
+from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
 from spreadout.report.confusion import confusion, write_confusion
+from spreadout.store import checkpoint
 from spreadout.store.run_folder import RunFolder
 
 
-def audit_run(path: Path) -> list[Look]:
-    """From the requests a run has logged."""
+@dataclass(frozen=True)
+class Watched:
+    """Requests as they came, and the truth an observer's guesses are held against."""
+
+    requests: Iterable[tuple[int, Sequence[int]]]
+    data: FederatedDataset
+    method: Method
+
+    def looks(self) -> list[Look]:
+        """What an observer knows, in the mean over clients."""
+        own, popularity = self._known()
+        return audit(self.requests, own, popularity, **self._how())
+
+    def beliefs(self) -> Iterator[dict[str, Any]]:
+        """After every request, what he thinks of that client: its candidates, and how likely each is."""
+        own, popularity = self._known()
+        watched = watch(self.requests, own, popularity, **self._how())
+        for client, turn, candidates, belief in watched:
+            likely = dict(zip(candidates.tolist(), belief.round(6).tolist(), strict=True))
+            yield {"client": client, "request": turn, "posterior": likely}
+
+    def _known(self) -> tuple[dict[int, Classes], Weights]:
+        if isinstance(self.method, Buckets):
+            raise UserError(
+                f"method.name = {self.method.name!r}: clients get whole networks and ask for no rows"
+            )
+        data = self.data
+        rows = data.rows_of(torch.arange(data.clients))["classes"]
+        own = {i: rows[i].numpy() for i in range(data.clients)}
+        return own, data.popularity.double().numpy()
+
+    def _how(self) -> dict[str, bool]:
+        sampled = self.method if isinstance(self.method, FedSS) else None
+        return {
+            "by_popularity": sampled is not None and sampled.needs_popularity,
+            "fixed": sampled is not None and sampled.draw.endswith("fixed"),
+        }
+
+
+def logged(path: Path) -> Watched:
+    """The requests a run has logged, and what is needed to judge them."""
     folder = RunFolder.open(path)
+    _refuse_own_parts(folder)
     experiment = Experiment.load(folder.config)
     data = load_data(experiment.data, experiment.seed).train
-    return _audit(folder.requests(), data, experiment.method)
+    return Watched(folder.requests(), data, experiment.method)
 
 
-def audit_config(config: str, overrides: Sequence[str], rounds: int | None) -> list[Look]:
-    """From the requests clients would make: they do not depend on the model, so nothing is trained."""
+def _refuse_own_parts(folder: RunFolder) -> None:
+    """A run that was given its data or method in Python cannot be understood from its config."""
+    if not folder.has_checkpoint:
+        return
+    own = checkpoint.extra_of(folder.checkpoint).get("own", [])
+    if own:
+        raise UserError(f"{folder.path}: was run with its own {own[0]}, which is not in the folder")
+
+
+def foreseen(config: str, overrides: Sequence[str], rounds: int | None) -> Watched:
+    """The requests clients would make: they do not depend on the model, so nothing is trained."""
     experiment = Experiment.load(config, overrides)
     held = load_data(experiment.data, experiment.seed)
     federation = build_federation(experiment, held, pick_device("cpu"))
-    return _audit(_requests(federation, rounds or experiment.rounds), federation.data, federation.method)
+    asked = _requests(federation, rounds or experiment.rounds)
+    return Watched(asked, federation.data, federation.method)
 
 
 def _requests(federation: Federation, rounds: int) -> Iterator[tuple[int, Sequence[int]]]:
@@ -45,25 +100,18 @@ def _requests(federation: Federation, rounds: int) -> Iterator[tuple[int, Sequen
             yield number, cohort.requests["classes"][i].tolist()
 
 
-def _audit(
-    requests: Iterable[tuple[int, Sequence[int]]], data: FederatedDataset, method: Method
-) -> list[Look]:
-    rows = data.rows_of(torch.arange(data.clients))["classes"]
-    own: dict[int, Classes] = {i: rows[i].numpy() for i in range(data.clients)}
-    popular = isinstance(method, FedSS) and method.needs_popularity
-    fixed = isinstance(method, FedSS) and method.draw.endswith("fixed")
-    weights = data.popularity.double().numpy() if popular else None
-    return audit(requests, own, popularity=weights, fixed=fixed)
-
-
 def draw_confusion(path: Path, client: int, output: Path) -> Path:
     """The page for one client of a finished run."""
+    folder = RunFolder.open(path)
+    _refuse_own_parts(folder)
     predictor = Predictor.load(path)
-    experiment = Experiment.load(RunFolder.open(path).config)
+    experiment = Experiment.load(folder.config)
     held = load_data(experiment.data, experiment.seed)
     if client >= held.train.clients:
         raise UserError(f"--client {client}: the run has {held.train.clients} clients, numbered from 0")
     view = held.train.view(client)
+    if isinstance(view.columns["y"], Lists):
+        raise UserError(f"{path}: its examples have label sets; a confusion matrix needs one label each")
     if not view.examples:
         raise UserError(f"--client {client}: has no examples")
     classes, shares = confusion(predictor.model, predictor.state, view)

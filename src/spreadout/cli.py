@@ -224,22 +224,29 @@ def audit(
     rounds: Annotated[
         int | None, typer.Option("--rounds", min=1, help="Of a config: how many rounds to watch.")
     ] = None,
+    clients: Annotated[
+        bool,
+        typer.Option("--clients", help="His beliefs about each client, a JSON line a request."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """What the server can learn of clients' classes from the rows they ask for."""
     from dataclasses import asdict
 
-    from spreadout.auditing import audit_config, audit_run
+    from spreadout.auditing import foreseen, logged
     from spreadout.report.terminal import print_audit
 
     if run.is_dir():
         if rounds is not None or overrides:
-            raise UserError(
-                f"{run}: a run folder is what it is; give a config to watch other rounds or settings"
-            )
-        looks = audit_run(run)
+            raise UserError(f"{run}: is a run folder; give a config to watch other rounds or settings")
+        watched = logged(run)
     else:
-        looks = audit_config(str(run), overrides or [], rounds)
+        watched = foreseen(str(run), overrides or [], rounds)
+    if clients:
+        for belief in watched.beliefs():
+            print(json.dumps(belief))
+        return
+    looks = watched.looks()
     if as_json:
         print(json.dumps([asdict(look) for look in looks], indent=2))
         return

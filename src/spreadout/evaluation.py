@@ -102,7 +102,10 @@ def _evaluate_buckets(
     deepest: int,
     seen: Frequencies | None,
 ) -> Evaluation:
-    blocks = [ranked(model, state, examples, some, deepest).ids for some in _blocks(examples, None)]
+    most = max(1, RANKED_AT_ONCE // model.outputs)
+    blocks = [
+        ranked(model, state, examples, some, deepest).ids for some in _blocks(examples, None, most)
+    ]
     found = torch.cat(blocks)
     return Evaluation(
         {name: metrics.compute(name, found, examples.labels, None, seen) for name in names}, None
@@ -121,10 +124,10 @@ def ranked(model: EmbeddingModel, state: ServerState, examples: Examples, at: Te
     return Nearest(found.scores, found.ids + model.first_class)
 
 
-def _blocks(examples: Examples, block: int | None) -> Iterator[Tensor]:
+def _blocks(examples: Examples, block: int | None, most: int = 4096) -> Iterator[Tensor]:
     """Examples in runs whose inputs stay within a budget."""
     widest = max((column.example_bytes for column in examples.inputs.values()), default=1)
-    size = block or max(1, min(4096, INPUT_BYTES // widest))
+    size = block or max(1, min(4096, most, INPUT_BYTES // widest))
     for start in range(0, len(examples), size):
         yield torch.arange(start, min(start + size, len(examples)))
 
@@ -134,12 +137,18 @@ def frequencies(
 ) -> Frequencies:
     """How many training instances have each class."""
     y = train.columns["y"]
-    every = torch.arange(train.examples)
-    labels = y.ragged().values if isinstance(y, Lists) else y.take(every)
-    counts = torch.bincount(labels.cpu(), minlength=train.classes)
     stored = next(column for name, column in train.columns.items() if name != "y")
-    # An instance that lives on several clients is one instance.
-    instances = train.examples if stored.index is None else len(torch.unique(stored.index))
+    every = torch.arange(train.examples)
+    # An instance that lives on several clients is one instance, with all labels it has anywhere.
+    number = every if stored.index is None else torch.unique(stored.index.cpu(), return_inverse=True)[1]
+    if isinstance(y, Lists):
+        sets = y.ragged()
+        owner, label = torch.repeat_interleave(number, sets.lengths.cpu()), sets.values.cpu()
+    else:
+        owner, label = number, y.take(every).cpu()
+    pairs = torch.unique(owner * train.classes + label)
+    counts = torch.bincount(pairs % train.classes, minlength=train.classes)
+    instances = int(number.max()) + 1 if len(number) else 0
     return Frequencies(counts, instances, frequent, propensity)
 
 

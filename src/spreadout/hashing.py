@@ -41,11 +41,13 @@ class HashFamily:
         b = torch.from_numpy(draw.integers(0, PRIME, size=tables))
         return cls(a, b, buckets)
 
+    def to(self, device: torch.device) -> HashFamily:
+        return HashFamily(self.a.to(device), self.b.to(device), self.buckets)
+
     def __call__(self, ids: Tensor) -> Tensor:
         """The buckets of ids in [0, p), one row for each function: (…) → (R, …)."""
         shape = (-1, *[1] * ids.dim())
-        a, b = self.a.to(ids.device).view(shape), self.b.to(ids.device).view(shape)
-        return (a * ids.long() + b) % PRIME % self.buckets
+        return (self.a.view(shape) * ids.long() + self.b.view(shape)) % PRIME % self.buckets
 
 
 def signs(family: HashFamily, ids: Tensor) -> Tensor:

@@ -312,6 +312,7 @@ class _Session:
             "classes": self.data.train.classes,
             "rounds": self.state.round,
             "metrics": {name: last[name] for name in names},
+            "best_by": self.experiment.eval.best_by,
             "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
             "gauges": {name: last.get(name) for name in Gauges.__dataclass_fields__},
             "model_bytes": nbytes([*self.state.dense.values(), *self.state.tables.values()]),

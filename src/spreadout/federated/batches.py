@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +13,26 @@ from spreadout.data.columns import Lists, Sparse, ragged_places
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.schedule import Plan
 from spreadout.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class StepByStep:
+    """Sparse features made dense one step at a time: all steps of a client at once may be too much."""
+
+    column: Sparse
+    at: Tensor  # (k, S, B) examples, or (S, B) of one client
+    device: torch.device
+
+    @property
+    def shape(self) -> torch.Size:
+        return torch.Size((*self.at.shape, self.column.width))
+
+    def __getitem__(self, place: Any) -> Any:
+        """Like a tensor (k, S, B, width): of one client, or of one step."""
+        found = self.at[place]
+        if isinstance(place, int) and self.at.dim() == 3:
+            return StepByStep(self.column, found, self.device)
+        return self.column.take(found).to(self.device)
 
 
 def cohort_batches(
@@ -30,6 +52,8 @@ def cohort_batches(
     for name, column in data.columns.items():
         if isinstance(column, Sparse) and name in data.refers:
             batches[name] = over_rows(column, at, plan.mask, ids[data.refers[name]])
+        elif isinstance(column, Sparse) and augment is None:
+            batches[name] = StepByStep(column, at, device)  # type: ignore[assignment]
         else:
             batches[name] = column.take(at).to(device)
     for name, table in data.refers.items():

@@ -21,6 +21,8 @@ from spreadout import losses, randomness
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import RowMerge, Weighting
+from spreadout.federated.server import ServerState
+from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import Method, with_negatives, with_popular_negatives
 from spreadout.methods.fedaws import Spreadout
 from spreadout.models.embedding import EmbeddingModel
@@ -31,6 +33,9 @@ Draw = Literal["fresh", "fixed", "popular", "popular-fixed"]
 clients hold a class. What that tells the server is in `spreadout audit`."""
 
 
+NEGATIVES = 100  # unless told
+
+
 class FedSS(Method):
     """Softmax over a client's own classes and a sample of the others."""
 
@@ -38,7 +43,7 @@ class FedSS(Method):
 
     name: Literal["fedss"] = "fedss"
     loss_form: Literal["sampled", "negatives", "positives"] = "sampled"  # Eq. 5, 7 or 8
-    negatives: int | None = Field(None, ge=1)  # |N_k|; give this or rows
+    negatives: int | None = Field(None, ge=1)  # |N_k|; give this or rows; neither: 100
     rows: int | None = Field(None, ge=2)  # |S_k|
     matched: bool = False  # NegOnly: |P_k| − 1 more negatives, as many rivals as FedSS has (§4.4)
     draw: Draw = "fresh"
@@ -71,7 +76,7 @@ class FedSS(Method):
         own = asked["classes"]
         if self.loss_form == "positives":
             return asked
-        counts = np.full(len(clients), 100 if self.negatives is None else self.negatives)
+        counts = np.full(len(clients), self.negatives or NEGATIVES)
         if self.rows is not None:
             counts = np.maximum(self.rows - own.lengths.numpy(), 0)
         if self.matched:
@@ -84,6 +89,16 @@ class FedSS(Method):
         else:
             drawn = with_negatives(own, counts, span, stream, numbers)
         return {**asked, "classes": drawn}
+
+    def prepare(
+        self, data: FederatedDataset, state: ServerState, model: EmbeddingModel, seed: int
+    ) -> Traffic:
+        """Where negatives go by popularity: clients say once which classes they hold, and are told the
+        popularity of all."""
+        if not self.needs_popularity:
+            return Traffic()
+        held = data.rows_of(torch.arange(data.clients))["classes"].values
+        return Traffic(once_up=8 * len(held), once_down=4 * data.classes * data.clients)
 
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         """Eq. 5; without the client's other classes Eq. 7; without negatives Eq. 8."""
@@ -127,6 +142,12 @@ class FedSS(Method):
             )
         if int(own.max()) >= data.classes - data.first_class:
             return "a client holds every class: there are no negatives left for it, and it needs none"
+        drawn = self.loss_form != "positives" and self.rows is None
+        if drawn and int(own.max()) + (self.negatives or NEGATIVES) >= data.classes - data.first_class:
+            return (
+                f"method.negatives = {self.negatives or NEGATIVES}: with their own classes some clients "
+                "ask for all there are: that is the full softmax"
+            )
         return super().caution(data)
 
 

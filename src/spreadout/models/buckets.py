@@ -60,6 +60,17 @@ class BucketModel(EmbeddingModel):
     hashes: HashFamily | None = None  # None: every class is a bucket of its own
     decoding: Decoding = "log-probability"
 
+    @property
+    def outputs(self) -> int:
+        """Numbers all networks together put out for one example."""
+        return sum(value.shape[0] * value.shape[-1] for value in list(self.encoder.parameters())[-1:])
+
+    @property
+    def activations(self) -> int:
+        """Numbers all layers of all networks put out for one example."""
+        named = self.encoder.named_parameters()
+        return sum(value.numel() for name, value in named if name.startswith("biases"))
+
     def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tensors]:
         """Fresh networks: the largest part of memory, so they are there once."""
         named = self.fresh().named_parameters()
@@ -77,9 +88,10 @@ class BucketModel(EmbeddingModel):
 
     def rank(self, logits: Tensor, k: int, *, at_once: int = SCORES_AT_ONCE) -> Nearest:
         """The k best classes of every row, a block of classes at a time: (R, n, buckets) → (n, k)."""
+        if self.hashes is None:  # either score ranks as the logits do
+            best, ids = logits[0].topk(k)
+            return Nearest(F.logsigmoid(best) if self.decoding == "log-probability" else best, ids)
         scores = F.logsigmoid(logits) if self.decoding == "log-probability" else logits
-        if self.hashes is None:
-            return Nearest(*scores[0].topk(k))
         rows = logits.shape[1]
         block = max(k, at_once // max(rows, 1))
         best = scores.new_empty(rows, 0)

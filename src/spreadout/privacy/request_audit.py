@@ -1,20 +1,20 @@
 """What a server learns of a client's classes from the rows it asks for (FedSS).
 
 A client asks for S_k = P_k ∪ N_k: its own classes among negatives. An observer keeps, for each client,
-the classes that were in all its requests so far: its own are among them. With uniform negatives these
-candidates are alike to him, so each is one of the client's with probability |P_k| / |candidates|; with
-negatives by popularity, a popular class has more often been drawn by chance. He is assumed to know how
-many classes a client has: what is reported is what such an observer can know at most.
+the classes that were in all its requests so far: its own are among them. How likely each candidate is to
+be the client's follows from how popular the class is (who holds many clients' class is more likely
+theirs) and from how likely it would have been drawn so often by chance. He is assumed to know the
+popularity of classes and how many each client has, so as not to be a weak observer; he looks at requests
+only, not at how rows have moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 Classes = NDArray[np.int64]
 Weights = NDArray[np.float64]
@@ -33,61 +33,107 @@ class Look:
 
 
 def posterior(
-    candidates: Classes, own: int, requests: int, asked: int, popularity: Weights | None = None
+    candidates: Classes,
+    own: int,
+    requests: int,
+    asked: int,
+    popularity: Weights,
+    *,
+    by_popularity: bool = False,
 ) -> Weights:
     """For each candidate, the probability that it is one of the client's `own` classes.
 
-    asked: how many rows it asks for; popularity: (C,) by which its negatives are drawn, None: uniformly.
+    asked: how many rows it asks for; popularity: (C,) shares; by_popularity: negatives are drawn by
+    them, else uniformly.
     """
+    if own == 0:
+        return np.zeros(len(candidates))
     if own >= len(candidates):
         return np.ones(len(candidates))
-    if popularity is None:
-        return np.full(len(candidates), own / len(candidates))
     rare = 1 - np.clip(popularity[candidates], 1e-12, 1 - 1e-12)
-    prior, chance = 1 - rare ** max(own, 1), 1 - rare ** max(asked - own, 1)
-    # A class is a client's as often as it is popular, and is drawn by chance so often too.
-    odds = np.log(prior) - np.log1p(-prior) - requests * np.log(chance)
+    prior = 1 - rare**own
+    odds = np.log(prior) - np.log1p(-prior)
+    if by_popularity:  # drawn by chance as often as it is popular; uniformly, all are alike
+        odds = odds - requests * np.log(1 - rare ** max(asked - own, 1))
 
-    def total(shift: float) -> float:
-        return float((1 / (1 + np.exp(-np.clip(odds + shift, -500, 500)))).sum()) - own
-
-    shift = brentq(total, -float(odds.max()) - 500, -float(odds.min()) + 500)
-    return np.asarray(1 / (1 + np.exp(-np.clip(odds + shift, -500, 500))))
+    return _exactly(odds, own)
 
 
-def audit(
+def _exactly(odds: Weights, count: int) -> Weights:
+    """Chances of independent events given that exactly so many happen; odds are logarithms.
+
+    With E_p the elementary symmetric polynomial of the odds: o_j E_{p−1}(all but j) / E_p(all).
+    """
+    before = _polynomials(odds, count)[:-1]  # of those before each event: (n, count + 1)
+    after = _polynomials(odds[::-1], count)[:-1][::-1]  # of those after it
+    others = np.logaddexp.reduce(before[:, :count] + after[:, count - 1 :: -1], axis=1)
+    every = np.logaddexp(before[-1, count], before[-1, count - 1] + odds[-1])
+    return np.asarray(np.exp(np.minimum(odds + others - every, 0.0)))
+
+
+def _polynomials(odds: Weights, count: int) -> Weights:
+    """log E_0 … log E_count of the first 0, 1, … of the odds: (n + 1, count + 1)."""
+    found = np.full((len(odds) + 1, count + 1), -np.inf)
+    found[0, 0] = 0.0
+    for i, one in enumerate(odds):
+        found[i + 1] = found[i]
+        found[i + 1, 1:] = np.logaddexp(found[i, 1:], found[i, :-1] + one)
+    return found
+
+
+def watch(
     requests: Iterable[tuple[int, Sequence[int]]],
-    own: dict[int, Classes],
+    own: Mapping[int, Classes],
+    popularity: Weights,
     *,
-    popularity: Weights | None = None,
+    by_popularity: bool = False,
     fixed: bool = False,
-) -> list[Look]:
-    """One look for every number of requests. requests: (client, rows) in the order they came.
+) -> Iterator[tuple[int, int, Classes, Weights]]:
+    """After every request: whose it was, which of its requests, the candidates left, his belief in them.
 
-    fixed: the client says that it asks for the same rows every time, so that seeing them again is no
-    evidence.
+    requests: (client, rows) in the order they came; fixed: the client says that it asks for the same
+    rows every time, so that seeing them again is no evidence. Clients without classes are passed over.
     """
     seen: dict[int, tuple[int, Classes]] = {}
-    found: dict[int, list[tuple[float, float, float, float]]] = {}
     for client, rows in requests:
+        mine = own[client]
+        if not len(mine):
+            continue
         asked = np.unique(np.asarray(rows, dtype=np.int64))
         turn, before = seen.get(client, (0, asked))
         candidates = np.intersect1d(before, asked, assume_unique=True)
         seen[client] = turn + 1, candidates
+        times = 1 if fixed else turn + 1
+        belief = posterior(
+            candidates, len(mine), times, len(asked), popularity, by_popularity=by_popularity
+        )
+        yield client, turn + 1, candidates, belief
+
+
+def audit(
+    requests: Iterable[tuple[int, Sequence[int]]],
+    own: Mapping[int, Classes],
+    popularity: Weights,
+    *,
+    by_popularity: bool = False,
+    fixed: bool = False,
+) -> list[Look]:
+    """What `watch` sees, in the mean over clients: one look for every number of requests."""
+    found: dict[int, list[tuple[float, float, float, float]]] = {}
+    watched = watch(requests, own, popularity, by_popularity=by_popularity, fixed=fixed)
+    for client, turn, candidates, belief in watched:
         mine = own[client]
-        evidence = 1 if fixed else turn + 1
-        belief = posterior(candidates, len(mine), evidence, len(asked), popularity)
         right = np.isin(candidates, mine)
-        guess = np.argsort(-belief, kind="stable")[: len(mine)]
-        # Among equals his guess is a draw: what he finds in the mean.
-        level = belief[guess].min(initial=1.0)
-        sure, equal = belief > level, belief == level
+        level = np.sort(belief)[::-1][: len(mine)].min(initial=1.0)
+        sure, equal = belief > level + 1e-12, np.abs(belief - level) <= 1e-12
         left = len(mine) - int(sure.sum())
+        # Among equals his guess is a draw: what he finds in the mean.
         hits = right[sure].sum() + left * (right[equal].mean() if equal.any() else 0.0)
         exposed = float(len(candidates) == len(mine))
-        confidence = float(belief[right].mean()) if right.any() else 1.0
-        share = float(hits / len(mine)) if len(mine) else 1.0
-        found.setdefault(turn + 1, []).append((float(len(candidates)), confidence, share, exposed))
+        confidence = float(belief[right].mean()) if right.any() else 0.0
+        found.setdefault(turn, []).append(
+            (float(len(candidates)), confidence, float(hits / len(mine)), exposed)
+        )
     return [
         Look(turn, len(each), *(float(np.mean(column)) for column in zip(*each, strict=True)))
         for turn, each in sorted(found.items())

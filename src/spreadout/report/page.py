@@ -106,23 +106,6 @@ def _curves(arms: Sequence[Arm]) -> str:
                 y_range=height,
             ),
         ),
-        (
-            "How close the two nearest classes are",
-            line_chart(
-                _lines(arms, lambda r: float(r["round"]), "max_cosine"),
-                x_title="round",
-                y_title="largest cosine",
-                y_range=(-0.2, 1),
-            ),
-        ),
-        (
-            "Effective rank of the class table",
-            line_chart(
-                _lines(arms, lambda r: float(r["round"]), "effective_rank"),
-                x_title="round",
-                y_title="effective rank",
-            ),
-        ),
     ]
     federated = [arm for arm in arms if arm.summaries[0]["bytes"]["participations"]]
     if federated:
@@ -141,6 +124,27 @@ def _curves(arms: Sequence[Arm]) -> str:
                 ),
             ),
         )
+    tables = [arm for arm in arms if arm.gauge("max_cosine") is not None]  # some have no class table
+    if tables:
+        charts += [
+            (
+                "How close the two nearest classes are",
+                line_chart(
+                    _lines(arms, lambda r: float(r["round"]), "max_cosine", only=tables),
+                    x_title="round",
+                    y_title="largest cosine",
+                    y_range=(-0.2, 1),
+                ),
+            ),
+            (
+                "Effective rank of the class table",
+                line_chart(
+                    _lines(arms, lambda r: float(r["round"]), "effective_rank", only=tables),
+                    x_title="round",
+                    y_title="effective rank",
+                ),
+            ),
+        ]
     return f"<section class=grid2>{''.join(_figure(name, chart) for name, chart in charts)}</section>"
 
 

@@ -86,16 +86,12 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
             f"{summary['clients']} clients, {summary['classes']} classes",
         )
     ]
-    first = next(iter(summary["metrics"]))
+    judged = summary.get("best_by") or [next(iter(summary["metrics"]))]
+    by = judged[0] if len(judged) == 1 else f"the mean of {', '.join(judged)}"
     for name, value in summary["metrics"].items():
-        by = "" if name == first else f", the best by {first}"
-        rows.append(
-            (
-                name,
-                f"[bold]{value:.2f}[/] after {summary['rounds']} rounds "
-                f"({'best ' * (not by)}{best[name]:.2f} at round {best['round']}{by})",
-            )
-        )
+        at = f"{best[name]:.2f} at round {best['round']}"
+        told = f"best {at}" if judged == [name] else f"{at}, the best by {by}"
+        rows.append((name, f"[bold]{value:.2f}[/] after {summary['rounds']} rounds ({told})"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
     if gauges["max_cosine"] is not None:
         bound = gauges["error_bound"]

@@ -100,8 +100,10 @@ def laid_out_ahead(
     with torch.cuda.stream(beside):
         first = lay_out(federation, ready.chunks[0], round)
     beside.synchronize()
-    for tensor in (*first.batches.values(), *first.ids.values(), *first.held.values(), first.examples):
-        tensor.record_stream(trains)  # its memory is not free before that stream is done
+    laid = (*first.batches.values(), *first.ids.values(), *first.held.values(), first.examples)
+    for tensor in laid:
+        if isinstance(tensor, Tensor):
+            tensor.record_stream(trains)  # its memory is not free before that stream is done
     return replace(ready, first=first)
 
 
@@ -175,14 +177,18 @@ def bytes_per_client(
     parameters = 0 if is_fusable(federation, steps) else nbytes(state.dense.values())
     for table, count in held.items():
         parameters += count * (nbytes([state.tables[table][:1]]) + 8)
-    data = federation.data
-    example = sum(
-        4 * held[data.refers[name]]  # over the rows held, not over all features
-        if isinstance(column, Sparse) and name in data.refers
-        else column.example_bytes
-        for name, column in data.columns.items()
-    )
+    data, example, at_once = federation.data, 0, 0
+    for name, column in data.columns.items():
+        if not isinstance(column, Sparse):
+            example += column.example_bytes
+        elif name in data.refers:
+            example += 4 * held[data.refers[name]]  # over the rows held, not over all features
+        elif federation.augment:
+            example += column.example_bytes
+        else:
+            at_once += column.example_bytes  # one step after another
     activations = 8 * width * federation.activations * 4
     # Scores of a batch against the class rows held, and their gradients.
     activations += 6 * width * held.get("classes", 0) * 4
-    return max(1, copies * parameters + steps * width * (example + 16) + activations)
+    batches = steps * width * (example + 16) + 2 * width * at_once
+    return max(1, copies * parameters + batches + activations)

@@ -146,7 +146,8 @@ def _stacked(work: _Work, graphs: GraphCache | None = None) -> tuple[Params, Ten
     dense = {name: value.expand(k, *value.shape) for name, value in work.state.dense.items()}
     start, objective = Params(dense, work.rows()), torch.vmap(f.objective())
     replayed = None
-    if graphs is not None and graphs.takes(len(chunk.active)):
+    tensors = all(isinstance(column, Tensor) for column in chunk.batches.values())
+    if graphs is not None and tensors and graphs.takes(len(chunk.active)):
         replayed = _replayed(work, objective, start, graphs)
     return replayed or local_update(
         objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
@@ -206,7 +207,7 @@ def _replayed(
         return None
     change, loss = done
     cut = {name: value[:, : start.rows[name].shape[1]] for name, value in change.rows.items()}
-    return Params(change.dense, cut), loss
+    return Params(dict(change.dense), cut), loss  # the graph keeps its own
 
 
 def _repeated(value: Tensor, steps: int) -> Tensor:

@@ -53,6 +53,14 @@ def save(folder: Path, state: ServerState, extra: Mapping[str, Any]) -> None:
             old.unlink(missing_ok=True)
 
 
+def extra_of(folder: Path) -> dict[str, Any]:
+    """What a run kept beside its state, without reading the state."""
+    try:
+        return dict(json.loads((folder / POINTER).read_bytes())["extra"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
 def load(folder: Path, device: torch.device) -> tuple[ServerState, dict[str, Any]]:
     """Read the state back, or say in one line what is wrong with it."""
     try:
