@@ -278,6 +278,13 @@ def test_resnets_have_as_many_layers_as_they_say() -> None:
         assert len(layers) == depth
 
 
+def test_the_mobilenet_is_as_large_as_the_published_one() -> None:
+    """torchvision's has 2,542,856 parameters, of which the last layer for 1,000 classes 1,025,000."""
+    made = images.build("mobilenet_v3_small", 3, 224, 64, 16)
+    last = 1024 * 64 + 64
+    assert sum(p.numel() for p in made.parameters()) - last == 2_542_856 - 1_025_000
+
+
 def test_images_are_shifted_and_mirrored_and_nothing_else() -> None:
     x = torch.arange(36.0).view(1, 1, 1, 1, 6, 6).expand(2, 3, 4, 1, 6, 6).contiguous()
     moved = Augment(shift=1, flip=True)(x, np.array([0, 1]), seed=0, round=0)

@@ -54,8 +54,8 @@ class Predictor:
         """The model of a run folder."""
         folder = RunFolder.open(path)
         about = _about(path)
-        if about["own_encoder"]:
-            raise UserError(f"{path}: was trained with an encoder of its own; ask it in Python")
+        if about["own"]:
+            raise UserError(f"{path}: was trained with its own {about['own'][0]}; ask it in Python")
         experiment = Experiment.load(folder.config)
         try:
             shape = DataShape(**about["shape"])
@@ -194,7 +194,8 @@ def _about(path: Path) -> dict[str, Any]:
     file = path / "model" / "about.json"
     try:
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return {"own_encoder": False, **found}
+        older = ["encoder"] if found.get("own_encoder") else []
+        return {"own": older, **found}
     except FileNotFoundError:
         finished = (path / "summary.json").is_file()
         remedy = (

@@ -291,7 +291,7 @@ class _Session:
             picture = picture_of(self.federation.model, self.state, test) if drawable else None
             about = {
                 "shape": asdict(DataShape.of(self.federation.data)),
-                "own_encoder": "encoder" in self.own,
+                "own": [part for part in ("encoder", "method") if part in self.own],
                 "names": list(self.data.class_names),
                 "ids": list(self.data.class_ids),
             }

@@ -189,6 +189,12 @@ class DataConfig(BaseModel):
             values = {**values, "partition": {"name": kind, **partition}}
         return {**natural, **values}
 
+    @model_validator(mode="after")
+    def _signs_of_something(self) -> DataConfig:
+        if self.hash_signs and self.hash_features is None:
+            raise ValueError("hash_signs: needs hash_features, what they are the signs of")
+        return self
+
     @field_validator("path")
     @classmethod
     def _from_anywhere(cls, path: Path | None) -> Path | None:

@@ -1,8 +1,8 @@
 """Corruption of inputs during local training, as a value of (seed, round, client, step, slot).
 
-Gaussian noise and inverted dropout on the input columns: with few examples of few classes on a client
-they are the cheapest regulariser there is. Drawn on the device that trains, from counters, so that a
-stack of clients and a single one see the same corruption.
+Gaussian noise and inverted dropout on the input columns, images shifted and mirrored: with few examples
+of few classes on a client they are the cheapest regulariser there is. Drawn on the device that trains,
+from counters, so that a stack of clients and a single one see the same corruption.
 """
 
 from __future__ import annotations

@@ -155,14 +155,18 @@ class _Bottleneck(nn.Module):
     ) -> None:
         super().__init__()
         act: Callable[[], nn.Module] = nn.ReLU if activation == "relu" else nn.Hardswish
-        self.expand = nn.Sequential(nn.Conv2d(narrow, expansion, 1, bias=False), norm(expansion), act())
+        self.expand: nn.Module = nn.Identity()
+        if expansion != narrow:
+            self.expand = nn.Sequential(
+                nn.Conv2d(narrow, expansion, 1, bias=False), norm(expansion), act()
+            )
         padding = kernel // 2
         self.depthwise = nn.Sequential(
             nn.Conv2d(expansion, expansion, kernel, stride, padding, groups=expansion, bias=False),
             norm(expansion),
             act(),
         )
-        fewer = max(8, expansion // 4 // 8 * 8)
+        fewer = _eights(expansion / 4)
         self.squeeze = None
         if squeeze:
             down, up = nn.Conv2d(expansion, fewer, 1), nn.Conv2d(fewer, expansion, 1)
@@ -177,6 +181,12 @@ class _Bottleneck(nn.Module):
         y = self.project(y)
         found: Tensor = x + y if self.residual else y
         return found
+
+
+def _eights(channels: float) -> int:
+    """The nearest multiple of eight, and not more than a tenth below."""
+    near = max(8, int(channels + 4) // 8 * 8)
+    return near + 8 if near < 0.9 * channels else near
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Two kinds of picture as inline SVG: lines over an axis, and points on a plane."""
+"""Pictures as inline SVG: lines and bars over an axis, points on a plane, a matrix of shares."""
 
 from __future__ import annotations
 

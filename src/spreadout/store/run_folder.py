@@ -1,4 +1,5 @@
-"""A run's folder: `config.toml`, `metrics.jsonl`, `summary.json`, `checkpoint/`, `model/`."""
+"""A run's folder: `config.toml`, `metrics.jsonl`, `summary.json`, `checkpoint/`, `model/`, and on demand
+`requests.jsonl`."""
 
 from __future__ import annotations
 
