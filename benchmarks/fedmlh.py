@@ -49,9 +49,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
-    parser.add_argument(
-        "--examples", type=int, help="training instances, where the shape's are too many"
-    )
+    parser.add_argument("--examples", type=int, help="training instances, where there are too many")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--decode", action="store_true", help="only time decoding")
     a = parser.parse_args()
