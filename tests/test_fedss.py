@@ -16,6 +16,7 @@ import spreadout as so
 from spreadout import metrics
 from spreadout.assembly import build_federation
 from spreadout.cli import app
+from spreadout.data.columns import Dense
 from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.evaluation import evaluate
 from spreadout.federated.augment import Augment
@@ -26,6 +27,7 @@ from spreadout.federated.server import ServerState
 from spreadout.methods import FedSS
 from spreadout.methods.base import with_popular_negatives
 from spreadout.models import images
+from spreadout.prediction import Predictor
 from spreadout.privacy.request_audit import audit, posterior
 from spreadout.ragged import Ragged
 from spreadout.report.confusion import confusion
@@ -515,3 +517,22 @@ def test_a_query_does_not_find_itself_and_r_is_the_size_of_its_class() -> None:
     assert found["retrieval R@1"] >= 80
     assert found["MAP@R"] > found["MAP@10"]  # R = 2 and 1 of few others, not 10
     assert found["MAP@R"] < 100
+
+
+def test_images_are_asked_in_any_layout_that_is_clear(tmp_path: Path) -> None:
+    """Bytes are scaled as in training; a wrong shape is one line."""
+    bytes_ = np.random.default_rng(0).integers(0, 256, size=(24, 1, 8, 8), dtype=np.uint8)
+    label = np.arange(24) % 6
+    x = Dense(torch.from_numpy(bytes_), scale=2 / 255, shift=-1.0)
+    held = FederatedDataset({"x": x, "y": Dense(torch.from_numpy(label))}, torch.tensor([0, 12, 24]), 6)
+    data = Splits("bytes", held, Examples({"x": x}, Ragged.from_lists([[int(c)] for c in label])))
+    scored = {"metrics": ["P@1"]}
+    so.run(config({"rows": 6}, rounds=2, clients={}, eval=scored), data=data, out=tmp_path / "run")
+    asked = Predictor.load(tmp_path / "run")
+    flat = asked.from_arrays(bytes_.reshape(24, 64), 1)
+    assert flat == asked.from_arrays(bytes_, 1) == asked.from_arrays(bytes_[:, 0], 1)
+    as_trained = bytes_.astype(np.float32) * (2 / 255) - 1
+    for one, other in zip(flat, asked.from_arrays(as_trained, 1), strict=True):
+        assert one[0].id == other[0].id
+    with pytest.raises(so.UserError, match=r"takes images of \(n, 1, 8, 8\)"):
+        asked.from_arrays(bytes_.transpose(0, 2, 3, 1), 1)

@@ -134,7 +134,7 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
     if isinstance(data.columns["y"], Lists) and not method.label_sets:
         remedy = 'set data.targets to "each" or "one"'
         if e.data.partition.name == "frequent_classes":
-            remedy = "it deals whole label sets: take another data.partition"
+            remedy = 'data.partition = "frequent_classes" deals whole label sets: take another'
         raise UserError(
             f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
             + remedy

@@ -37,15 +37,28 @@ class Watched:
     def looks(self) -> list[Look]:
         """What an observer knows, in the mean over clients."""
         own, popularity = self._known()
-        return audit(self.requests, own, popularity, **self._how())
+        return audit(self._sound(), own, popularity, **self._how())
 
     def beliefs(self) -> Iterator[dict[str, Any]]:
         """After every request, what he thinks of that client: its candidates, and how likely each is."""
         own, popularity = self._known()
-        watched = watch(self.requests, own, popularity, **self._how())
+        watched = watch(self._sound(), own, popularity, **self._how())
         for client, turn, candidates, belief in watched:
             likely = dict(zip(candidates.tolist(), belief.round(6).tolist(), strict=True))
             yield {"client": client, "request": turn, "posterior": likely}
+
+    def _sound(self) -> Iterator[tuple[int, Sequence[int]]]:
+        """The requests, as long as they are of this federation."""
+        none = True
+        for client, rows in self.requests:
+            if not 0 <= client < self.data.clients:
+                raise UserError(f"a request is of client {client}; there are {self.data.clients}")
+            if rows and not 0 <= min(rows) <= max(rows) < self.data.classes:
+                raise UserError(f"a request of client {client} names a class beyond {self.data.classes}")
+            none = False
+            yield client, rows
+        if none:
+            raise UserError("there are no requests to look at")
 
     def _known(self) -> tuple[dict[int, Classes], Weights]:
         if isinstance(self.method, Buckets):

@@ -269,9 +269,11 @@ def confusion(
 
 @app.command("plan-hash")
 def plan_hash(
-    classes: Annotated[int, typer.Option("--classes", min=2, help="How many classes there are.")],
+    classes: Annotated[
+        int, typer.Option("--classes", min=2, max=2**31 - 2, help="How many classes there are.")
+    ],
     delta: Annotated[
-        float, typer.Option("--delta", help="Chance that two classes share all their buckets.")
+        float, typer.Option("--delta", help="Chance that any two share all their buckets.")
     ] = 0.01,
     features: Annotated[int, typer.Option("--features", min=1, help="Inputs of the network.")] = 5000,
     hidden: Annotated[int, typer.Option("--hidden", min=1, help="Width of its two layers.")] = 500,
@@ -286,16 +288,17 @@ def plan_hash(
     from spreadout.plan_hash import bucket_positives, plans
     from spreadout.report.terminal import print_hash_plans
 
-    if not 0 < delta < 1:
-        raise UserError(f"--delta {delta}: must lie between 0 and 1, such as 0.01")
+    if not 1e-12 <= delta < 1:
+        raise UserError(f"--delta {delta}: must lie between 1e-12 and 1, such as 0.01")
     found = plans(classes, delta, features=features, hidden=hidden)
-    if as_json:
-        print(json.dumps([asdict(plan) for plan in found], indent=2))
-        return
-    mean = (positives or classes) / classes
+    mean = None if positives is None else positives / classes
     told = {
-        plan.tables: bucket_positives(mean, float(positives or classes), plan.buckets) for plan in found
+        plan.tables: bucket_positives(mean, mean * classes, plan.buckets) if mean else None
+        for plan in found
     }
+    if as_json:
+        print(json.dumps([{**asdict(plan), "positives": told[plan.tables]} for plan in found], indent=2))
+        return
     print_hash_plans(found, told, classes=classes, delta=delta, mean=mean)
 
 

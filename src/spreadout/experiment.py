@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from spreadout import metrics
 from spreadout.config_errors import explain
@@ -95,7 +103,8 @@ class EvalConfig(_Section):
     metrics: list[str] = Field(["P@1"], min_length=1)
     split: Literal["test", "validation"] = "test"
     frequent: int = Field(100, ge=1)  # classes that count as frequent
-    propensity: tuple[float, float] = (0.55, 1.5)  # a and b of PSP@k (Jain et al. 2016)
+    # a and b of PSP@k (Jain et al. 2016)
+    propensity: tuple[PositiveFloat, PositiveFloat] = (0.55, 1.5)
     best_by: list[str] = Field([])  # metrics whose mean says which round was best; none: the first one
     patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
 
@@ -110,7 +119,7 @@ class EvalConfig(_Section):
     def _measured(self) -> EvalConfig:
         for name in self.best_by:
             if name not in self.metrics:
-                raise ValueError(f"best_by: {name} is not among the metrics")
+                raise ValueError(f"best_by: {name} is not among eval.metrics; set eval.best_by too")
             if len(self.best_by) > 1 and name in metrics.LOWER_IS_BETTER:
                 raise ValueError(f"best_by: {name} has no mean with others, the lower the better")
         return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from spreadout.models.buckets import side_by_side_bytes
@@ -22,14 +21,16 @@ class HashPlan:
 
 
 def least_buckets(classes: int, tables: int, delta: float) -> int:
-    """Lemma 2: with so many buckets no two classes share all of them, with probability 1 − δ."""
+    """Lemma 2: with so many buckets no two classes share all of them, with probability 1 − δ.
+
+    As many as there are classes where fewer do not suffice.
+    """
     pairs = classes * (classes - 1) / 2
-    guess: int = math.ceil((pairs / delta) ** (1 / tables))
-    while guess > 1 and pairs <= delta * (guess - 1) ** tables:  # rounding of the root
-        guess -= 1
-    while pairs > delta * guess**tables:
-        guess += 1
-    return guess
+    low, high = 1, classes  # B = C is enough for any δ ≥ pairs / C^R, and nobody takes more
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if pairs <= delta * float(middle) ** tables else (middle + 1, high)
+    return low
 
 
 def bucket_positives(own: float, all_positives: float, buckets: int) -> float:

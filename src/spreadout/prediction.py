@@ -17,7 +17,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from spreadout.assembly import model_for
-from spreadout.data.columns import Column, Dense, Lists
+from spreadout.data.columns import Column, Dense, Lists, Sparse
+from spreadout.data.feature_hashing import hashed as hash_features
 from spreadout.data.federated import Examples, refuse_infinite
 from spreadout.errors import UserError
 from spreadout.evaluation import ranked
@@ -48,6 +49,7 @@ class Predictor:
     shape: DataShape
     names: Sequence[str]
     ids: Sequence[str]
+    hashed: tuple[int, bool] | None = None  # features hashed into so many, with signs or without
 
     @classmethod
     def load(cls, path: Path) -> Predictor:
@@ -67,7 +69,10 @@ class Predictor:
             {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
             for kind in ("dense.", "table.")
         )
-        return cls(model, ServerState(0, dense, tables), shape, about["names"], about["ids"])
+        data = experiment.data
+        hashing = None if data.hash_features is None else (data.hash_features, data.hash_signs)
+        state = ServerState(0, dense, tables)
+        return cls(model, state, shape, about["names"], about["ids"], hashing)
 
     def from_histories(
         self, histories: Sequence[Sequence[str]], top: int, *, unseen: bool = False
@@ -87,14 +92,42 @@ class Predictor:
         """The best classes of every example."""
         if isinstance(self.model, TwoTower):
             raise UserError("this run takes histories of items, not arrays: give a text file")
-        if x.ndim < 2 or x[:1].size != self.shape.features or x.dtype.kind not in "fiub":
+        if x.dtype.kind not in "fiub" or x.ndim < 2:
             raise UserError(
                 f"x has shape {x.shape} and type {x.dtype}: "
                 f"this run takes {self.shape.features} numbers an example"
             )
         features = torch.from_numpy(x.astype(np.float32))
         refuse_infinite(features)
+        if self.hashed is not None and features.dim() == 2 and features.shape[1] != self.hashed[0]:
+            features = self._hashed(features)
+        if self.shape.image is not None:
+            features = self._images(features, is_bytes=x.dtype == np.uint8)
+        elif features[:1].numel() != self.shape.features:
+            raise UserError(
+                f"x has shape {x.shape}: this run takes {self.shape.features} numbers an example"
+            )
         return self._best({"x": Dense(features)}, len(x), top, None)
+
+    def _hashed(self, features: Tensor) -> Tensor:
+        """Raw features as the run's own hash makes them."""
+        width, signed = self.hashed or (1, False)
+        count = features.shape[1]
+        each = Sparse(torch.arange(count), torch.ones(count), torch.arange(count + 1), count)
+        return features @ hash_features(each, width, signed=signed).take(torch.arange(count))
+
+    def _images(self, features: Tensor, *, is_bytes: bool) -> Tensor:
+        """As (n, channels, height, width), bytes scaled as in training; ink is bright, as in MNIST."""
+        channels, high, wide = self.shape.image or (0, 0, 0)
+        known = [(channels, high, wide), (channels * high * wide,)]
+        known += [(high, wide)] if channels == 1 else []
+        if tuple(features.shape[1:]) not in known:
+            wanted = f"images of (n, {channels}, {high}, {wide})"
+            raise UserError(f"x has shape {tuple(features.shape)}: this run takes {wanted}")
+        if is_bytes and self.shape.bytes_as is not None:
+            scale, shift = self.shape.bytes_as
+            features = features * scale + shift
+        return features.view(len(features), channels, high, wide)
 
     def _items(self, history: Sequence[str]) -> Sequence[str]:
         """A line that is no title may be ids with commas or spaces between them."""

@@ -28,6 +28,7 @@ from spreadout.federated.server import ServerState
 from spreadout.gauges import Gauges
 from spreadout.methods.base import Method
 from spreadout.methods.fedaws import Spreadout
+from spreadout.methods.positive_only import PositiveOnly
 from spreadout.metrics import Frequencies
 from spreadout.models.build import DataShape
 from spreadout.picture import picture_of
@@ -313,6 +314,7 @@ class _Session:
             "rounds": self.state.round,
             "metrics": {name: last[name] for name in names},
             "best_by": self.experiment.eval.best_by,
+            "stopped_early": self._out_of_patience() and self.state.round < self.experiment.rounds,
             "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
             "gauges": {name: last.get(name) for name in Gauges.__dataclass_fields__},
             "model_bytes": nbytes([*self.state.dense.values(), *self.state.tables.values()]),
@@ -377,6 +379,8 @@ def collapse_advice(method: Method, gauges: Gauges) -> str:
         return said + "; raise method.strength or method.spreadout_margin, or lower clients.row_lr"
     if "classes" in method.fixed_tables():
         return said + "; they are fixed: more dimensions, or another table, would keep them apart"
+    if not isinstance(method, PositiveOnly):  # it has negatives
+        return said + "; lower clients.lr and clients.row_lr, or the server's rate"
     return said + '; nothing keeps them apart here: try method.name = "fedaws"'
 
 

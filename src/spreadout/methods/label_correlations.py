@@ -66,8 +66,8 @@ class CollectsLabels(PositiveOnly):
         x = next((column for name, column in data.columns.items() if name != "y"), None)
         if x is not None and (x.index is None or len(torch.unique(x.index)) == len(x.index)):
             return (
-                f"method.name = {self.name!r}: no instance is on two clients, so no two labels are ever "
-                'seen together; data.targets = "each" puts an instance where each of its labels is'
+                f"method.name = {self.name!r}: no instance is held under two labels, so none are ever "
+                "seen together, and labels are weighed by how often they occur alone"
             )
         return super().caution(data)
 

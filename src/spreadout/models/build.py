@@ -77,6 +77,7 @@ class DataShape:
     features: int | None  # numbers in an input x; None: there is none
     window: int | None  # items in a history; None: there is none
     image: tuple[int, int, int] | None = None  # channels, height, width; None: x is no image
+    bytes_as: tuple[float, float] | None = None  # scale and shift of inputs that are stored as bytes
 
     @classmethod
     def of(cls, data: FederatedDataset) -> DataShape:
@@ -85,7 +86,10 @@ class DataShape:
         window = history.width or history.longest if isinstance(history, Lists) else None
         sides = tuple(x.values.shape[1:]) if isinstance(x, Dense) else ()
         image = (sides[0], sides[1], sides[2]) if len(sides) == 3 else None
-        return cls(data.classes, data.first_class, features, window, image)
+        bytes_as = None
+        if isinstance(x, Dense) and x.scale is not None:
+            bytes_as = x.scale, x.shift
+        return cls(data.classes, data.first_class, features, window, image, bytes_as)
 
 
 def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:

@@ -92,6 +92,8 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         at = f"{best[name]:.2f} at round {best['round']}"
         told = f"best {at}" if judged == [name] else f"{at}, the best by {by}"
         rows.append((name, f"[bold]{value:.2f}[/] after {summary['rounds']} rounds ({told})"))
+    if summary.get("stopped_early"):
+        rows.append(("stopped", f"early: {by} got no better; the model is that of the last round"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
     if gauges["max_cosine"] is not None:
         bound = gauges["error_bound"]
@@ -113,8 +115,9 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         rows.append(("privacy", f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
     rows += [("time", f"{summary['seconds']:.1f} s on {summary['device']}"), ("folder", str(folder))]
     console = Console(highlight=False)
+    wide = max(8, *(len(name) for name, _ in rows))
     for name, text in rows:
-        console.print(f"{name:<8} {text}", soft_wrap=True)
+        console.print(f"{name:<{wide}} {text}", soft_wrap=True)
 
 
 def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
@@ -166,13 +169,13 @@ def human_bytes(count: float) -> str:
 
 def print_hash_plans(
     plans: Sequence[HashPlan],
-    positives: Mapping[int, float],
+    positives: Mapping[int, float | None],
     *,
     classes: int,
     delta: float,
-    mean: float,
+    mean: float | None,
 ) -> None:
-    """Tables and buckets side by side; positives: of an average class's bucket, by tables."""
+    """Tables and buckets side by side; positives: at least, of an average class's bucket, by tables."""
     console = Console(highlight=False)
     if not plans:
         console.print(
@@ -196,7 +199,7 @@ def print_hash_plans(
             f"{plan.buckets:,}",
             f"{plan.per_bucket:.1f}",
             f"{plan.collisions:.2g}",
-            f"{positives[plan.tables]:.1f}",
+            "–" if (least := positives[plan.tables]) is None else f"≥ {least:.1f}",
             human_bytes(plan.bytes),
             f"{plan.plain_bytes / plan.bytes:.1f}x",
         )
@@ -204,8 +207,9 @@ def print_hash_plans(
     smallest = min(plans, key=lambda plan: plan.bytes)
     console.print(
         f"Smallest: method.tables = {smallest.tables}, method.buckets = {smallest.buckets}. "
-        f"An average class has {mean:.1f} positives of its own. "
-        "These B are the least that tell classes apart; more buckets cost bytes and gain accuracy.",
+        + (f"An average class has {mean:.1f} positives of its own. " if mean else "")
+        + "Positives a bucket are those of Lemma 1 (give --positives). "
+        + "These B are the least that tell classes apart; more buckets cost bytes and gain accuracy.",
         soft_wrap=True,
     )
 

@@ -71,17 +71,20 @@ class RunFolder:
 
     def requests(self) -> Iterator[tuple[int, list[int]]]:
         """What was logged, in the order it came; a line cut short by a crash ends it."""
-        try:
-            with open(self.path / REQUESTS, encoding="utf-8") as file:
-                for line in file:
-                    record = json.loads(line)
-                    yield int(record["client"]), list(record["rows"])
-        except FileNotFoundError:
+        log = self.path / REQUESTS
+        if not log.is_file():
             raise UserError(
-                f"{self.path}: has no requests.jsonl; run it with run.log_requests=true"
-            ) from None
-        except (ValueError, KeyError, TypeError):
-            return
+                f"{self.path}: has no {REQUESTS}; run it with run.log_requests=true and a method whose "
+                "clients ask for rows"
+            )
+        with open(log, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    record = json.loads(line)
+                    yield int(record["client"]), [int(row) for row in record["rows"]]
+                except (ValueError, KeyError, TypeError):
+                    if line.endswith("\n"):  # the last one may have been cut short by a crash
+                        raise UserError(f"{log}:{number}: is not a logged request") from None
 
     def history(self) -> list[Record]:
         """All evaluations so far; a last line cut short by a crash is left out."""
