@@ -447,7 +447,7 @@ def test_training_stops_when_it_gets_no_better() -> None:
     assert result.summary["rounds"] == 3
     assert result.summary["best"]["round"] == 0
     assert result.summary["stopped_early"]
-    with pytest.raises(so.UserError, match="R@9 is not among eval.metrics"):
+    with pytest.raises(so.UserError, match=r"R@9 is not among eval\.metrics"):
         config(HASHED, eval={"metrics": ["P@1"], "best_by": ["R@9"]})
 
 
