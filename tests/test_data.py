@@ -122,6 +122,7 @@ def test_a_bad_npz_is_named(tmp_path: Path, arrays: dict[str, np.ndarray], compl
 
 
 def test_your_own_encoder_and_arrays_in_python(toy: so.Splits) -> None:
+    torch.manual_seed(0)
     encoder = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.Tanh(), torch.nn.Linear(12, 64))
     start = [p.detach().clone() for p in encoder.parameters()]
     experiment = so.Experiment.of(

@@ -536,3 +536,12 @@ def test_images_are_asked_in_any_layout_that_is_clear(tmp_path: Path) -> None:
         assert one[0].id == other[0].id
     with pytest.raises(so.UserError, match=r"takes images of \(n, 1, 8, 8\)"):
         asked.from_arrays(bytes_.transpose(0, 2, 3, 1), 1)
+
+
+def test_another_encoder_takes_leave_of_the_old_ones_keys() -> None:
+    """Over a preset that sets hidden layers; what is given with it must still make sense."""
+    changed = so.Experiment.load("digits-fedaws", ["model.encoder=convnet"])
+    assert changed.model.hidden is None
+    assert changed.model.encoder == "convnet"
+    with pytest.raises(so.UserError, match="has no use for it"):
+        so.Experiment.load("digits-fedaws", ["model.encoder=convnet", "model.hidden=[3]"])

@@ -27,7 +27,7 @@ from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.sampling import Selection
 from spreadout.federated.schedule import Decay, Schedule
 from spreadout.methods import METHODS, AnyMethod, FedAwS
-from spreadout.models.build import ModelConfig
+from spreadout.models.build import ModelConfig, idle_keys
 from spreadout.privacy.mechanism import GaussianMechanism
 
 ALTERNATIVES = {"clients": [("local_steps", "local_epochs")]}
@@ -242,7 +242,8 @@ def _put(changes: dict[str, Any], path: list[str], value: Any) -> None:
 def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The values with the changes on top, section by section.
 
-    A change of `method.name` drops keys of the old method that the new one does not have.
+    A change of `method.name` drops keys of the old method that the new one does not have, a change of
+    `model.encoder` those that the new one has no use for.
     """
     result = {k: overlay(v, {}) if isinstance(v, Mapping) else v for k, v in values.items()}
     for key, change in changes.items():
@@ -260,6 +261,9 @@ def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
             known = METHODS[change["name"]].model_fields
             others = {name for method in METHODS.values() for name in method.model_fields} - set(known)
             section = {name: value for name, value in section.items() if name not in others}
+        if key == "model" and change.get("encoder", section.get("encoder")) != section.get("encoder"):
+            idle = idle_keys(str(change["encoder"]))
+            section = {name: value for name, value in section.items() if name not in idle}
         for one, other in ALTERNATIVES.get(key, []):
             if (one in change) != (other in change):  # giving one of them takes the other back
                 section = {n: v for n, v in section.items() if n not in (one, other)}

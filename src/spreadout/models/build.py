@@ -20,6 +20,20 @@ from spreadout.models.images import ImageEncoder
 from spreadout.models.lookup import LookupModel, Pooling
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
 
+_TOWERS = ("output", "item", "similarity")
+_IDLE: dict[str, tuple[str, ...]] = {
+    "mlp": (*_TOWERS, "layers", "init", "width", "pooling"),
+    "lookup": (*_TOWERS, "layers"),
+    "mean": ("layers", "width", "pooling"),
+    "attention": ("output", "width", "pooling"),
+    "convnet": (*_TOWERS, "hidden", "layers", "init", "pooling"),
+}
+
+
+def idle_keys(encoder: str) -> tuple[str, ...]:
+    """Keys of `[model]` that an encoder has no use for."""
+    return _IDLE.get(encoder, (*_TOWERS, "hidden", "layers", "init", "width", "pooling"))
+
 
 class ModelConfig(BaseModel):
     """`[model]`: the encoder, or the two towers. Class rows have its output's width, `dim`."""
@@ -47,16 +61,7 @@ class ModelConfig(BaseModel):
     @model_validator(mode="after")
     def _used(self) -> ModelConfig:
         """What an encoder does not look at must not be set: it would do nothing, silently."""
-        idle = {
-            "mlp": ("output", "layers", "item", "similarity", "init", "width", "pooling"),
-            "lookup": ("output", "layers", "item", "similarity"),
-            "mean": ("layers", "width", "pooling"),
-            "attention": ("output", "width", "pooling"),
-            "convnet": ("hidden", "output", "layers", "item", "similarity", "init", "pooling"),
-        }.get(
-            self.encoder,
-            ("hidden", "output", "layers", "item", "similarity", "init", "width", "pooling"),
-        )
+        idle = idle_keys(self.encoder)
         for name in idle:
             if getattr(self, name) != type(self).model_fields[name].default:
                 set_to = f"model.{name} = {getattr(self, name)!r}"
