@@ -69,9 +69,10 @@ def choose_and_run(
         (found,) = run_suites([tuning], Path(folder) / "tuning", device, jobs)
         for one in found:
             arm, point, config = tried[one.name]
-            best = one.summaries[0]["best"]
+            summary = one.summaries[0]
+            best, by = summary["best"], summary["best_by"] or one.metric_names[:1]
             table.append({"arm": arm, "point": point, **best})
-            if arm not in chosen or _goodness(best) > _goodness(chosen[arm][1]):
+            if arm not in chosen or _mean(best, by) > _mean(chosen[arm][1], by):
                 chosen[arm] = (config, best)
         write(out / f"{name}-tuning.json", {"base": base.name, "fraction": fraction, "points": table})
         # As many rounds as were best, and none of the early stopping that found them.
@@ -94,10 +95,9 @@ def choose_and_run(
     keep(suite, ran, out / f"{name}.json")
 
 
-def _goodness(best: Mapping[str, float]) -> float:
-    """The mean of the precisions: what FedMLH stops on, and fair to all of them."""
-    scores = [value for key, value in best.items() if key.startswith("P@") and " " not in key]
-    return sum(scores) / len(scores)
+def _mean(best: Mapping[str, float], names: Sequence[str]) -> float:
+    """By what the run's own best round was chosen, points are compared too."""
+    return sum(best[name] for name in names) / len(names)
 
 
 def _experiment(

@@ -196,6 +196,18 @@ def test_the_objective_of_a_fixed_table_is_eq_12() -> None:
     torch.testing.assert_close(found.gradient.values, gradient)
 
 
+def test_a_clip_that_clips_nothing_changes_nothing() -> None:
+    """Pull and push apart, and together in blocks: one objective."""
+    weights, _ = some_weights(normalize=False)
+    w = project_to_sphere(torch.randn(9, 4, generator=torch.Generator().manual_seed(0)))
+    parts = w, weights, HingePenalty(1.1), NearPenalty()
+    apart = regularizers.pull_and_push(*parts, pull=0.7, push=1.3)
+    for budget in (1 << 20, 1):
+        joint = regularizers.pull_and_push(*parts, pull=0.7, push=1.3, clip=1e6, budget=budget)
+        torch.testing.assert_close(joint.value, apart.value)
+        torch.testing.assert_close(joint.gradient.values, apart.gradient.values)
+
+
 @pytest.mark.parametrize("form", ["all pairs", "mined", "pull and push"])
 def test_no_pair_moves_the_table_by_more_than_its_sensitivity(form: str) -> None:
     """What DP rests on: another count of one pair changes the clipped sum by at most the sensitivity."""

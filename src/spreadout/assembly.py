@@ -131,7 +131,7 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
         raise UserError(
             f"a training label is {int(named.max())}: there are {data.classes} classes, numbered from 0"
         )
-    if isinstance(data.columns["y"], Lists) and not method.label_sets:
+    if isinstance(y, Lists) and not method.label_sets:
         remedy = 'set data.targets to "each" or "one"'
         if e.data.partition.name == "frequent_classes":
             remedy = 'data.partition = "frequent_classes" deals whole label sets: take another'

@@ -133,7 +133,7 @@ def _blocks(examples: Examples, block: int | None, most: int = 4096) -> Iterator
 
 
 def frequencies(
-    train: FederatedDataset, frequent: int, propensity: tuple[float, float] = (0.55, 1.5)
+    train: FederatedDataset, frequent: int, propensity: tuple[float, float] = metrics.PROPENSITY
 ) -> Frequencies:
     """How many training instances have each class."""
     y = train.columns["y"]

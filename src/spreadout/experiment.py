@@ -27,6 +27,7 @@ from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.sampling import Selection
 from spreadout.federated.schedule import Decay, Schedule
 from spreadout.methods import METHODS, AnyMethod, FedAwS
+from spreadout.metrics import PROPENSITY
 from spreadout.models.build import ModelConfig, idle_keys
 from spreadout.privacy.mechanism import GaussianMechanism
 
@@ -103,8 +104,7 @@ class EvalConfig(_Section):
     metrics: list[str] = Field(["P@1"], min_length=1)
     split: Literal["test", "validation"] = "test"
     frequent: int = Field(100, ge=1)  # classes that count as frequent
-    # a and b of PSP@k (Jain et al. 2016)
-    propensity: tuple[PositiveFloat, PositiveFloat] = (0.55, 1.5)
+    propensity: tuple[PositiveFloat, PositiveFloat] = PROPENSITY  # a and b of PSP@k
     best_by: list[str] = Field([])  # metrics whose mean says which round was best; none: the first one
     patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
 

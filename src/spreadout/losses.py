@@ -72,6 +72,16 @@ def softmax(
     return logits.logsumexp(-1) - logits.gather(-1, label[:, None])[:, 0]
 
 
+def log_expected(held: Tensor, own: Tensor, chance: Tensor) -> Tensor:
+    """log(m q) of the rows a client has sampled: how often each is expected among them (FedSS, Eq. 3).
+
+    held, own: (m,) bool, the rows that are real and those that are the client's, which are always there:
+    0; chance: (m,) or (), q of each other row. → (m,)
+    """
+    drawn = (held & ~own).sum().clamp_min(1)  # m of the paper
+    return torch.where(own | ~held, 0.0, torch.log((drawn * chance).clamp(1e-12, 1.0)))
+
+
 def batch_softmax(scores: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
     """Cross-entropy with the batch's other items as negatives (003, §2). scores: (B, B) → (B,)"""
     logits = torch.where(mask > 0, scale * scores, torch.finfo(scores.dtype).min)

@@ -22,6 +22,7 @@ _NAME = re.compile(
     r"|(MRR|mean rank|mAP|MAP@R)|(MAP|retrieval R)@([1-9][0-9]*)"
 )
 LOWER_IS_BETTER = ("mean rank",)
+PROPENSITY = (0.55, 1.5)  # a and b of PSP@k for most data sets (Jain et al. 2016)
 NEED_FREQUENCIES = ("PSP", "P frequent", "P infrequent")
 NEED_ALL_SCORES = ("MRR", "mean rank", "mAP", "batch R")
 RETRIEVAL = ("MAP", "MAP@R", "retrieval R")  # of examples among each other, whatever their classes
@@ -51,7 +52,7 @@ class Frequencies:
     counts: Tensor  # (C,)
     instances: int
     frequent: int = 100
-    propensity: tuple[float, float] = (0.55, 1.5)  # Jain's a and b
+    propensity: tuple[float, float] = PROPENSITY
 
     @cached_property
     def inverse(self) -> Tensor:
@@ -115,10 +116,12 @@ def ndcg_at(ranked: Tensor, labels: Ragged, k: int) -> float:
     return 100.0 * float((gained / most).mean())
 
 
-def inverse_propensity(counts: Tensor, instances: int, *, a: float = 0.55, b: float = 1.5) -> Tensor:
+def inverse_propensity(
+    counts: Tensor, instances: int, *, a: float = PROPENSITY[0], b: float = PROPENSITY[1]
+) -> Tensor:
     """1/p of each label: how much a find counts, the more the rarer the label is in training.
 
-    Jain et al. 2016: 1 + (log N − 1)(b + 1)^a (n_l + b)^−a, with their a and b for most data sets.
+    Jain et al. 2016: 1 + (log N − 1)(b + 1)^a (n_l + b)^−a.
     """
     scale = (math.log(max(instances, 1)) - 1) * (b + 1) ** a
     found: Tensor = 1 + scale * (counts.double() + b) ** -a

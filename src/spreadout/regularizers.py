@@ -8,6 +8,7 @@ polynomial of degree two on all of [−1, 1], the all-pairs sum has an exact O(C
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -152,26 +153,13 @@ def _all_pairs_blocked(
     clip: float | None,
     budget: int,
 ) -> tuple[Tensor, Tensor]:
-    rows_at_once = max(1, budget // (4 * table.element_size() * len(table)))
-    value = table.new_zeros(())
-    gradient = torch.empty_like(table)
-    for start in range(0, len(table), rows_at_once):
-        stop = min(start + rows_at_once, len(table))
-        place = torch.arange(stop - start, device=table.device)
-        s = table[start:stop] @ table.T  # (b, C)
-        # Each unordered pair stands twice in (7): once under a_cc' and once under a_c'c.
-        weight = alpha[start:stop, None] + alpha
+    def terms(s: Tensor, block: slice) -> tuple[Tensor, Tensor]:
+        weight = alpha[block, None] + alpha
         if pairs is not None:
-            stored = slice(int(pairs.offsets[start]), int(pairs.offsets[stop]))
-            at = pairs.first[stored] - start, pairs.second[stored]
-            weight[at] -= pairs.both[stored] + pairs.reversed[stored]
-        weight[place, place + start] = 0
-        value += (weight * penalty.value(s)).sum() / 2
-        pull = weight * penalty.slope(s)
-        if clip is not None:  # of unit rows, a pair's part of the gradient has the norm √2·|pull|
-            pull = pull.clamp(-clip / 2**0.5, clip / 2**0.5)
-        gradient[start:stop] = pull @ table
-    return value, gradient
+            weight = weight - _meet(pairs, block, s)
+        return weight * penalty.value(s), weight * penalty.slope(s)
+
+    return _in_blocks(table, terms, clip, budget)
 
 
 def pull_and_push(
@@ -186,26 +174,55 @@ def pull_and_push(
     budget: int = DEFAULT_BUDGET,
 ) -> TableLoss:
     """FedALC, Eq. 12: `α Σ n_cc'/n d² + β Σ σ_cc' max(0, ν − d)²`; clip: as in `all_pairs`, of both."""
-    rows_at_once = max(1, budget // (6 * table.element_size() * len(table)))
+    if clip is None:  # apart, the pull costs what the pairs that meet cost
+        near = stored_pairs(table, weights, together, budget=budget)
+        far = all_pairs(table, away, weight=weights, budget=budget)
+        gradient = pull * near.gradient.values + push * far.gradient.values
+        return TableLoss(pull * near.value + push * far.value, Rows(near.gradient.ids, gradient))
+
+    def terms(s: Tensor, block: slice) -> tuple[Tensor, Tensor]:
+        meet = pull * (met := _meet(weights, block, s))
+        part = push * (weights.alone[block, None] + weights.alone - met)  # σ_cc' + σ_c'c
+        value = meet * together.value(s) + part * away.value(s)
+        return value, meet * together.slope(s) + part * away.slope(s)
+
+    value, gradient = _in_blocks(table, terms, clip, budget)
+    return TableLoss(value, Rows(torch.arange(len(table), device=table.device), gradient))
+
+
+def _in_blocks(
+    table: Tensor,
+    terms: Callable[[Tensor, slice], tuple[Tensor, Tensor]],
+    clip: float | None,
+    budget: int,
+) -> tuple[Tensor, Tensor]:
+    """A sum over all unordered pairs of different rows, and its gradient, some rows at a time.
+
+    terms: of scores (b, C) and which rows they are, the pairs' values and slopes, both orders together.
+    """
+    rows_at_once = max(1, budget // (5 * table.element_size() * len(table)))
     value = table.new_zeros(())
     gradient = torch.empty_like(table)
     for start in range(0, len(table), rows_at_once):
-        stop = min(start + rows_at_once, len(table))
-        s = table[start:stop] @ table.T  # (b, C)
-        meet = torch.zeros_like(s)  # n_cc'/n + n_c'c/n
-        stored = slice(int(weights.offsets[start]), int(weights.offsets[stop]))
-        at = weights.first[stored] - start, weights.second[stored]
-        meet[at] = weights.both[stored] + weights.reversed[stored]
-        part = weights.alone[start:stop, None] + weights.alone - meet  # σ_cc' + σ_c'c
-        place = torch.arange(stop - start, device=table.device)
-        part[place, place + start] = 0
-        value += (pull * meet * together.value(s) + push * part * away.value(s)).sum() / 2
-        slope = pull * meet * together.slope(s) + push * part * away.slope(s)
-        if clip is not None:
+        block = slice(start, min(start + rows_at_once, len(table)))
+        place = torch.arange(block.stop - start, device=table.device)
+        each, slope = terms(table[block] @ table.T, block)  # (b, C)
+        each[place, place + start] = 0
+        slope[place, place + start] = 0
+        value += each.sum() / 2  # each pair is met from both its rows
+        if clip is not None:  # of unit rows, a pair's part of the gradient has the norm √2·|slope|
             slope = slope.clamp(-clip / 2**0.5, clip / 2**0.5)
-        gradient[start:stop] = slope @ table
-    ids = torch.arange(len(table), device=table.device)
-    return TableLoss(value, Rows(ids, gradient))
+        gradient[block] = slope @ table
+    return value, gradient
+
+
+def _meet(pairs: PairWeights, block: slice, like: Tensor) -> Tensor:
+    """both_cc' + both_c'c of some rows against all, zeros where nothing is stored: (b, C)."""
+    stored = slice(int(pairs.offsets[block.start]), int(pairs.offsets[block.stop]))
+    found = torch.zeros_like(like)
+    at = pairs.first[stored] - block.start, pairs.second[stored]
+    found[at] = pairs.both[stored] + pairs.reversed[stored]
+    return found
 
 
 def stored_pairs(

@@ -121,9 +121,8 @@ class DualEncoder(Method):
         if self.loss_form == "global_softmax":
             return losses.softmax(scores, label, held["classes"], scale=self.scale)
         real, mine = held["classes"], held["classes.own"]
-        drawn = (real & ~mine).sum().clamp_min(1)
         others = (held["classes.count"] - mine.sum()).clamp_min(1)
-        correction = torch.where(mine, 0.0, torch.log(drawn / others))  # log(m q), negatives only
+        correction = losses.log_expected(real, mine, 1 / others)
         return losses.softmax(scores, label, real, scale=self.scale, correction=correction)
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:

@@ -108,18 +108,15 @@ class FedSS(Method):
         if self.loss_form == "negatives":
             target = torch.arange(scores.shape[1], device=scores.device) == batch["y"][:, None]
             rivals = rivals & (~mine | target)
-        correction = self._correction(real, mine, held) if self.correct else None
+        correction = losses.log_expected(real, mine, self._chance(held)) if self.correct else None
         each = losses.softmax(scores, batch["y"], rivals, scale=self.scale, correction=correction)
         return losses.masked_mean(each, batch["mask"])
 
-    def _correction(self, real: Tensor, mine: Tensor, held: Held) -> Tensor:
-        """log(m q) of the negatives; a client's own classes are always there: 0 (Eq. 3)."""
-        drawn = (real & ~mine).sum().clamp_min(1)  # m
+    def _chance(self, held: Held) -> Tensor:
+        """q: how likely a draw is to be each class that is not the client's own."""
         if self.needs_popularity:
-            chance = drawn * held["classes.share"]
-        else:
-            chance = drawn / (held["classes.count"] - mine.sum()).clamp_min(1)
-        return torch.where(mine | ~real, 0.0, torch.log(chance.clamp(1e-12, 1.0)))
+            return held["classes.share"]
+        return 1 / (held["classes.count"] - held["classes.own"].sum()).clamp_min(1)
 
     def complaint(self, data: FederatedDataset) -> str | None:
         most = data.classes - data.first_class
