@@ -27,6 +27,7 @@ from spreadout.federated.server import ServerState
 from spreadout.methods import FedSS
 from spreadout.methods.base import with_popular_negatives
 from spreadout.models import images
+from spreadout.models.embedding import activation_floats
 from spreadout.prediction import Predictor
 from spreadout.privacy.request_audit import audit, posterior
 from spreadout.ragged import Ragged
@@ -270,7 +271,7 @@ def test_encoders_make_embeddings_and_need_no_batch(name: str) -> None:
     whole = encoder(x)
     assert whole.shape == (3, 64)
     torch.testing.assert_close(encoder(x[1:2])[0], whole[1], rtol=1e-4, atol=1e-5)
-    assert images.activation_floats(encoder, (3, 32, 32)) > 10_000
+    assert activation_floats(encoder, (3, 32, 32)) > 10_000
 
 
 def test_resnets_have_as_many_layers_as_they_say() -> None:

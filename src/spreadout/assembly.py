@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import suppress
 from dataclasses import replace
 
 import torch
@@ -21,11 +20,8 @@ from spreadout.federated.sampling import Selection
 from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
 from spreadout.methods.dual_encoder import DualEncoder
-from spreadout.methods.fedmlh import Buckets
-from spreadout.models.buckets import BucketModel
-from spreadout.models.build import DataShape, build_bucket_model, build_model
+from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel, Table
-from spreadout.models.images import activation_floats
 from spreadout.models.two_tower import TwoTower
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache
@@ -50,16 +46,14 @@ def build_federation(
     _refuse_misfits(e, held, method)
     looks_up = encoder is None and e.model.encoder == "lookup"
     data = _looked_up(held.train) if looks_up else _densified(held.train)
-    if isinstance(method, Buckets):
+    if not method.has_class_table:
         data = _without_rows(data)
     if method.needs_popularity:
         data = replace(data, public_popularity=data.popularity)
     if method.pools_data:
         data = data.pooled()
     per_round, selection = _cohorts(e, data, method)
-    model = _model(e, data, method, encoder)
-    if isinstance(model, BucketModel) and model.hashes is not None:
-        model = replace(model, hashes=model.hashes.to(device))
+    model = _model(e, data, method, encoder).on(device)
     tables = model.tables
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
     ahead: Ahead[ReadyRound] | None = Ahead() if device.type == "cuda" else None
@@ -94,7 +88,7 @@ def build_federation(
         rounds=e.rounds,
         augment=_augment(e, data),
         bf16=e.run.precision == "bf16",
-        activations=_activations(model, data),
+        activations=model.activations(_example_shape(data)),
     )
 
 
@@ -108,16 +102,10 @@ def _augment(e: Experiment, data: FederatedDataset) -> Augment:
     return Augment(c.input_noise, c.input_dropout, c.image_shift, c.image_flip)
 
 
-def _activations(model: EmbeddingModel, data: FederatedDataset) -> int:
-    """What the encoder's layers put out for one example; for towers and lookups, what they are wide."""
-    if isinstance(model, BucketModel):
-        return model.activations
+def _example_shape(data: FederatedDataset) -> tuple[int, ...] | None:
+    """Of the input x, where there is one and it is dense."""
     x = data.columns.get("x")
-    if isinstance(x, Dense) and not isinstance(model, TwoTower):
-        with suppress(Exception):  # an encoder of the user's own may not run without values
-            return activation_floats(model.encoder, tuple(x.values.shape[1:]))
-    named = model.encoder.named_parameters()
-    return sum(value.numel() for name, value in named if value.dim() == 1 or "bias" in name)
+    return tuple(x.values.shape[1:]) if isinstance(x, Dense) else None
 
 
 def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
@@ -149,7 +137,7 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
     if method.pools_data and e.privacy is not None:
         raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
     for name in e.eval.metrics:
-        if isinstance(method, Buckets) and metrics.parse(name)[0] in metrics.NEED_EMBEDDINGS:
+        if not method.has_class_table and metrics.parse(name)[0] in metrics.NEED_EMBEDDINGS:
             raise UserError(
                 f"eval.metrics: {name} needs a score of every class; method.name = {method.name!r} has "
                 "the best only: take P@k, R@k, nDCG@k or PSP@k"
@@ -176,8 +164,8 @@ def _model(
 ) -> EmbeddingModel:
     """The config's model, or one around the user's own encoder."""
     if encoder is None:
-        model = model_for(e, method, DataShape.of(data))
-    elif isinstance(method, Buckets):
+        model = method.fresh_model(e.model, DataShape.of(data), e.seed)
+    elif not method.has_class_table:
         raise UserError(f"encoder: method.name = {method.name!r} trains a network of its own")
     else:
         module, dim = _own_encoder(data, encoder)
@@ -195,14 +183,6 @@ def _model(
         known = ", ".join(model.tables)
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {known}")
     return model
-
-
-def model_for(experiment: Experiment, method: Method, shape: DataShape) -> EmbeddingModel:
-    """A fresh model of the kind the method trains."""
-    e = experiment
-    if isinstance(method, Buckets):
-        return build_bucket_model(e.model, shape, e.seed, method.hashes(e.seed), method.decoding)
-    return build_model(e.model, shape, e.seed)
 
 
 def _unseen(held: Splits) -> bool:

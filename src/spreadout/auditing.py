@@ -17,7 +17,6 @@ from spreadout.errors import UserError
 from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation, cohort_of
 from spreadout.methods.base import Method
-from spreadout.methods.fedmlh import Buckets
 from spreadout.methods.fedss import FedSS
 from spreadout.prediction import Predictor
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
@@ -61,7 +60,7 @@ class Watched:
             raise UserError("there are no requests to look at")
 
     def _known(self) -> tuple[dict[int, Classes], Weights]:
-        if isinstance(self.method, Buckets):
+        if not self.method.has_class_table:
             raise UserError(
                 f"method.name = {self.method.name!r}: clients get whole networks and ask for no rows"
             )

@@ -16,7 +16,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from spreadout.assembly import model_for
 from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.feature_hashing import hashed as hash_features
 from spreadout.data.federated import Examples, refuse_infinite
@@ -64,7 +63,7 @@ class Predictor:
             tensors = load_file(path / "model" / "weights.safetensors")
         except (KeyError, TypeError, OSError, SafetensorError) as error:
             raise UserError(f"{path / 'model'}: is damaged ({error}); run it again") from None
-        model = model_for(experiment, experiment.method, shape)
+        model = experiment.method.fresh_model(experiment.model, shape, experiment.seed)
         dense, tables = (
             {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
             for kind in ("dense.", "table.")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-import resource
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -15,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from spreadout import __version__, metrics
+from spreadout import advice, metrics
 from spreadout.assembly import build_federation, pick_device
 from spreadout.data import splits
 from spreadout.data.federated import Splits
@@ -23,18 +20,15 @@ from spreadout.errors import UserError
 from spreadout.evaluation import evaluate, frequencies
 from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation, RoundReport, begin, run_round
-from spreadout.federated.rows import nbytes
 from spreadout.federated.server import ServerState
-from spreadout.gauges import Gauges
+from spreadout.judging import out_of_patience
 from spreadout.methods.base import Method
-from spreadout.methods.fedaws import Spreadout
-from spreadout.methods.positive_only import PositiveOnly
 from spreadout.metrics import Frequencies
 from spreadout.models.build import DataShape
 from spreadout.picture import picture_of
-from spreadout.privacy.accounting import epsilon_of
 from spreadout.store import checkpoint
 from spreadout.store.run_folder import Record, RunFolder
+from spreadout.summary import summarize
 
 
 class Interrupted(Exception):
@@ -149,7 +143,7 @@ class _Session:
         held = data or splits.load_data(experiment.data, experiment.seed)
         federation = build_federation(experiment, held, where, encoder, method)
         dense, tables = federation.model.initial(experiment.seed, where)
-        for caution in (federation.method.caution(held.train), idle_clients(federation)):
+        for caution in (federation.method.caution(held.train), advice.idle_clients(federation)):
             if caution:
                 observer.warned(caution)
         given = {"data": data, "encoder": encoder, "method": method}
@@ -183,7 +177,7 @@ class _Session:
         if not self.history:
             self._evaluate()
             self._save()
-        while self.state.round < rounds and not self._out_of_patience():
+        while self.state.round < rounds and not out_of_patience(self.experiment.eval, self.history):
             report = run_round(self.federation, self.state)
             self.seconds = time.perf_counter() - started
             self._hear(report)
@@ -246,7 +240,7 @@ class _Session:
         self.observer.evaluated(record)
         if found.gauges and found.gauges.collapsing and self.state.round and not self.collapse_told:
             self.collapse_told = True
-            self.observer.warned(collapse_advice(self.federation.method, found.gauges))
+            self.observer.warned(advice.collapse(self.federation.method, found.gauges))
 
     @cached_property
     def _seen(self) -> Frequencies | None:
@@ -256,19 +250,6 @@ class _Session:
         if not wanted:
             return None
         return frequencies(self.federation.data, config.frequent, config.propensity)
-
-    def _goodness(self, record: Record) -> float:
-        names = self.experiment.eval.best_by or self.experiment.eval.metrics[:1]
-        sign = -1 if names[0] in metrics.LOWER_IS_BETTER else 1
-        return sign * sum(float(record[name]) for name in names) / len(names)
-
-    def _best(self) -> int:
-        """The place of the best evaluation so far, the first of equals."""
-        return max(range(len(self.history)), key=lambda i: self._goodness(self.history[i]))
-
-    def _out_of_patience(self) -> bool:
-        patience = self.experiment.eval.patience
-        return patience is not None and len(self.history) - 1 - self._best() >= patience
 
     def _checkpoint_is_due(self) -> bool:
         every = self.experiment.run.checkpoint_every or self.experiment.eval.every
@@ -285,7 +266,9 @@ class _Session:
             checkpoint.save(self.folder.checkpoint, self.state, extra)
 
     def _finish(self) -> Result:
-        summary = self._summary()
+        summary = summarize(
+            self.experiment, self.data, self.federation, self.state, self.history, self.seconds
+        )
         if self.folder is not None:
             drawable = "classes" in self.state.tables
             test = self.data.test
@@ -299,94 +282,3 @@ class _Session:
             self.folder.finish(summary, self.state, picture, about)
         path = self.folder.path if self.folder else None
         return Result(summary, self.history, self.state, self.federation, path)
-
-    def _summary(self) -> dict[str, Any]:
-        names = self.experiment.eval.metrics
-        last, best = self.history[-1], self.history[self._best()]
-        moved = {"bytes": best["bytes_down"] + best["bytes_up"]}
-        traffic = self.state.traffic
-        return {
-            "name": self.experiment.name,
-            "method": self.federation.method.name,
-            "dataset": self.data.name,
-            "clients": self.federation.data.clients,
-            "classes": self.data.train.classes,
-            "rounds": self.state.round,
-            "metrics": {name: last[name] for name in names},
-            "best_by": self.experiment.eval.best_by,
-            "stopped_early": self._out_of_patience() and self.state.round < self.experiment.rounds,
-            "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
-            "gauges": {name: last.get(name) for name in Gauges.__dataclass_fields__},
-            "model_bytes": nbytes([*self.state.dense.values(), *self.state.tables.values()]),
-            "bytes": {"down": traffic.down, "up": traffic.up, **asdict(traffic)},
-            "seconds": self.seconds,
-            "peak_memory_bytes": peak_memory(self.federation.device),
-            "refused_updates": dict(self.state.refused),
-            "privacy": self._privacy(),
-            "table_privacy": self.federation.method.privacy(self.state),
-            "seed": self.experiment.seed,
-            "device": str(self.federation.device),
-            "versions": {
-                "spreadout": __version__,
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-            },
-        }
-
-    def _privacy(self) -> dict[str, Any] | None:
-        mechanism = self.experiment.privacy
-        if mechanism is None:
-            return None
-        releases = int(self.state.memory["releases"].max())
-        epsilon = epsilon_of(mechanism.noise, releases, mechanism.delta)
-        return {
-            "guarantee": "local: the values of a client's updates, against the server"
-            if mechanism.noise
-            else "none: updates are clipped, but no noise is added",
-            "not_protected": [
-                "row ids asked for",
-                "number of examples",
-                "loss",
-                "participation",
-                *(["label sets"] if self.state.traffic.once_up else []),
-            ],
-            "clip": mechanism.clip,
-            "noise": mechanism.noise,
-            "delta": mechanism.delta,
-            "most_releases_by_a_client": releases,
-            "epsilon": epsilon if epsilon != float("inf") else None,
-        }
-
-
-def idle_clients(federation: Federation) -> str | None:
-    """What to say of clients that have nothing to train on."""
-    idle = int((federation.schedule.usable(federation.data.sizes) == 0).sum())
-    if idle == 0:
-        return None
-    return (
-        f"{idle} of {federation.data.clients} clients have no examples to train on; "
-        "whenever they are chosen their updates are refused"
-    )
-
-
-def collapse_advice(method: Method, gauges: Gauges) -> str:
-    """What a user should know, and try, when classes fall onto each other."""
-    said = (
-        f"classes are collapsing: the nearest two have cosine {gauges.max_cosine:.3f}, "
-        f"the mean over all pairs is {gauges.mean_cosine:.3f}"
-    )
-    if isinstance(method, Spreadout):
-        return said + "; raise method.strength or method.spreadout_margin, or lower clients.row_lr"
-    if "classes" in method.fixed_tables():
-        return said + "; they are fixed: more dimensions, or another table, would keep them apart"
-    if not isinstance(method, PositiveOnly):  # it has negatives
-        return said + "; lower clients.lr and clients.row_lr, or the server's rate"
-    return said + '; nothing keeps them apart here: try method.name = "fedaws"'
-
-
-def peak_memory(device: torch.device) -> int:
-    """Peak bytes: of the GPU's allocator, or of this process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

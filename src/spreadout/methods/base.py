@@ -22,6 +22,7 @@ from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import MergeRules, RowMerge, RowSum, Weighting
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
+from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
 from spreadout.randomness import Ints
@@ -46,6 +47,7 @@ class Method(BaseModel, ABC):
     name: str
     pools_data: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic
     label_sets: ClassVar[bool] = False  # whether the loss takes examples with several labels
+    has_class_table: ClassVar[bool] = True  # whether labels name rows of a table
     needs_own: ClassVar[bool] = False  # whether the loss must know which rows a client's examples name
     weighting: Weighting = "examples"
 
@@ -53,6 +55,10 @@ class Method(BaseModel, ABC):
     def needs_popularity(self) -> bool:
         """Whether clients must know how many of them hold each class."""
         return False
+
+    def fresh_model(self, config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
+        """A model of the kind this method trains."""
+        return build_model(config, shape, seed)
 
     def row_merge(self) -> dict[str, RowMerge]:
         """How each table's rows are merged."""

@@ -27,6 +27,7 @@ from spreadout.federated.traffic import Traffic
 from spreadout.hashing import HashFamily
 from spreadout.methods.base import Method
 from spreadout.models.buckets import BucketModel, Decoding
+from spreadout.models.build import DataShape, ModelConfig, build_bucket_model
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
 
@@ -35,12 +36,16 @@ class Buckets(Method):
     """Every client trains the whole network on which buckets its examples' labels fall into."""
 
     label_sets: ClassVar[bool] = True
+    has_class_table: ClassVar[bool] = False
     weighting: Weighting = "uniform"  # 1/S of line 17; "examples": n_k/n
     decoding: Decoding = "log-probability"
 
     @abstractmethod
     def hashes(self, seed: int) -> HashFamily | None:
         """Where classes go; None: every class has an output of its own."""
+
+    def fresh_model(self, config: ModelConfig, shape: DataShape, seed: int) -> BucketModel:
+        return build_bucket_model(config, shape, seed, self.hashes(seed), self.decoding)
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -65,8 +65,10 @@ class BucketModel(EmbeddingModel):
         """Numbers all networks together put out for one example."""
         return sum(value.shape[0] * value.shape[-1] for value in list(self.encoder.parameters())[-1:])
 
-    @property
-    def activations(self) -> int:
+    def on(self, device: torch.device) -> BucketModel:
+        return self if self.hashes is None else replace(self, hashes=self.hashes.to(device))
+
+    def activations(self, shape: tuple[int, ...] | None) -> int:
         """Numbers all layers of all networks put out for one example."""
         named = self.encoder.named_parameters()
         return sum(value.numel() for name, value in named if name.startswith("biases"))

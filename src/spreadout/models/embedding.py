@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import torch
@@ -38,6 +39,21 @@ class EmbeddingModel:
     def sphere(self) -> frozenset[str]:
         return frozenset(name for name, table in self.tables.items() if table.sphere)
 
+    def on(self, device: torch.device) -> EmbeddingModel:
+        """The same with what it computes by, beside its parameters, on a device."""
+        return self
+
+    def activations(self, shape: tuple[int, ...] | None) -> int:
+        """How many numbers the encoder's layers put out for one example of this shape, about.
+
+        Where that cannot be told, as many as the layers are wide.
+        """
+        if shape is not None:
+            with suppress(Exception):  # an encoder of the user's own may not run without values
+                return activation_floats(self.encoder, shape)
+        named = self.encoder.named_parameters()
+        return sum(value.numel() for name, value in named if value.dim() == 1 or "bias" in name)
+
     def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tensors]:
         """Fresh dense tensors and tables. The encoder keeps the weights it was built with.
 
@@ -69,3 +85,25 @@ class EmbeddingModel:
     def class_vectors(self, params: Params) -> Tensor:
         """What embeddings are compared with, for every class row held: (m, dim)."""
         return params.rows["classes"]
+
+
+@torch.no_grad()
+def activation_floats(encoder: nn.Module, shape: tuple[int, ...]) -> int:
+    """How many numbers the layers of an encoder put out for one example, without computing them."""
+    counted = 0
+
+    def count(module: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
+        nonlocal counted
+        if isinstance(made, Tensor):
+            counted += made.numel()
+
+    leaves = [module for module in encoder.modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(count) for module in leaves]
+    try:
+        example = torch.zeros(1, *shape, device="meta")
+        copied = {name: value.to("meta") for name, value in encoder.state_dict().items()}
+        torch.func.functional_call(encoder, copied, (example,))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return counted

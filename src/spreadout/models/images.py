@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -187,25 +186,3 @@ def _eights(channels: float) -> int:
     """The nearest multiple of eight, and not more than a tenth below."""
     near = max(8, int(channels + 4) // 8 * 8)
     return near + 8 if near < 0.9 * channels else near
-
-
-@torch.no_grad()
-def activation_floats(encoder: nn.Module, shape: tuple[int, ...]) -> int:
-    """How many numbers the layers of an encoder put out for one example, without computing them."""
-    counted = 0
-
-    def count(module: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
-        nonlocal counted
-        if isinstance(made, Tensor):
-            counted += made.numel()
-
-    leaves = [module for module in encoder.modules() if not list(module.children())]
-    hooks = [module.register_forward_hook(count) for module in leaves]
-    try:
-        example = torch.zeros(1, *shape, device="meta")
-        copied = {name: value.to("meta") for name, value in encoder.state_dict().items()}
-        torch.func.functional_call(encoder, copied, (example,))
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return counted
