@@ -15,7 +15,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from spreadout import __version__, cli_data
+from spreadout import __version__, cli_data, cli_inspect
+from spreadout.cli_inspect import AsJson
 from spreadout.errors import UserError
 
 app = typer.Typer(
@@ -27,11 +28,11 @@ app = typer.Typer(
 )
 
 app.add_typer(cli_data.app, name="data")
+cli_inspect.add_to(app)
 
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 
 
 def main() -> None:
@@ -212,94 +213,6 @@ def presets(as_json: AsJson = False) -> None:
     width = max(map(len, found))
     for name, about in found.items():
         print(f"{name:<{width}}  {about}")
-
-
-@app.command()
-def audit(
-    run: Annotated[Path, typer.Argument(help="A run folder with requests.jsonl, or a config.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(help="Of a config: section.key=value.", metavar="[KEY=VALUE]..."),
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="Of a config: how many rounds to watch.")
-    ] = None,
-    clients: Annotated[
-        bool,
-        typer.Option("--clients", help="His beliefs about each client, a JSON line a request."),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """What the server can learn of clients' classes from the rows they ask for."""
-    from dataclasses import asdict
-
-    from spreadout.auditing import foreseen, logged
-    from spreadout.report.terminal import print_audit
-
-    if run.is_dir():
-        if rounds is not None or overrides:
-            raise UserError(f"{run}: is a run folder; give a config to watch other rounds or settings")
-        watched = logged(run)
-    else:
-        watched = foreseen(str(run), overrides or [], rounds)
-    if clients:
-        for belief in watched.beliefs():
-            print(json.dumps(belief))
-        return
-    looks = watched.looks()
-    if as_json:
-        print(json.dumps([asdict(look) for look in looks], indent=2))
-        return
-    print_audit(looks)
-
-
-@app.command()
-def confusion(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    client: Annotated[int, typer.Option("--client", min=0, help="Whose examples.")] = 0,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
-        "confusion.html"
-    ),
-) -> None:
-    """Draw what a finished run's model takes one client's examples for."""
-    from spreadout.auditing import draw_confusion
-
-    print(draw_confusion(run, client, output))
-
-
-@app.command("plan-hash")
-def plan_hash(
-    classes: Annotated[
-        int, typer.Option("--classes", min=2, max=2**31 - 2, help="How many classes there are.")
-    ],
-    delta: Annotated[
-        float, typer.Option("--delta", help="Chance that any two share all their buckets.")
-    ] = 0.01,
-    features: Annotated[int, typer.Option("--features", min=1, help="Inputs of the network.")] = 5000,
-    hidden: Annotated[int, typer.Option("--hidden", min=1, help="Width of its two layers.")] = 500,
-    positives: Annotated[
-        int | None, typer.Option("--positives", min=1, help="Labels of all training instances.")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Which B and R label hashing (FedMLH) needs, with bytes, collisions and bucket positives."""
-    from dataclasses import asdict
-
-    from spreadout.plan_hash import bucket_positives, plans
-    from spreadout.report.terminal import print_hash_plans
-
-    if not 1e-12 <= delta < 1:
-        raise UserError(f"--delta {delta}: must lie between 1e-12 and 1, such as 0.01")
-    found = plans(classes, delta, features=features, hidden=hidden)
-    mean = None if positives is None else positives / classes
-    told = {
-        plan.tables: bucket_positives(mean, mean * classes, plan.buckets) if mean else None
-        for plan in found
-    }
-    if as_json:
-        print(json.dumps([{**asdict(plan), "positives": told[plan.tables]} for plan in found], indent=2))
-        return
-    print_hash_plans(found, told, classes=classes, delta=delta, mean=mean)
 
 
 @app.command()
