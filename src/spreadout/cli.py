@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from spreadout import __version__, cli_data, cli_inspect
-from spreadout.cli_inspect import AsJson
+from spreadout.cli_data import AsJson
 from spreadout.errors import UserError
 
 app = typer.Typer(
@@ -28,7 +28,6 @@ app = typer.Typer(
 )
 
 app.add_typer(cli_data.app, name="data")
-cli_inspect.add_to(app)
 
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
@@ -229,6 +228,9 @@ def doctor(as_json: AsJson = False) -> None:
             print(f"{'ok ' if f.ok else 'BAD'}  {f.name:<{width}}  {f.found}")
     if not all(f.ok for f in findings):
         raise typer.Exit(1)
+
+
+cli_inspect.add_to(app)  # after those that train: help lists them in this order
 
 
 @app.callback(invoke_without_command=True)

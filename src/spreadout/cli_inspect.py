@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
+from spreadout.cli_data import AsJson
 from spreadout.errors import UserError
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, on stdout.")]
 
 
 def add_to(app: typer.Typer) -> None:
