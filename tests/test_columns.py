@@ -131,6 +131,15 @@ def test_rows_of_some_clients_are_those_their_columns_name(monkeypatch: pytest.M
         assert [rows[i].tolist() for i in range(2)] == [[1, 3, 5, 8, 9], [2, 3, 4, 7]]
 
 
+def test_a_client_with_more_ids_than_are_held_at_once_is_a_run_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(federated, "AT_ONCE", 3)
+    data = FederatedDataset.from_arrays(np.zeros((12, 1)), [*range(11), 4], [0] * 11 + [1])
+    rows = data.rows_of(torch.arange(2))["classes"]
+    assert [rows[i].tolist() for i in range(2)] == [[*range(11)], [4]]
+
+
 def test_batches_of_a_part_equal_those_of_the_whole() -> None:
     data = shop()
     schedule = Schedule(steps=2, batch=1)

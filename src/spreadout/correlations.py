@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spreadout.data.columns import ragged_places
-from spreadout.ragged import Ragged
+from spreadout.ragged import Ragged, runs
 
 PAIRS_AT_ONCE = 1 << 22
 
@@ -36,10 +36,8 @@ class CoOccurrence:
     def of(cls, labels: Ragged, classes: int) -> CoOccurrence:
         """From label sets of distinct labels each, a block of pairs at a time."""
         lengths = labels.lengths
-        ends = (lengths * lengths).cumsum(0)
-        counts = torch.bincount(ends // PAIRS_AT_ONCE).tolist() if len(labels) else [0]
         keys, together = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
-        for some in torch.split(torch.arange(len(labels)), counts):
+        for some in runs(lengths * lengths, PAIRS_AT_ONCE):
             found, times = torch.unique(_pairs(labels, some, classes), return_counts=True)
             keys, place = torch.unique(torch.cat([keys, found]), return_inverse=True)
             together = torch.zeros_like(keys).index_add_(0, place, torch.cat([together, times]))

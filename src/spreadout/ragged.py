@@ -81,3 +81,9 @@ class Ragged:
 def offsets_from_lengths(lengths: Tensor) -> Tensor:
     zero = torch.zeros(1, dtype=torch.int64, device=lengths.device)
     return torch.cat([zero, lengths.to(torch.int64).cumsum(0)])
+
+
+def runs(sizes: Tensor, most: int) -> list[Tensor]:
+    """Positions 0 … n − 1 in runs whose sizes sum to about `most`; one run where there are none."""
+    _, counts = torch.unique_consecutive(sizes.cumsum(0) // most, return_counts=True)
+    return list(torch.split(torch.arange(len(sizes)), counts.tolist() or [0]))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
 from spreadout.errors import UserError
-from spreadout.ragged import Ragged, offsets_from_lengths
+from spreadout.ragged import Ragged, offsets_from_lengths, runs
 from spreadout.randomness import Ints
 
 MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
@@ -126,9 +126,8 @@ class FederatedDataset:
     def _rows_of(self, clients: Tensor) -> dict[str, Ragged]:
         """In runs of clients that name about as many ids as may be held at once."""
         each = max(self._ids // max(self.examples, 1), 1)
-        named = torch.cumsum(self._lengths(clients) * each, 0)
-        counts = torch.bincount(named // AT_ONCE).tolist() if len(clients) else [0]
-        parts = [self._rows_of_some(run) for run in torch.split(clients, counts)]
+        some = runs(self._lengths(clients) * each, AT_ONCE)
+        parts = [self._rows_of_some(clients[at]) for at in some]
         return {table: Ragged.concatenated([part[table] for part in parts]) for table in parts[0]}
 
     def _rows_of_some(self, clients: Tensor) -> dict[str, Ragged]:
