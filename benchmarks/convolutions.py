@@ -57,7 +57,8 @@ def main() -> None:
         w = torch.randn(a.clients, wide, channels, 3, 3, device=a.device) / 10
         reference = one_by_one(x, w)
         for name, way in WAYS.items():
-            torch.testing.assert_close(way(x, w), reference, rtol=1e-3, atol=1e-3)
+            # Ten bits of mantissa, where convolutions run on tensor cores
+            torch.testing.assert_close(way(x, w), reference, rtol=1e-2, atol=1e-2)
             took = min(milliseconds(way, x, w) for _ in range(5))
             layer = f"{channels}x{side}x{side} to {wide}"
             found.append({"layer": layer, "way": name, "milliseconds": round(took, 2)})

@@ -3,7 +3,7 @@
     python benchmarks/fedalc.py --jobs 12
     python benchmarks/fedalc.py --bytes     # Table IV's comparison, from the ledger in the result file
 
-λ and the number of rounds of every arm are chosen on a fifth of the training instances.
+λ, the inputs' dropout and the rounds of every arm are chosen on a fifth of the training instances.
 Writes results/fedalc/bibtex-tuning.json and results/fedalc/bibtex.json.
 """
 
@@ -15,20 +15,37 @@ from pathlib import Path
 
 from two_stage import Candidate, choose_and_run
 
+from spreadout.experiment import read_toml
+
 ROOT = Path(__file__).resolve().parent.parent
+BASE = ROOT / "configs" / "fedalc" / "bibtex-base.toml"
 HINGE = {"spreadout_margin": 1.0}
 MINED = {"spreadout": "topk", "k": 5, "spreadout_margin": 1.0}
 LONG = {"rounds": 500}
+DROPOUT = {"clients.input_dropout": [0.3, 0.5]}
+METRICS = read_toml(str(BASE))["eval"]["metrics"]
 ARMS = {
-    "flag": Candidate("FLAG", {"method": {"name": "flag"}}),
-    "fedavg": Candidate("FedAvg", {"method": {"name": "baseline-1"}}),
+    "flag": Candidate("FLAG", {"method": {"name": "flag"}}, DROPOUT),
+    "fedmlh": Candidate(
+        "FedMLH, R = 4",
+        # Its networks take features, so the lookup of 512 is their first layer.
+        {
+            "method": {"name": "fedmlh", "tables": 4},
+            "model": {"encoder": "mlp", "hidden": [512, 1024, 1024]},
+            "eval": {"metrics": [name for name in METRICS if name != "mAP"]},  # it names the best only
+        },
+        {"method.buckets": [40, 80]},
+    ),
+    "fedavg": Candidate("FedAvg", {"method": {"name": "baseline-1"}}, DROPOUT),
     "fedaws": Candidate(
         "FedAwS",
         {"method": {"name": "fedaws", **HINGE}},
-        {"method.strength": [0.01, 0.03, 0.1]},
+        {"method.strength": [0.01, 0.03, 0.1], **DROPOUT},
     ),
     "fedalc": Candidate(
-        "FedALC", {"method": {"name": "fedalc", **HINGE}}, {"method.strength": [1.0, 3.0, 10.0, 30.0]}
+        "FedALC",
+        {"method": {"name": "fedalc", **HINGE}},
+        {"method.strength": [3.0, 10.0, 30.0], **DROPOUT},
     ),
     "fedaws-mined": Candidate(
         "FedAwS, K = 5",
@@ -40,14 +57,14 @@ ARMS = {
         {"method": {"name": "fedalc", **MINED, "mined_form": "hinge"}},
         {"method.strength": [10.0, 100.0, 1000.0]},
     ),
-    "fedavg-fixed": Candidate("FedAvg-fixed", {**LONG, "method": {"name": "baseline-2"}}),
+    "fedavg-fixed": Candidate("FedAvg-fixed", {**LONG, "method": {"name": "baseline-2"}}, DROPOUT),
     "fedalc-fixed": Candidate(
         "FedALC-fixed", {**LONG, "method": {"name": "fedalc-fixed"}}, {"method.pull": [1.0, 5.0, 20.0]}
     ),
     "softmax": Candidate(
         "Softmax oracle (centralised)",
         {"method": {"name": "centralized"}, "clients": {"row_lr": 1.0}},
-        {"method.scale": [10.0, 20.0]},
+        {"method.scale": [10.0, 20.0], **DROPOUT},
     ),
 }
 
@@ -66,7 +83,7 @@ def main() -> None:
         return
     choose_and_run(
         "bibtex",
-        ROOT / "configs" / "fedalc" / "bibtex-base.toml",
+        BASE,
         ARMS,
         a.out,
         seeds=a.seeds,
