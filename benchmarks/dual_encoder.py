@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from drawing import chart, table
-from suite import keep, run_suites
+from suite import add_running, keep, run_folders, run_suites
 
 from spreadout.comparison import Suite
 from spreadout.report.page import document
@@ -48,22 +47,32 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "dual_encoder")
     parser.add_argument("--report", type=Path, default=Path("dual_encoder.html"))
     parser.add_argument("--report-only", action="store_true")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
+    parser.add_argument(
+        "--only", nargs="+", metavar="ARM", help="run these again, keep the other results"
+    )
+    add_running(parser)
     a = parser.parse_args()
     if not a.report_only:
         suites = [
             Suite.load([str(ROOT / "configs" / "dual_encoder" / f"{name}.toml")], None)
             for name in a.suites
         ]
-        with tempfile.TemporaryDirectory() as folder:
-            arms = run_suites(suites, Path(folder), a.device, a.jobs)
+        if a.only:
+            suites = [some_of(suite, a.only) for suite in suites]
+        with run_folders(a.runs) as folder:
+            arms = run_suites(suites, folder, a.device, a.jobs)
         for name, suite, found in zip(a.suites, suites, arms, strict=True):
-            keep(suite, found, a.out / f"{name}.json")
+            keep(suite, found, a.out / f"{name}.json", into=bool(a.only))
     held = {name: a.out / f"{name}.json" for name in SUITES}
     made = {name: json.loads(path.read_bytes()) for name, path in held.items() if path.is_file()}
     a.report.write_text(page(made), encoding="utf-8")
     print(f"wrote {a.report}")
+
+
+def some_of(suite: Suite, names: Sequence[str]) -> Suite:
+    """The suite with only these of its variants."""
+    chosen = {name: suite.variants[name] for name in names}
+    return Suite(suite.name, suite.seeds, chosen, suite.labels)
 
 
 def page(made: Mapping[str, Made]) -> str:

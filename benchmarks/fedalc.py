@@ -3,7 +3,7 @@
     python benchmarks/fedalc.py --jobs 12
     python benchmarks/fedalc.py --bytes     # Table IV's comparison, from the ledger in the result file
 
-λ, the inputs' dropout and the rounds of every arm are chosen on a fifth of the training instances.
+λ, the clients' weights and the rounds of every arm are chosen on a fifth of the training instances.
 Writes results/fedalc/bibtex-tuning.json and results/fedalc/bibtex.json.
 """
 
@@ -13,6 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
+from suite import add_running
 from two_stage import Candidate, choose_and_run
 
 from spreadout.experiment import read_toml
@@ -22,10 +23,11 @@ BASE = ROOT / "configs" / "fedalc" / "bibtex-base.toml"
 HINGE = {"spreadout_margin": 1.0}
 MINED = {"spreadout": "topk", "k": 5, "spreadout_margin": 1.0}
 LONG = {"rounds": 500}
-DROPOUT = {"clients.input_dropout": [0.3, 0.5]}
+# Clients weigh 1/C in Algorithm 1; n_i/n is Eq. 5 of FedAwS.
+WEIGHTING = {"method.weighting": ["uniform", "examples"]}
 METRICS = read_toml(str(BASE))["eval"]["metrics"]
 ARMS = {
-    "flag": Candidate("FLAG", {"method": {"name": "flag"}}, DROPOUT),
+    "flag": Candidate("FLAG", {"method": {"name": "flag"}}, WEIGHTING),
     "fedmlh": Candidate(
         "FedMLH, R = 4",
         # Its networks take features, so the lookup of 512 is their first layer.
@@ -34,37 +36,39 @@ ARMS = {
             "model": {"encoder": "mlp", "hidden": [512, 1024, 1024]},
             "eval": {"metrics": [name for name in METRICS if name != "mAP"]},  # it names the best only
         },
-        {"method.buckets": [40, 80]},
+        {"method.buckets": [40, 80], **WEIGHTING},
     ),
-    "fedavg": Candidate("FedAvg", {"method": {"name": "baseline-1"}}, DROPOUT),
+    "fedavg": Candidate("FedAvg", {"method": {"name": "baseline-1"}}, WEIGHTING),
     "fedaws": Candidate(
         "FedAwS",
         {"method": {"name": "fedaws", **HINGE}},
-        {"method.strength": [0.01, 0.03, 0.1], **DROPOUT},
+        {"method.strength": [0.03, 0.1, 0.3], **WEIGHTING},
     ),
     "fedalc": Candidate(
         "FedALC",
         {"method": {"name": "fedalc", **HINGE}},
-        {"method.strength": [3.0, 10.0, 30.0], **DROPOUT},
+        {"method.strength": [3.0, 10.0, 30.0], **WEIGHTING},
     ),
     "fedaws-mined": Candidate(
         "FedAwS, K = 5",
         {"method": {"name": "fedaws", **MINED}},
-        {"method.strength": [0.3, 1.0, 3.0]},
+        {"method.strength": [0.1, 0.3], **WEIGHTING},
     ),
     "fedalc-mined": Candidate(
         "FedALC, K = 5",
         {"method": {"name": "fedalc", **MINED, "mined_form": "hinge"}},
-        {"method.strength": [10.0, 100.0, 1000.0]},
+        {"method.strength": [3.0, 10.0, 30.0], **WEIGHTING},
     ),
-    "fedavg-fixed": Candidate("FedAvg-fixed", {**LONG, "method": {"name": "baseline-2"}}, DROPOUT),
+    "fedavg-fixed": Candidate("FedAvg-fixed", {**LONG, "method": {"name": "baseline-2"}}, WEIGHTING),
     "fedalc-fixed": Candidate(
-        "FedALC-fixed", {**LONG, "method": {"name": "fedalc-fixed"}}, {"method.pull": [1.0, 5.0, 20.0]}
+        "FedALC-fixed",
+        {**LONG, "method": {"name": "fedalc-fixed"}},
+        {"method.pull": [0.3, 1.0, 3.0], **WEIGHTING},
     ),
     "softmax": Candidate(
         "Softmax oracle (centralised)",
         {"method": {"name": "centralized"}, "clients": {"row_lr": 1.0}},
-        {"method.scale": [10.0, 20.0], **DROPOUT},
+        {"method.scale": [5.0, 10.0, 20.0]},
     ),
 }
 
@@ -73,8 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
+    add_running(parser)
     parser.add_argument("--rounds", type=int, help="instead of the config's, for a quick look")
     parser.add_argument("--bytes", action="store_true", help="only print what was sent, by whom")
     a = parser.parse_args()
@@ -89,6 +92,7 @@ def main() -> None:
         seeds=a.seeds,
         device=a.device,
         jobs=a.jobs,
+        runs=a.runs,
         more={"rounds": a.rounds} if a.rounds else None,
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from record import write
+from suite import add_running
 from two_stage import Candidate, choose_and_run
 
 from spreadout.assembly import pick_device
@@ -47,8 +48,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "fedmlh")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
+    add_running(parser)
     parser.add_argument("--examples", type=int, help="training instances, where there are too many")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--decode", action="store_true", help="only time decoding")
@@ -70,6 +70,7 @@ def main() -> None:
             seeds=a.seeds,
             device=a.device,
             jobs=a.jobs,
+            runs=a.runs,
             fraction=0.1,
             more=more,
         )

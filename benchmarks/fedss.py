@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import gradient_noise
 import torch
 from drawing import chart, table
-from suite import keep, run_suites
+from suite import add_running, keep, run_folders, run_suites
 
 from spreadout.auditing import foreseen
 from spreadout.comparison import Suite
@@ -46,14 +45,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "fedss")
     parser.add_argument("--report", type=Path, default=Path("fedss.html"))
     parser.add_argument("--report-only", action="store_true")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
+    add_running(parser)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     a = parser.parse_args()
     if not a.report_only:
         suite = Suite.load([str(CONFIGS / "omniglot.toml")], None, a.set)
-        with tempfile.TemporaryDirectory() as folder:
-            (arms,) = run_suites([suite], Path(folder), a.device, a.jobs)
+        with run_folders(a.runs) as folder:
+            (arms,) = run_suites([suite], folder, a.device, a.jobs)
         keep(suite, arms, a.out / "omniglot.json")
     tables, figures = [], [figure_8()]
     if (a.out / "gradients.json").is_file():

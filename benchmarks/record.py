@@ -18,7 +18,7 @@ from spreadout import __version__
 def write(path: Path, results: Mapping[str, Any]) -> None:
     """Write results with the commit, hardware and versions that made them."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    made_by = {"commit": _commit(), "hardware": hardware(), "versions": versions()}
+    made_by = {"commit": commit(), "hardware": hardware(), "versions": versions()}
     path.write_text(json.dumps({**made_by, **results}, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {path}")
 
@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
     return {"spreadout": __version__, "torch": torch.__version__, "python": platform.python_version()}
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit the working tree stands on, with a + where it differs from it.
 
     A tree copied without its history is told through SPREADOUT_COMMIT.

@@ -7,15 +7,17 @@ python benchmarks/suite.py configs/fedaws/bibtex.toml --out results/bibtex/fedaw
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
-from record import write
+from record import commit, hardware, write
 
 from spreadout import metrics
 from spreadout.comparison import Arm, Suite, as_json, compare, shown
@@ -32,40 +34,69 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")])
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--report", type=Path, help="also write the HTML page here")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
+    add_running(parser)
     a = parser.parse_args()
     suite = Suite.load([a.suite], a.seeds, a.set)
-    with tempfile.TemporaryDirectory() as folder:
-        (arms,) = run_suites([suite], Path(folder), a.device, a.jobs)
+    with run_folders(a.runs) as folder:
+        (arms,) = run_suites([suite], folder, a.device, a.jobs)
     if a.report:
         write_page(arms, a.report, title=suite.name)
     keep(suite, arms, a.out)
 
 
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that runs suites."""
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
+    parser.add_argument(
+        "--runs", type=Path, help="keep the run folders here, and go on with those there"
+    )
+
+
+@contextmanager
+def run_folders(kept: Path | None) -> Iterator[Path]:
+    """Where runs write: a folder that stays, or one that goes with them."""
+    if kept is not None:
+        yield kept
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 def run_suites(suites: Sequence[Suite], folder: Path, device: str, jobs: int) -> list[list[Arm]]:
-    """The arms of every suite; with several jobs, all their runs share one pool of processes."""
-    places = [folder / f"suite-{i}" for i in range(len(suites))]
+    """The arms of every suite; with several jobs, all their runs share one pool of processes.
+
+    Finished runs that an earlier call left below `folder` are taken as they are.
+    """
+    places = [folder / suite.name for suite in suites]
     if jobs > 1:
         with ThreadPoolExecutor(jobs) as pool:
             for suite, out in zip(suites, places, strict=True):
                 side_by_side(suite, out, device, pool)
     return [
-        compare(suite, out, device=device, go_on=jobs > 1)
-        for suite, out in zip(suites, places, strict=True)
+        compare(suite, out, device=device, go_on=True) for suite, out in zip(suites, places, strict=True)
     ]
 
 
-def keep(suite: Suite, arms: Sequence[Arm], out: Path) -> None:
-    """The small result file: the table, curves, and everything needed to make it again."""
+def keep(suite: Suite, arms: Sequence[Arm], out: Path, *, into: bool = False) -> None:
+    """The small result file: the table, curves, and everything needed to make it again.
+
+    With `into`, arms take the place of those with their names in the file that is there.
+    """
     configs = {
         name: variant.model_dump(mode="json", exclude_none=True)
         for name, variant in suite.variants.items()
     }
-    table = [{**as_json(arm), "curve": curve(arm)} for arm in arms]
+    made_by = {"commit": commit(), "hardware": hardware()}
+    table = [{**as_json(arm), **made_by, "curve": curve(arm)} for arm in arms]
     for row in table:
         print(f"{row['label']:36}", *(" ".join(shown(score)) for score in row["metrics"].values()))
+    if into:
+        before, fresh = json.loads(out.read_bytes()), {row["name"]: row for row in table}
+        older = {"commit": before["commit"], "hardware": before["hardware"]}
+        table = [fresh.get(row["name"], {**older, **row}) for row in before["variants"]]
+        configs = {**before["configs"], **configs}
     made = {"suite": suite.name, "seeds": list(suite.seeds), "variants": table}
     write(out, {**made, "constant": constant(next(iter(suite.variants.values()))), "configs": configs})
 
@@ -82,14 +113,16 @@ def curve(arm: Arm) -> dict[str, list[float]]:
 
 def side_by_side(suite: Suite, out: Path, device: str, pool: ThreadPoolExecutor) -> None:
     """Every run as a process of its own, in the folder where the comparison will look for it."""
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     (out / COMPARISON_MARK).touch()
 
     def one(variant: str, seed: int) -> None:
+        folder = out / variant / f"seed-{seed}"
+        if folder.exists():
+            return  # what is not finished there, `compare` goes on with
         config = out / f"{variant}-{seed}.toml"
         seeded = suite.variants[variant].model_copy(update={"seed": seed})
         config.write_text(seeded.to_toml(), encoding="utf-8")
-        folder = out / variant / f"seed-{seed}"
         command = [sys.executable, "-m", "spreadout", "run", str(config), "--out", str(folder)]
         done = subprocess.run(
             [*command, "--device", device, "--json"], capture_output=True, text=True, check=False

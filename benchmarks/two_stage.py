@@ -8,14 +8,13 @@ points says which setting an arm gets and for how many rounds. Then it is traine
 from __future__ import annotations
 
 import itertools
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from record import write
-from suite import keep, run_suites
+from suite import keep, run_folders, run_suites
 
 from spreadout.comparison import Suite
 from spreadout.experiment import Experiment, overlay, read_toml
@@ -39,7 +38,7 @@ class Candidate:
             for key, value in zip(self.grid, values, strict=True):
                 section, name = key.split(".")
                 config = overlay(config, {section: {**config.get(section, {}), name: value}})
-            found.append(("-".join(f"{value:g}" for value in values) or "only", config))
+            found.append(("-".join(map(str, values)) or "only", config))
         return found
 
 
@@ -52,6 +51,7 @@ def choose_and_run(
     seeds: int,
     device: str,
     jobs: int,
+    runs: Path | None,
     fraction: float = 0.2,
     more: Changes | None = None,
 ) -> None:
@@ -64,9 +64,9 @@ def choose_and_run(
     points = {one: _experiment(base, one, config, held) for one, (_, _, config) in tried.items()}
     chosen: dict[str, tuple[Changes, Mapping[str, float]]] = {}
     table = []
-    with tempfile.TemporaryDirectory() as folder:
-        tuning = Suite("tuning", (0,), points, {one: one for one in points})
-        (found,) = run_suites([tuning], Path(folder) / "tuning", device, jobs)
+    with run_folders(runs) as folder:
+        tuning = Suite(f"{name}-tuning", (0,), points, {one: one for one in points})
+        (found,) = run_suites([tuning], folder, device, jobs)
         for one in found:
             arm, point, config = tried[one.name]
             summary = one.summaries[0]
@@ -91,7 +91,7 @@ def choose_and_run(
             for arm, (config, best) in chosen.items()
         }
         suite = Suite(name, tuple(range(seeds)), final, {arm: arms[arm].label for arm in final})
-        (ran,) = run_suites([suite], Path(folder) / "final", device, jobs)
+        (ran,) = run_suites([suite], folder, device, jobs)
     keep(suite, ran, out / f"{name}.json")
 
 
