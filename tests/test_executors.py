@@ -8,11 +8,15 @@ import torch
 
 import spreadout as so
 from spreadout.assembly import build_federation
-from spreadout.data.federated import Splits
+from spreadout.data.columns import Dense, Sparse
+from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.federated.round import Federation, cohort_of, run_round
 from spreadout.federated.server import ServerState
+from spreadout.ragged import Ragged, offsets_from_lengths
 from spreadout.runtime.graphs import GraphCache
+from spreadout.runtime.in_span import Outputs
 from spreadout.runtime.ready import bytes_per_client, make_ready
+from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator import Simulator
 
 
@@ -89,6 +93,84 @@ def test_chunks_of_any_size_give_the_same_model(toy: Splits, arm: str) -> None:
     for memory in (1, 20_000):
         chunked, _ = train(dataclasses.replace(f, executor=Simulator(memory)))
         assert_same(whole, chunked)
+
+
+@pytest.fixture
+def words(toy_arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Splits:
+    """The toy with sixty sparse features, some named twice, and an example without any."""
+    _, y, client = toy_arrays
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(1, 6, len(y))
+    lengths[4] = 0
+    ids = torch.from_numpy(np.concatenate([(7 * y[i] + rng.integers(0, 9, n)) for i, n in enumerate(lengths)]))
+    weights = torch.from_numpy(rng.normal(1, 0.3, len(ids)))
+    x = Sparse(ids, weights.float(), offsets_from_lengths(torch.from_numpy(lengths)), 60)
+    label = torch.from_numpy(y)
+    order = torch.from_numpy(rng.permutation(len(y)))  # stored in another order than clients hold them
+    back = torch.argsort(order)
+    columns = {"x": x.select(order).compact().select(back), "y": Dense(label)}
+    held = FederatedDataset.by_owner(columns, torch.from_numpy(client), 6)
+    shared = {**held.columns, "x": columns["x"]}
+    examples = Examples({"x": x}, Ragged.from_lists([[c] for c in y]))
+    return Splits("words", dataclasses.replace(held, columns=shared), examples)
+
+
+IN_SPAN = {
+    "five steps": ["clients.local_steps=5"],
+    "an epoch of ragged clients, in chunks": ["run.memory_gb=0.00002"],
+    "no hidden layer": ["model.hidden=[]"],
+    "weighted, rates that fall": ["method.weighting=examples", "clients.lr_decay=cosine", "rounds=8"],
+    "all rows, softmax": ["method.name=fedavg", "method.scale=5"],
+    "sampled softmax": ["method.name=fedss", "method.negatives=2"],
+    "server adam": ["server.optimizer=adam", "server.lr=0.1"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arm", IN_SPAN.values(), ids=IN_SPAN.keys())
+def test_a_first_layer_in_the_span_of_its_inputs_equals_copies_of_it(
+    words: Splits, arm: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    real = Outputs.weighted_sum
+    monkeypatch.setattr(Outputs, "weighted_sum", lambda self, w: made.append(1) or real(self, w))
+    fast, fast_loss = train(federation(words, *arm))
+    assert made
+    slow, slow_loss = train(federation(words, *arm, "run.executor=sequential"))
+    assert_same(fast, slow)
+    assert fast_loss == pytest.approx(slow_loss, rel=1e-4)
+    without = federation(words, *arm)
+    copies, _ = train(dataclasses.replace(without, executor=Simulator()))
+    assert_same(fast, copies)
+
+
+def test_a_client_whose_steps_break_is_left_out_of_the_span(words: Splits) -> None:
+    f = federation(words, "clients.local_steps=3")
+    broken = f.data.columns["x"]
+    weights = broken.weights.clone()
+    theirs = f.data.places_of(torch.tensor([3]))
+    stored = broken.index[theirs[0]]
+    weights[broken.offsets[stored] : broken.offsets[stored + 1]] = float("nan")
+    columns = {**f.data.columns, "x": dataclasses.replace(broken, weights=weights)}
+    f = dataclasses.replace(f, data=dataclasses.replace(f.data, columns=columns))
+    fast, _ = train(f, 1)
+    slow, _ = train(dataclasses.replace(f, executor=sequential), 1)
+    assert fast.refused == slow.refused
+    assert sum(fast.refused.values()) == 2  # that one, and the one without examples
+    assert_same(fast, slow)
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [["clients.momentum=0.9"], ["clients.input_noise=0.1"], ["clients.max_update_norm=9"], ["clients.batch=12", "clients.local_steps=9"]],
+    ids=["momentum", "noise", "norms checked", "more slots than features"],
+)  # fmt: skip
+def test_what_leaves_the_span_trains_on_copies(
+    words: Splits, arm: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Outputs, "weighted_sum", lambda *_: pytest.fail("took the span"))
+    fast, _ = train(federation(words, *arm))
+    slow, _ = train(federation(words, *arm, "run.executor=sequential"))
+    assert_same(fast, slow)
 
 
 def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:

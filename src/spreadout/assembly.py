@@ -25,6 +25,7 @@ from spreadout.models.embedding import EmbeddingModel, Table
 from spreadout.models.two_tower import TwoTower
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache
+from spreadout.runtime.in_span import Spans
 from spreadout.runtime.ready import ReadyRound
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator import Simulator
@@ -45,7 +46,7 @@ def build_federation(
     method = method or e.method
     _refuse_misfits(e, held, method)
     looks_up = encoder is None and e.model.encoder == "lookup"
-    data = _looked_up(held.train) if looks_up else _densified(held.train)
+    data = _looked_up(held.train) if looks_up else held.train
     if not method.has_class_table:
         data = _without_rows(data)
     if method.needs_popularity:
@@ -57,9 +58,10 @@ def build_federation(
     tables = model.tables
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
     ahead: Ahead[ReadyRound] | None = Ahead() if device.type == "cuda" else None
-    simulator = Simulator(int(e.run.memory_gb * 2**30), graphs, ahead)
-    return Federation(
-        data=data.to(device) if _fits(data, device) else data,
+    memory = int(e.run.memory_gb * 2**30)
+    simulator = Simulator(memory, graphs, spans := Spans(memory // 4), ahead)
+    federation = Federation(
+        data=data,
         model=model,
         method=method,
         schedule=e.clients.schedule,
@@ -90,6 +92,10 @@ def build_federation(
         bf16=e.run.precision == "bf16",
         activations=model.activations(_example_shape(data)),
     )
+    if not looks_up and not spans.take(federation):
+        federation = replace(federation, data=_densified(data))
+    held_there = federation.data.to(device) if _fits(federation.data, device) else federation.data
+    return replace(federation, data=held_there)
 
 
 def _augment(e: Experiment, data: FederatedDataset) -> Augment:

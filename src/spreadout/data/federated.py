@@ -149,7 +149,7 @@ class FederatedDataset:
                 owners.append(torch.repeat_interleave(owner, lists.lengths.cpu()))
                 ids.append(lists.values.cpu())
             else:
-                found = column.take(at).cpu().reshape(len(at), -1)
+                found = column.take(at).cpu()[:, None].flatten(1)  # (n, ids of an example)
                 owners.append(owner[:, None].expand_as(found).flatten())
                 ids.append(found.flatten())
         return Ragged.from_pairs(torch.cat(owners), torch.cat(ids), clients)

@@ -91,8 +91,10 @@ def _find(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
 
     rows: (k, m) ascending, then −1; ids: (k, n). → two (k, n)
     """
+    if not rows.shape[1]:  # nobody holds any
+        return torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
     held = torch.where(rows < 0, torch.iinfo(torch.int64).max, rows).contiguous()
-    places = torch.searchsorted(held, ids.contiguous()).clamp_max(max(held.shape[1] - 1, 0))
+    places = torch.searchsorted(held, ids.contiguous()).clamp_max(held.shape[1] - 1)
     return places, (held.gather(1, places) == ids) & (ids >= 0)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -27,6 +27,13 @@ class Params(NamedTuple):
 
     dense: Tensors
     rows: Tensors  # (m, d) per table
+
+
+@runtime_checkable
+class Followed(Protocol):
+    """A column whose later steps depend on the loss's gradients at the earlier ones."""
+
+    def follow(self, gradient: Tensor) -> None: ...
 
 
 Objective = Callable[[Params, Batch, Held], Tensor]  # one client's loss on one batch, a scalar
@@ -75,20 +82,24 @@ def local_update(
     state = _Slots(training, params)
     steps = batches["mask"].shape[1 if stacked else 0]
     loss_sum = torch.zeros(batches["mask"].shape[:1] if stacked else (), device=_device(params))
+    followed = {name: column for name, column in batches.items() if isinstance(column, Followed)}
     for step in range(steps):
         # The clients still at work: the first few of a stack, or all there is of one client.
         now = slice(0, active[step]) if active is not None else ...
         live = Params(*({n: v[now].detach() for n, v in part.items()} for part in params))
         trained = [*live.dense.values(), *(live.rows[name] for name in state.tables)]
-        for tensor in trained:
-            tensor.requires_grad_()
         batch = {n: column[now, step] if stacked else column[step] for n, column in batches.items()}
+        leaves = [*trained, *(batch[name] for name in followed)]
+        for tensor in leaves:
+            tensor.requires_grad_()
         loss = objective(live, batch, {name: real[now] for name, real in held.items()})
-        gradients = torch.autograd.grad(loss.sum(), trained, allow_unused=True)
+        gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
+        for column, gradient in zip(followed.values(), gradients[len(trained) :], strict=True):
+            column.follow(gradient)
         with torch.no_grad():
             share = None if gate is None else gate[now, step]
             loss_sum[now] += loss.detach() * (1.0 if share is None else (share > 0).float())
-            left = list(reversed(gradients))
+            left = list(reversed(gradients[: len(trained)]))
             del gradients, loss
             for name, optimizer, value in state.parts:
                 gradient = left.pop()  # and with that its memory is free again

@@ -2,13 +2,14 @@
 
 Clients are sorted by how much they do and cut into chunks that fit a memory budget. With several
 local steps a chunk trains on stacked copies of the dense part and of each client's own rows. With one
-linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i ∇_i`, one batched gradient.
+linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i ∇_i`, one batched gradient. Nor does
+a first layer on sparse features need any (`in_span.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ from spreadout.federated.traffic import Traffic
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache
+from spreadout.runtime.in_span import Spans, first_layer
 from spreadout.runtime.ready import (
     Chunk,
     ReadyRound,
@@ -43,6 +45,7 @@ class Simulator:
 
     memory: int = 1 << 30
     graphs: GraphCache | None = None  # of local steps on a CUDA device
+    spans: Spans | None = None  # for first layers on sparse features
     ahead: Ahead[ReadyRound] | None = None  # makes the next round ready meanwhile
 
     def cohort(self, federation: Federation, round: int) -> Cohort:
@@ -57,18 +60,19 @@ class Simulator:
         if ready is None or ready.cohort is not cohort:
             ready = make_ready(federation, state, cohort, state.round, self.memory)
         if len(ready.idle):  # they were asked, and had nothing to say
-            part = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
-            part.traffic = _traffic(state, some_of(cohort, ready.idle), federation)
-            yield part
+            silent = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
+            silent.traffic = _traffic(state, some_of(cohort, ready.idle), federation)
+            yield silent
         for place, host in enumerate(ready.chunks):
             early = ready.first if place == 0 else None
             work = _Work(federation, state, early or lay_out(federation, host, state.round))
-            fused = _fused(work) if is_fusable(federation, len(work.chunk.active)) else None
-            if fused is None:
+            one_step = is_fusable(federation, len(work.chunk.active))
+            part = _fused(work) if one_step else _in_span(work, self.spans)
+            if part is None:
                 change, loss = _stacked(work, self.graphs)
             if place == 0:  # the device has enough to do for a while: the host looks ahead
                 self._begin_next(federation, state)
-            yield fused if fused is not None else _accepted(work, change, loss)
+            yield part if part is not None else _accepted(work, change, loss)
 
     def _begin_next(self, federation: Federation, state: ServerState) -> None:
         if self.ahead is None or state.round + 1 >= federation.rounds:
@@ -136,6 +140,32 @@ def _fused(work: _Work) -> Aggregate | None:
         return _aggregate(work, change, moved, loss.detach(), everyone)
 
 
+def _in_span(work: _Work, spans: Spans | None) -> Aggregate | None:
+    """Several steps without copies of a first layer on sparse features; None where that cannot be."""
+    f, chunk = work.federation, work.chunk
+    layer = first_layer(f) if spans is not None and spans.take(f) else None
+    if spans is None or layer is None:
+        return None
+    start = work.state.dense[layer.weight]
+    outputs = spans.of(f, chunk.cohort.clients, chunk.batches["x"], start)
+    if outputs is None:
+        return None
+    k = len(chunk.examples)
+    rest = {name: value for name, value in work.state.dense.items() if name != layer.weight}
+    dense = {name: value.expand(k, *value.shape) for name, value in rest.items()}
+    objective = torch.vmap(replace(f, model=layer.after).objective())
+    batches = {**chunk.batches, "x": outputs}
+    change, loss = local_update(
+        objective,
+        f.present_training,
+        Params(dense, work.rows()),
+        batches,  # type: ignore[arg-type]
+        chunk.held,
+        active=chunk.active,
+    )
+    return _accepted(work, change, loss, lambda weight: {layer.weight: outputs.weighted_sum(weight)})
+
+
 def _stacked(work: _Work, graphs: GraphCache | None = None) -> tuple[Params, Tensor]:
     """Several steps, or checks that need every client's own change: stacked copies.
 
@@ -154,8 +184,13 @@ def _stacked(work: _Work, graphs: GraphCache | None = None) -> tuple[Params, Ten
     )
 
 
-def _accepted(work: _Work, change: Params, loss: Tensor) -> Aggregate:
-    """The sum of the changes that pass the server's checks."""
+def _accepted(
+    work: _Work, change: Params, loss: Tensor, also: Callable[[Tensor], Tensors] = lambda weight: {}
+) -> Aggregate:
+    """The sum of the changes that pass the server's checks.
+
+    also: sums of dense parts that no client's change was made of, from the clients' weights.
+    """
     f, chunk = work.federation, work.chunk
     with torch.no_grad():
         if f.privacy is not None:
@@ -166,6 +201,7 @@ def _accepted(work: _Work, change: Params, loss: Tensor) -> Aggregate:
         # One tensor after another leaves for its sum: both at once may be too much.
         names = list(change.dense)
         sums = {name: _weighted_sum(weight, accepted, change.dense.pop(name)) for name in names}
+        sums |= also(weight * accepted)
         part = _aggregate(work, sums, change.rows, loss, accepted)
     for reason, refused in bad.items():
         part.refused[reason] += int(refused.sum())
