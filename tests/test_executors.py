@@ -121,7 +121,7 @@ IN_SPAN = {
     "no hidden layer": ["model.hidden=[]"],
     "weighted, rates that fall": ["method.weighting=examples", "clients.lr_decay=cosine", "rounds=8"],
     "all rows, softmax": ["method.name=fedavg", "method.scale=5"],
-    "sampled softmax": ["method.name=fedss", "method.negatives=2"],
+    "sampled softmax": ["method.name=fedss", "method.negatives=2", "method.scale=5"],
     "server adam": ["server.optimizer=adam", "server.lr=0.1"],
 }  # fmt: skip
 
