@@ -126,9 +126,12 @@ def _step_(
     """One step, in place; share (k,): how much of it each client of a stack takes, None: all of it."""
     if share is not None:
         share = share.view(-1, *[1] * (gradient.dim() - 1))
-        if optimizer.is_plain and not sphere:  # in one pass over memory
+    if optimizer.is_plain and not sphere:  # in one pass over memory
+        if share is None:
+            value.add_(gradient, alpha=-optimizer.lr)
+        else:
             value.addcmul_(gradient, share, value=-optimizer.lr)
-            return
+        return
     move = optimizer.move(along_sphere(gradient, value) if sphere else gradient, slots)
     if share is not None:
         move = move * share

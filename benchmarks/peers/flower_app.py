@@ -1,0 +1,34 @@
+"""The Flower client of both workloads: a module of its own, so that Ray finds it by name."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from work import Data, model_of
+
+app = ClientApp()
+
+
+@functools.cache
+def held(work: str) -> Data:
+    torch.set_num_threads(1)
+    return Data(work)
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    told = message.content["config"]
+    work, client = str(told["work"]), int(told["client"])
+    data, model = held(work), model_of(work)
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    optimizer = torch.optim.SGD(model.parameters(), lr=model.rate)
+    for batch in data.batches(client):
+        optimizer.zero_grad()
+        model.loss(*batch).backward()
+        optimizer.step()
+    said = MetricRecord({"num-examples": data.examples(client), "client": client})
+    content = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": said})
+    return Message(content=content, reply_to=message)
