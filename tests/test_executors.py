@@ -102,7 +102,9 @@ def words(toy_arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Splits:
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, 6, len(y))
     lengths[4] = 0
-    ids = torch.from_numpy(np.concatenate([(7 * y[i] + rng.integers(0, 9, n)) for i, n in enumerate(lengths)]))
+    ids = torch.from_numpy(
+        np.concatenate([(7 * y[i] + rng.integers(0, 9, n)) for i, n in enumerate(lengths)])
+    )
     weights = torch.from_numpy(rng.normal(1, 0.3, len(ids)))
     x = Sparse(ids, weights.float(), offsets_from_lengths(torch.from_numpy(lengths)), 60)
     label = torch.from_numpy(y)

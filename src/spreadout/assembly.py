@@ -15,7 +15,7 @@ from spreadout.errors import UserError
 from spreadout.experiment import Experiment
 from spreadout.federated.augment import Augment
 from spreadout.federated.local import LocalTraining
-from spreadout.federated.round import Federation
+from spreadout.federated.round import Executor, Federation
 from spreadout.federated.sampling import Selection
 from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
@@ -23,6 +23,7 @@ from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel, Table
 from spreadout.models.two_tower import TwoTower
+from spreadout.runtime import distributed
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache
 from spreadout.runtime.in_span import Spans
@@ -79,7 +80,7 @@ def build_federation(
         optimizers=ServerOptimizers(
             e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in tables}
         ),
-        executor=sequential if e.run.executor == "sequential" else simulator,
+        executor=_shared(sequential if e.run.executor == "sequential" else simulator),
         device=device,
         seed=e.seed,
         selection=selection,
@@ -96,6 +97,11 @@ def build_federation(
         federation = replace(federation, data=_densified(data))
     held_there = federation.data.to(device) if _fits(federation.data, device) else federation.data
     return replace(federation, data=held_there)
+
+
+def _shared(executor: Executor) -> Executor:
+    """Among several processes, each trains its own part."""
+    return distributed.Shared(executor) if distributed.size() > 1 else executor
 
 
 def _augment(e: Experiment, data: FederatedDataset) -> Augment:

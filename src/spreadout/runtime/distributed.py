@@ -1,0 +1,111 @@
+"""Several processes, one run: each trains a part of every cohort, all take the same server step.
+
+    torchrun --nproc-per-node 2 -m spreadout run CONFIG
+
+Every rank holds the whole server state. What crosses between them in a round are sums: one all-reduce
+of the dense part, and the rows that some rank's clients changed. All ranks then have the same sums, bit
+for bit, and so go on having the same state. The first of them writes the run folder and talks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from spreadout.federated.merge import Aggregate, RowSum, total
+from spreadout.federated.round import Cohort, Executor, Federation, cohort_of
+from spreadout.federated.rows import Tensors
+from spreadout.federated.server import ServerState
+from spreadout.randomness import Ints
+from spreadout.runtime.ready import some_of
+
+
+@contextmanager
+def joined(device: str) -> Iterator[None]:
+    """Within it, this process is one of those that torchrun started; alone, nothing happens."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def size() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes and talks."""
+    return size() == 1 or dist.get_rank() == 0
+
+
+def any_of(flag: bool) -> bool:
+    """Whether any process says so: all of them stop after the same round, or none."""
+    if size() == 1:
+        return flag
+    told: list[bool] = [False] * size()
+    dist.all_gather_object(told, flag)
+    return any(told)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """An executor that trains its own part of a cohort and adds up what all ranks' parts came to."""
+
+    inner: Executor
+
+    def cohort(self, federation: Federation, round: int) -> Cohort:
+        drawn: Cohort = getattr(self.inner, "cohort", cohort_of)(federation, round)
+        return drawn
+
+    def __call__(
+        self, federation: Federation, state: ServerState, cohort: Cohort
+    ) -> Iterator[Aggregate]:
+        f = federation
+        steps = f.schedule.steps_per_client(f.data.sizes[cohort.clients.numpy()])
+        mine = some_of(cohort, part_of(steps, dist.get_rank(), size()))
+        yield summed(total(self.inner(f, state, mine)), state.dense)
+
+
+def part_of(work: Ints, rank: int, ranks: int) -> Ints:
+    """The places of a rank's clients: the busiest first, dealt there and back, then in their order."""
+    order = (-work).argsort(kind="stable")
+    turn = 2 * ranks
+    place = np.arange(len(order)) % turn
+    return np.sort(order[(place == rank) | (place == turn - 1 - rank)])
+
+
+def summed(part: Aggregate, like: Tensors) -> Aggregate:
+    """The sum of every rank's part, the same on all of them."""
+    device = next(iter(like.values())).device
+    mine = [part.dense.get(name, torch.zeros_like(value)) for name, value in like.items()]
+    flat = torch.cat([value.reshape(-1) for value in mine])
+    dist.all_reduce(flat)
+    parts: list[Aggregate] = [Aggregate()] * size()
+    dist.all_gather_object(parts, replace(part, dense={}, rows=_moved(part.rows, torch.device("cpu"))))
+    every = total([replace(one, rows=_moved(one.rows, device)) for one in parts])
+    if every.clients:
+        pieces = torch.split(flat, [value.numel() for value in mine])
+        shapes = zip(like.items(), pieces, strict=True)
+        every.dense = {name: piece.view(value.shape) for (name, value), piece in shapes}
+    return every
+
+
+def _moved(rows: dict[str, RowSum], device: torch.device) -> dict[str, RowSum]:
+    def to(value: Tensor) -> Tensor:
+        return value.to(device)
+
+    return {n: RowSum(to(r.ids), to(r.total), to(r.holders), to(r.examples)) for n, r in rows.items()}
