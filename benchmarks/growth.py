@@ -1,0 +1,196 @@
+"""How a round grows: with the classes, with the clients that take part, with the rows a client holds.
+
+    python benchmarks/growth.py --out results/growth/cpu.json
+
+One client per class, a 64-32 encoder and rows of 32; FedAwS mines 10 near rows of every class that took
+part, among all rows or among 2,000 drawn ones ("drawn candidates"). Clients' work and the server's step
+are timed apart, every point in a process of its own, and a slope is fitted to the logarithms of the last
+points: 0 is flat, 1 is proportional.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from record import write
+
+import spreadout as so
+from spreadout.assembly import build_federation, pick_device
+from spreadout.data.columns import Dense
+from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.federated.merge import total
+from spreadout.federated.round import Federation, run_round
+from spreadout.federated.server import ServerState
+from spreadout.ragged import Ragged
+
+STORED = 1000  # distinct inputs; every example is one of them
+AXES: dict[str, dict[str, Any]] = {
+    "classes": {"classes": [10**k for k in range(3, 8)], "clients": [100], "rows": [1]},
+    "classes, drawn candidates": {
+        "classes": [10**k for k in range(3, 8)],
+        "clients": [100],
+        "rows": [1],
+        "candidates": 2000,
+    },
+    "clients a round": {
+        "classes": [10**5],
+        "clients": [10**k for k in range(1, 6)],
+        "rows": [1],
+        "candidates": 2000,
+    },
+    "rows a client": {
+        "classes": [10**5],
+        "clients": [100],
+        "rows": [1, 10, 100, 1000],
+        "candidates": 2000,
+    },
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES))
+    parser.add_argument("--most", type=int, default=10**7, help="classes at most")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    a = parser.parse_args()
+    if a.one:
+        print(json.dumps(measure(**a.one, device=a.device)))
+        return
+    found = {}
+    for axis in a.axes:
+        points = [one for one in points_of(AXES[axis]) if one["classes"] <= a.most]
+        table = [{**one, **elsewhere(one, a.device)} for one in points]
+        along = next(name for name in ("classes", "clients", "rows") if len(AXES[axis][name]) > 1)
+        slopes = {
+            part: slope([row[along] for row in table], [row[part] for row in table])
+            for part in ("clients_ms", "server_ms", "memory_mb")
+        }
+        found[axis] = {"along": along, "points": table, "slopes": slopes}
+        print(axis, *(f"{name} {value:.2f}" for name, value in slopes.items()))
+    if a.out:
+        write(a.out, {"axes": found})
+
+
+def points_of(axis: dict[str, Any]) -> list[dict[str, Any]]:
+    rest = {"candidates": axis["candidates"]} if "candidates" in axis else {}
+    return [
+        {"classes": classes, "clients": clients, "rows": rows, **rest}
+        for classes in axis["classes"]
+        for clients in axis["clients"]
+        for rows in axis["rows"]
+    ]
+
+
+def elsewhere(one: dict[str, Any], device: str) -> dict[str, float]:
+    """One point in a process of its own, so that its peak of memory is its own too."""
+    command = [sys.executable, __file__, "--one", json.dumps(one), "--device", device]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    print(one, {name: round(value, 1) for name, value in found.items()}, flush=True)
+    return found
+
+
+def measure(
+    classes: int, clients: int, rows: int, device: str, candidates: int | None = None
+) -> dict[str, float]:
+    where = pick_device(device)
+    f = federation(classes, clients, rows, candidates, where)
+    state = ServerState(0, *f.model.initial(0, where))
+    spent: dict[str, list[float]] = {"clients": [], "server": []}
+    executor, method = f.executor, f.method
+
+    def timed(part: str, work: Callable[[], Any]) -> Any:
+        _wait(where)
+        start = time.perf_counter()
+        made = work()
+        _wait(where)
+        spent[part].append(1000 * (time.perf_counter() - start))
+        return made
+
+    def train(federation: Federation, state: ServerState, cohort: Any) -> Any:
+        return [timed("clients", lambda: total(executor(federation, state, cohort)))]
+
+    class Timed(type(method)):  # type: ignore[misc]
+        def server_step(self, *given: Any) -> None:
+            timed("server", lambda: method.server_step(*given))
+
+    step_by_step = replace(f, executor=train, method=Timed.model_construct(**dict(method)))
+    before = _peak_mb(where)
+    whole = []
+    for _ in range(5):
+        start = time.perf_counter()
+        run_round(step_by_step, state)
+        _wait(where)
+        whole.append(1000 * (time.perf_counter() - start))
+    return {
+        "clients_ms": statistics.median(spent["clients"][1:]),
+        "server_ms": statistics.median(spent["server"][1:]),
+        "round_ms": statistics.median(whole[1:]),
+        "memory_mb": _peak_mb(where) - before,
+        "table_mb": state.tables["classes"].numel() * 4 / 2**20,
+    }
+
+
+def federation(
+    classes: int, clients: int, rows: int, candidates: int | None, device: torch.device
+) -> Federation:
+    """As many clients as classes; client i holds `rows` classes from i on, an example of each."""
+    each = 4 * rows
+    owners = min(classes, 10**7 // each)
+    x = torch.randn(STORED, 64)
+    label = (
+        torch.arange(owners).repeat_interleave(each) + torch.arange(each).repeat(owners) // 4
+    ) % classes
+    index = torch.randint(STORED, (owners * each,))
+    columns = {"x": Dense(x, index=index), "y": Dense(label)}
+    held = FederatedDataset(columns, torch.arange(owners + 1) * each, classes)
+    nothing = Examples({"x": Dense(x[:0])}, Ragged.from_lists([]))
+    method: dict[str, Any] = {"name": "fedaws", "spreadout": "topk", "k": 10}
+    if candidates is not None and candidates < classes:
+        method["candidates"] = candidates
+    config = {
+        "model": {"hidden": [32], "dim": 32},
+        "method": method,
+        "clients": {"per_round": min(clients, owners), "batch": 4, "local_steps": 2, "lr": 0.1},
+    }
+    return build_federation(so.Experiment.of(config), Splits("growth", held, nothing), device)
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Of log y over log x, by least squares over the upper half of the points, three at least."""
+    last = max(3, (len(x) + 1) // 2)
+    xs = [math.log(value) for value in x[-last:]]
+    ys = [math.log(max(value, 1e-3)) for value in y[-last:]]
+    middle, height = statistics.fmean(xs), statistics.fmean(ys)
+    across = sum((one - middle) ** 2 for one in xs)
+    up = sum((one - middle) * (other - height) for one, other in zip(xs, ys, strict=True))
+    return round(up / across, 3)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _peak_mb(device: torch.device) -> float:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+if __name__ == "__main__":
+    main()
