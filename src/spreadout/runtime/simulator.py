@@ -61,7 +61,7 @@ class Simulator:
             ready = make_ready(federation, state, cohort, state.round, self.memory)
         if len(ready.idle):  # they were asked, and had nothing to say
             silent = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
-            silent.traffic = _traffic(state, some_of(cohort, ready.idle), federation)
+            silent.traffic = traffic_of(state, some_of(cohort, ready.idle), federation)
             yield silent
         for place, host in enumerate(ready.chunks):
             early = ready.first if place == 0 else None
@@ -300,7 +300,7 @@ def _aggregate(work: _Work, dense: Tensors, rows: Tensors, loss: Tensor, accepte
     )
     if not len(kept):  # nothing was accepted: an empty sum, not a sum of zeros
         part.dense, part.rows = {}, {}
-    part.traffic = _traffic(work.state, chunk.cohort, work.federation)
+    part.traffic = traffic_of(work.state, chunk.cohort, work.federation)
     return part
 
 
@@ -334,7 +334,7 @@ def _privatised(work: _Work, change: Params) -> Params:
     return change
 
 
-def _traffic(state: ServerState, cohort: Cohort, federation: Federation) -> Traffic:
+def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Traffic:
     """The bytes of the whole cohort's round trips, from the tensors its members share."""
     clients = len(cohort.clients)
     dense = nbytes(state.dense.values())

@@ -1,0 +1,99 @@
+"""What a run will cost, before it is started: a few of its rounds are rehearsed, and multiplied."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from spreadout.assembly import build_federation, pick_device
+from spreadout.data import splits
+from spreadout.evaluation import evaluate, frequencies
+from spreadout.experiment import Experiment
+from spreadout.federated.round import Federation, begin, cohort_of, run_round
+from spreadout.federated.rows import nbytes
+from spreadout.federated.server import ServerState
+from spreadout.federated.traffic import Traffic
+from spreadout.runtime.simulator import traffic_of
+from spreadout.summary import peak_memory
+
+REHEARSED = {"cpu": (1, 3), "cuda": (4, 4)}  # rounds to warm up, where graphs are made, and to time
+LOOKS = 32  # cohorts whose bytes are counted
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """All that a run of these rounds is expected to take on this machine."""
+
+    clients: int
+    classes: int
+    cohort: int
+    rounds: int
+    model_bytes: int
+    down_per_client: float  # bytes of one client's part in one round
+    up_per_client: float
+    once_bytes: int  # before the first round, of all clients
+    seconds_per_round: float
+    seconds_per_evaluation: float
+    seconds: float  # of all rounds and evaluations
+    peak_memory_bytes: int
+
+
+def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
+    """Rehearse on the run's own data; nothing is written."""
+    e, where = experiment, pick_device(device)
+    held = splits.load_data(e.data, e.seed)
+    f = build_federation(e, held, where)
+    state = ServerState(0, *f.model.initial(e.seed, where))
+    begin(f, state)
+    once = state.traffic.once_down + state.traffic.once_up
+    examples = held.test if e.eval.split == "test" else held.validation
+    assert examples is not None
+    seen = frequencies(f.data, e.eval.frequent, e.eval.propensity)
+    scored = _seconds(where, lambda: evaluate(f.model, state, examples, e.eval.metrics, seen=seen))
+    moved = expected_traffic(f, state)
+    warm, timed = REHEARSED[where.type]
+    rounds = [_seconds(where, lambda: run_round(f, state)) for _ in range(min(warm + timed, e.rounds))]
+    each = statistics.median(rounds[warm:] or rounds)
+    evaluations = 1 + -(-e.rounds // e.eval.every)
+    visits = max(moved.participations, 1)
+    return Forecast(
+        clients=f.data.clients,
+        classes=held.train.classes,
+        cohort=f.per_round,
+        rounds=e.rounds,
+        model_bytes=nbytes([*state.dense.values(), *state.tables.values()]),
+        down_per_client=moved.down / visits,
+        up_per_client=moved.up / visits,
+        once_bytes=once,
+        seconds_per_round=each,
+        seconds_per_evaluation=scored,
+        seconds=each * e.rounds + scored * evaluations,
+        peak_memory_bytes=peak_memory(where),
+    )
+
+
+def expected_traffic(federation: Federation, state: ServerState) -> Traffic:
+    """The bytes of the run's first cohorts, which are drawn and do not train."""
+    total = Traffic()
+    if federation.method.pools_data:  # data in one place crosses no network
+        return total
+    kept = torch.zeros(federation.data.clients, dtype=torch.bool)  # who has its fixed rows already
+    memory = {**state.memory, "keeps_fixed": kept} if federation.training.fixed else state.memory
+    watched = replace(state, memory=memory)
+    for round in range(min(LOOKS, federation.rounds)):
+        cohort = cohort_of(federation, round)
+        total += traffic_of(watched, cohort, federation)
+        kept[cohort.clients] = True
+    return total
+
+
+def _seconds(device: torch.device, work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start
