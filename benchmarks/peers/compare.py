@@ -41,11 +41,12 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "UV_OFFLINE": "1",
     "GLOO_SOCKET_IFNAME": "lo",
-    "OMP_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",  # unless a contender says otherwise
 }
 TOLERANCE = 2e-4  # of the loss, relative: sums in another order
 CONTENDERS = {
-    "spreadout-1": "spreadout, 1 process",
+    "spreadout-1": "spreadout, 1 thread",
+    "spreadout-2": "spreadout, 2 threads",
     "plain-1": "plain loop, 1 process",
     "plain-2": "plain loop, 2 processes",
     "pfl-1": "pfl 0.6, 1 process",
@@ -119,7 +120,7 @@ def run(name: str, which: str, rounds: int) -> dict[str, Any]:
     nodes = {"all": "4832" if which == "A" else "159"}.get(size, size)
     script = {"plain": "plain.py", "spreadout": "with_spreadout.py"}.get(kind, f"with_{kind}.py")
     python = sys.executable if kind in ("plain", "spreadout") else str(environment(kind))
-    arguments = [which, str(rounds), *([nodes] if kind in ("plain", "flower") else [])]
+    arguments = [which, str(rounds), *([nodes] if kind != "pfl" else [])]
     command = [python, str(HERE / script), *arguments]
     settings = {**os.environ, **QUIET, "PEERS_WORK": str(work.WORK.resolve()), "PYTHONPATH": str(HERE)}
     settings["FLWR_HOME"] = str(work.WORK.resolve() / "flower-home")

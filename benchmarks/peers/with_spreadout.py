@@ -1,4 +1,4 @@
-"""spreadout's simulator on the same work. with_spreadout.py A|B ROUNDS
+"""spreadout's simulator on the same work. with_spreadout.py A|B ROUNDS THREADS
 
 The workload's own start, clients in its own order: a federation whose executor is told the cohorts.
 """
@@ -129,8 +129,8 @@ def params_of(data: Data, state: ServerState) -> dict[str, Tensor]:
 
 
 def main() -> None:
-    work, rounds = sys.argv[1], int(sys.argv[2])
-    torch.set_num_threads(1)
+    work, rounds, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(threads)
     data = Data(work)
     f, state = federation_of(data)
     f = replace(f, executor=InOrder(f.executor, data.cohorts), rounds=rounds)
@@ -139,7 +139,7 @@ def main() -> None:
         begin = time.perf_counter()
         run_round(f, state)
         seconds.append(time.perf_counter() - begin)
-    finish("spreadout-1", work, seconds, params_of(data, state))
+    finish(f"spreadout-{threads}", work, seconds, params_of(data, state))
 
 
 if __name__ == "__main__":
