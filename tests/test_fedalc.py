@@ -477,7 +477,7 @@ def test_what_is_collected_travels_once_and_fixed_rows_too() -> None:
 
 
 def _key_of(f: Federation) -> bytes:
-    from spreadout.methods.label_correlations import collection_key
+    from spreadout.privacy.label_sets import collection_key
 
     return collection_key(f.seed)
 

@@ -26,8 +26,9 @@ from spreadout.federated.sampling import Selection, sample_clients
 from spreadout.federated.schedule import Decay, Plan, Schedule, rate_factor
 from spreadout.federated.server import ServerOptimizers, ServerState, apply_
 from spreadout.federated.traffic import Traffic
-from spreadout.methods.base import Method, ServerContext
+from spreadout.methods.base import Method, ServerContext, Told
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.privacy.label_sets import collection_key
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.ragged import Ragged
 
@@ -41,7 +42,11 @@ class Cohort:
 
 
 class Executor(Protocol):
-    """Where clients train. Yields sums over parts of the cohort, in any grouping."""
+    """Where clients train. Yields sums over parts of the cohort, in any grouping.
+
+    One whose clients are elsewhere also has `cohort(federation, round)`, which asks them what rows they
+    want, and `told(federation)`, what they say before the first round.
+    """
 
     def __call__(
         self, federation: Federation, state: ServerState, cohort: Cohort
@@ -135,9 +140,16 @@ def begin(federation: Federation, state: ServerState) -> None:
     if state.begun:
         return
     f = federation
+    told = getattr(f.executor, "told", told_by)(f)
     with repeatable(f.device):
-        state.traffic += f.method.prepare(f.data, state, f.model, f.seed)
+        state.traffic += f.method.prepare(told, f.data.clients, state, f.model, f.seed)
     state.begun = True
+
+
+def told_by(federation: Federation) -> Iterator[Told]:
+    """What the clients of a simulation say before the first round."""
+    f = federation
+    return f.method.tell(f.data, key=collection_key(f.seed), seed=f.seed)
 
 
 def run_round(federation: Federation, state: ServerState) -> RoundReport:

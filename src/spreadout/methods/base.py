@@ -7,12 +7,13 @@ config), and everything it does is a function of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
@@ -20,12 +21,18 @@ from spreadout import randomness
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import MergeRules, RowMerge, RowSum, Weighting
+from spreadout.federated.rows import Tensors
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
 from spreadout.randomness import Ints
+
+Told = Mapping[str, NDArray[Any]]  # what one client says once, before the first round
+Asks = Literal["own", "sample", "all"]
+"""Which rows a client may ask for: its own, the same ones every time; those among others that it draws;
+or any."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,11 @@ class Method(BaseModel, ABC):
         """Whether clients must know how many of them hold each class."""
         return False
 
+    @property
+    def asks(self) -> Asks:
+        """What a server may let a client ask for."""
+        return "own"
+
     def fresh_model(self, config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
         """A model of the kind this method trains."""
         return build_model(config, shape, seed)
@@ -82,14 +94,27 @@ class Method(BaseModel, ABC):
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         """One client's loss on one batch, a scalar."""
 
-    def prepare(
-        self, data: FederatedDataset, state: ServerState, model: EmbeddingModel, seed: int
-    ) -> Traffic:
-        """What server and clients do once, before the first round; returns the bytes it moved.
+    def tell(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[Told]:
+        """What each client says once, before the first round; nothing by default.
 
-        Of the data it may only look at clients' views, one by one, as each client would itself.
+        Each says what it could say from its own view. key: a secret the clients share, and the server
+        does not have.
+        """
+        return iter(())
+
+    def prepare(
+        self, told: Iterable[Told], clients: int, state: ServerState, model: EmbeddingModel, seed: int
+    ) -> Traffic:
+        """What the server does once, before the first round; returns the bytes that moved for it.
+
+        told: what clients said, as `tell` makes it, and to be trusted as little as anything of theirs;
+        clients: how many are told what all must know.
         """
         return Traffic()
+
+    def public(self, state: ServerState) -> Tensors:
+        """What every client must be told before it can ask for rows; nothing by default."""
+        return {}
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """What the server does to its tables after the merge; nothing by default."""
@@ -160,6 +185,14 @@ def with_popular_negatives(
 def _each(numbers: Ints, counts: int | Ints) -> Iterator[tuple[int, int]]:
     every = np.broadcast_to(np.asarray(counts), numbers.shape)
     return zip(numbers.tolist(), every.tolist(), strict=True)
+
+
+def is_row_list(rows: NDArray[Any], count: int) -> bool:
+    """Whether these are distinct rows of a table of so many, ascending, as a client must name them."""
+    if rows.dtype != np.int64 or rows.ndim != 1:
+        return False
+    within = not len(rows) or (rows[0] >= 0 and rows[-1] < count)
+    return bool(within and (np.diff(rows) > 0).all())
 
 
 def every_row(data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:

@@ -20,7 +20,7 @@ from spreadout.federated.merge import RowMerge
 from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.rows import Rows
 from spreadout.federated.server import ServerState, descend_table_
-from spreadout.methods.base import Method, ServerContext, every_row, with_negatives
+from spreadout.methods.base import Asks, Method, ServerContext, every_row, with_negatives
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
 
@@ -67,6 +67,12 @@ class DualEncoder(Method):
             return False
         return holds_all or not self.spreadout
 
+    @property
+    def asks(self) -> Asks:
+        if self.loss_form == "sampled_softmax":
+            return "sample"
+        return "all" if self.loss_form == "global_softmax" or self.rows == "all" else "own"
+
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
 
@@ -74,11 +80,10 @@ class DualEncoder(Method):
         self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
     ) -> dict[str, Ragged]:
         """Its own items; all of them for a softmax over all; a sample beside its own for a sampled."""
-        sampled = self.loss_form == "sampled_softmax"
-        if self.loss_form == "global_softmax" or (self.rows == "all" and not sampled):
+        if self.asks == "all":
             return every_row(data, clients)
         own = data.rows_of(clients)
-        if sampled:
+        if self.asks == "sample":
             stream = randomness.key(seed, "negatives", round)
             span = (data.first_class, data.classes)
             numbers = data.number_of(clients)

@@ -1,7 +1,7 @@
 """FedALC and FedALC-fixed: federated averaging by exploring label correlations (An et al. 2024).
 
 Algorithm 1                                           here
-4–10  collect and merge label sets                    CollectsLabels.prepare
+4–10  collect and merge label sets                    CollectsLabels.tell, prepare
 13    send θ, w_i to client i                         Method.request: its own rows
 15    (θ, w_i) ← (θ, w_i) − η ∇R_pos                  PositiveOnly.loss (Eq. 14)
 19    θ ← mean of θ_i                                 weighting
@@ -13,6 +13,7 @@ Algorithm 2 trains W before the first round (lines 11 to 14, Eq. 12) and never a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -26,7 +27,7 @@ from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.rows import Rows
 from spreadout.federated.server import ServerState, descend_table_
 from spreadout.federated.traffic import Traffic
-from spreadout.methods.base import ServerContext
+from spreadout.methods.base import ServerContext, Told
 from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.label_correlations import CollectsLabels
 from spreadout.models.embedding import EmbeddingModel
@@ -137,10 +138,10 @@ class FedALCFixed(NoisyTable):
         return frozenset({"classes"})
 
     def prepare(
-        self, data: FederatedDataset, state: ServerState, model: EmbeddingModel, seed: int
+        self, told: Iterable[Told], clients: int, state: ServerState, model: EmbeddingModel, seed: int
     ) -> Traffic:
-        """Algorithm 2 lines 4 to 15."""
-        traffic = super().prepare(data, state, model, seed)
+        """Algorithm 2 lines 8 to 15."""
+        traffic = super().prepare(told, clients, state, model, seed)
         weights = self.pair_weights(state)
         optimizer = Optimizer(optimizer=self.table_optimizer, lr=self.table_lr, eps=1e-8)
         sphere = model.tables["classes"].sphere

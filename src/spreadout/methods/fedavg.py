@@ -14,7 +14,7 @@ from spreadout import losses
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import RowMerge
-from spreadout.methods.base import Method, every_row
+from spreadout.methods.base import Asks, Method, every_row
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
 
@@ -24,6 +24,10 @@ class FullSoftmax(Method):
 
     scale: float = Field(20.0, gt=0)  # logits are scale · cosine
     merge: RowMerge = "weighted-mean"
+
+    @property
+    def asks(self) -> Asks:
+        return "all"
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}

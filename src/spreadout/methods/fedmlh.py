@@ -11,6 +11,7 @@ Algorithm 2                                           here
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 import torch
@@ -25,7 +26,7 @@ from spreadout.federated.merge import RowMerge, Weighting
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.hashing import HashFamily
-from spreadout.methods.base import Method
+from spreadout.methods.base import Method, Told
 from spreadout.models.buckets import BucketModel, Decoding
 from spreadout.models.build import DataShape, ModelConfig, build_bucket_model
 from spreadout.models.embedding import EmbeddingModel
@@ -78,10 +79,10 @@ class FedMLH(Buckets):
         return HashFamily.drawn(self.tables, self.buckets, seed=seed, use="labels")
 
     def prepare(
-        self, data: FederatedDataset, state: ServerState, model: EmbeddingModel, seed: int
+        self, told: Iterable[Told], clients: int, state: ServerState, model: EmbeddingModel, seed: int
     ) -> Traffic:
         """Line 3: every client is told the hash functions, once."""
-        return Traffic(once_down=data.clients * self.hashes(seed).nbytes)
+        return Traffic(once_down=clients * self.hashes(seed).nbytes)
 
     def complaint(self, data: FederatedDataset) -> str | None:
         if self.buckets >= data.classes:

@@ -10,6 +10,7 @@ Algorithm 1                                           here
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -21,9 +22,17 @@ from spreadout import losses, randomness
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import RowMerge, Weighting
+from spreadout.federated.rows import Tensors, nbytes
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
-from spreadout.methods.base import Method, with_negatives, with_popular_negatives
+from spreadout.methods.base import (
+    Asks,
+    Method,
+    Told,
+    is_row_list,
+    with_negatives,
+    with_popular_negatives,
+)
 from spreadout.methods.fedaws import Spreadout
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
@@ -65,6 +74,10 @@ class FedSS(Method):
     def needs_popularity(self) -> bool:
         return self.draw.startswith("popular")
 
+    @property
+    def asks(self) -> Asks:
+        return "own" if self.loss_form == "positives" else "sample"
+
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
 
@@ -90,15 +103,31 @@ class FedSS(Method):
             drawn = with_negatives(own, counts, span, stream, numbers)
         return {**asked, "classes": drawn}
 
+    def tell(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[Told]:
+        """Where negatives go by popularity: which classes it holds."""
+        if self.needs_popularity:
+            held = data.rows_of(torch.arange(data.clients))["classes"]
+            yield from ({"classes": held[i].numpy()} for i in range(len(held)))
+
     def prepare(
-        self, data: FederatedDataset, state: ServerState, model: EmbeddingModel, seed: int
+        self, told: Iterable[Told], clients: int, state: ServerState, model: EmbeddingModel, seed: int
     ) -> Traffic:
-        """Where negatives go by popularity: clients say once which classes they hold, and are told the
-        popularity of all."""
+        """The popularity of all classes, which every client is then told."""
         if not self.needs_popularity:
             return Traffic()
-        held = data.rows_of(torch.arange(data.clients))["classes"].values
-        return Traffic(once_up=8 * len(held), once_down=4 * data.classes * data.clients)
+        counts, sent = torch.zeros(model.tables["classes"].count), 0
+        for message in told:
+            held = message.get("classes")
+            if held is None or not is_row_list(held, len(counts)):
+                state.refused["class message: malformed"] += 1
+                continue
+            counts[torch.from_numpy(held)] += 1
+            sent += held.nbytes
+        state.memory["popularity"] = counts / counts.sum().clamp_min(1)
+        return Traffic(once_up=sent, once_down=clients * nbytes([counts]))
+
+    def public(self, state: ServerState) -> Tensors:
+        return {"popularity": state.memory["popularity"]} if self.needs_popularity else {}
 
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         """Eq. 5; without the client's other classes Eq. 7; without negatives Eq. 8."""

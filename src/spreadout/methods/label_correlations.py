@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from pydantic import Field
@@ -12,6 +11,7 @@ from spreadout.correlations import CoOccurrence, PairWeights
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
+from spreadout.methods.base import Told, is_row_list
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.privacy import label_sets
@@ -28,25 +28,31 @@ class CollectsLabels(PositiveOnly):
     dummies: int = Field(0, ge=0)  # invented entries a client adds, in the mean
     normalize: bool = False  # weights of each label scaled to sum 1: γ of Eq. 10 instead of σ of Eq. 9
 
+    def tell(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[Told]:
+        """Algorithm 1 lines 4 to 7: a client's digests."""
+        for message in label_sets.messages_of(data, key, dummies=self.dummies, seed=seed):
+            yield vars(message)
+
     def prepare(
-        self, data: FederatedDataset, state: ServerState, model: EmbeddingModel, seed: int
+        self, told: Iterable[Told], clients: int, state: ServerState, model: EmbeddingModel, seed: int
     ) -> Traffic:
-        """Algorithm 1 lines 4 to 10: every client sends digests, the server merges and counts them."""
-        invented = torch.zeros(data.classes)
+        """Algorithm 1 lines 8 to 10: the server merges and counts what clients sent."""
+        classes = model.tables["classes"].count
+        invented = torch.zeros(classes)
         sent = 0
 
-        def told() -> Iterator[LabelMessage]:
+        def received() -> Iterator[LabelMessage | None]:
             nonlocal sent
-            key = collection_key(seed)
-            for message in label_sets.messages_of(data, key, dummies=self.dummies, seed=seed):
-                rows = torch.from_numpy(message.rows)
-                invented[rows] += self.dummies / max(len(rows), 1)
-                sent += message.nbytes
+            for arrays in told:
+                sent += sum(array.nbytes for array in arrays.values())
+                message = label_sets.received(arrays)
+                if message is not None and is_row_list(message.rows, classes):
+                    invented[torch.from_numpy(message.rows)] += self.dummies / max(len(message.rows), 1)
                 yield message
 
-        sets, refused = label_sets.label_sets(told(), data.classes)
+        sets, refused = label_sets.label_sets(received(), classes)
         counts = label_sets.guarded(
-            CoOccurrence.of(sets, data.classes),
+            CoOccurrence.of(sets, classes),
             anonymity=self.anonymity,
             noise=self.count_noise,
             invented=invented,
@@ -70,8 +76,3 @@ class CollectsLabels(PositiveOnly):
                 "seen together, and labels are weighed by how often they occur alone"
             )
         return super().caution(data)
-
-
-def collection_key(seed: int) -> bytes:
-    """The secret the clients of a simulation share; real clients are given theirs."""
-    return hashlib.sha256(f"label sets of {seed}".encode()).digest()

@@ -11,11 +11,13 @@ Digests are of the raw bytes: embeddings are not the same to the last bit on eve
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,6 +79,26 @@ def messages_of(
         yield LabelMessage(instances[order], named[own[order]], named[rows], rows)
 
 
+def collection_key(seed: int) -> bytes:
+    """The secret the clients of a simulation share; real clients are given theirs."""
+    return hashlib.sha256(f"label sets of {seed}".encode()).digest()
+
+
+def received(arrays: Mapping[str, NDArray[Any]]) -> LabelMessage | None:
+    """A client's message out of the arrays that came; None if they are no such thing."""
+    wanted = {
+        "instances": f"V{INSTANCE_BYTES}",
+        "labels": f"V{LABEL_BYTES}",
+        "row_labels": f"V{LABEL_BYTES}",
+        "rows": "int64",
+    }
+    if arrays.keys() != wanted.keys():
+        return None
+    if any(arrays[name].ndim != 1 or arrays[name].dtype != kind for name, kind in wanted.items()):
+        return None
+    return LabelMessage(**arrays)
+
+
 def wrong_message(message: LabelMessage, classes: int, known: dict[bytes, int]) -> str | None:
     """Why the server must refuse a message, or None; `known` are the rows it was told of before."""
     if len(message.instances) != len(message.labels) or len(message.row_labels) != len(message.rows):
@@ -93,17 +115,19 @@ def wrong_message(message: LabelMessage, classes: int, known: dict[bytes, int]) 
     return None
 
 
-def label_sets(messages: Iterable[LabelMessage], classes: int) -> tuple[Ragged, Counter[str]]:
+def label_sets(
+    messages: Iterable[LabelMessage | None], classes: int
+) -> tuple[Ragged, Counter[str]]:
     """The server's merge: equal digests are one instance, and its labels are all it was sent under.
 
-    Also how many messages were refused, by reason.
+    Also how many messages were refused, by reason; None stands for one that could not be read.
     """
     known: dict[bytes, int] = {}
     taken: list[LabelMessage] = []
     refused: Counter[str] = Counter()
     for message in messages:
-        reason = wrong_message(message, classes, known)
-        if reason:
+        reason = "malformed" if message is None else wrong_message(message, classes, known)
+        if message is None or reason:
             refused[f"label message: {reason}"] += 1
             continue
         known.update(zip(message.row_labels.tolist(), message.rows.tolist(), strict=True))
