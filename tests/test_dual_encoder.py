@@ -442,7 +442,7 @@ def test_a_round_made_ahead_is_the_round_itself() -> None:
             run_round(f, state)
         other = replace(f, seed=99)  # another seed on the same executor draws its own cohort
         assert torch.equal(
-            other.executor.cohort(other, 3).clients,
+            other.executor.cohort(other, state).clients,
             cohort_of(other, 3).clients,  # type: ignore[attr-defined]
         )
         for _ in range(3):

@@ -54,7 +54,7 @@ def build_federation(
         data = replace(data, public_popularity=data.popularity)
     if method.pools_data:
         data = data.pooled()
-    per_round, selection = _cohorts(e, data, method)
+    per_round, selection = cohort_size(e, data, method)
     model = _model(e, data, method, encoder).on(device)
     tables = model.tables
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
@@ -158,7 +158,7 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
             raise UserError(f"eval.metrics: {name} needs more classes than the {data.classes} there are")
 
 
-def _cohorts(e: Experiment, data: FederatedDataset, method: Method) -> tuple[int, Selection]:
+def cohort_size(e: Experiment, data: FederatedDataset, method: Method) -> tuple[int, Selection]:
     """How many clients a round has, and how they are chosen."""
     per_round = e.clients.per_round
     if method.pools_data or per_round == "all":
@@ -241,7 +241,11 @@ def _own_encoder(data: FederatedDataset, given: nn.Module) -> tuple[nn.Module, i
     """A copy of the user's own encoder, and its output's width."""
     if "x" not in data.columns:
         raise UserError("encoder: takes the input x, and the data has histories")
-    one = data.columns["x"].take(torch.tensor([0])).cpu()
+    x = data.columns["x"]
+    some = torch.zeros(min(1, len(x)), dtype=torch.int64)
+    one = x.take(some).cpu()
+    if not len(one):  # a deployment's server has none: one of the same form
+        one = one.new_zeros(1, *one.shape[1:])
     module = copy.deepcopy(given).cpu().eval()
     for name, layer in module.named_modules():
         if isinstance(layer, UNFIT_LAYERS):

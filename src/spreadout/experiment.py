@@ -136,6 +136,22 @@ class RunConfig(_Section):
     log_requests: bool = False  # write requests.jsonl: who asked for which class rows, for `audit`
 
 
+class DeployConfig(_Section):
+    """`[deploy]`: how rounds run on real clients over Flower; a simulation does not look at it."""
+
+    nodes: int = Field(1, ge=1)  # training begins when so many nodes are there …
+    wait: PositiveFloat = 120.0  # … or fails after so many seconds
+    timeout: PositiveFloat = 120.0  # seconds a round waits for its clients' answers
+    max_rows: int | None = Field(None, ge=1)  # of a table, that a client may ask for in a round
+    roster: Path | None = None  # which node may answer for a client, and which classes are its own
+    takeover: bool = False  # whether another node may answer for a client whose own node is gone
+
+    @field_validator("roster")
+    @classmethod
+    def _from_anywhere(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+
 class Experiment(_Section):
     """A complete run. `Experiment.load` reads one; `to_toml` writes it back, complete."""
 
@@ -150,6 +166,7 @@ class Experiment(_Section):
     eval: EvalConfig = EvalConfig()
     privacy: GaussianMechanism | None = None
     run: RunConfig = RunConfig()
+    deploy: DeployConfig = DeployConfig()
 
     @model_validator(mode="after")
     def _splits(self) -> Experiment:

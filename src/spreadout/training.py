@@ -30,6 +30,8 @@ from spreadout.store import checkpoint
 from spreadout.store.run_folder import Record, RunFolder
 from spreadout.summary import summarize
 
+Builder = Callable[[Experiment, Splits, torch.device, nn.Module | None, Method | None], Federation]
+
 
 class Interrupted(Exception):
     """The run was asked to stop; its state is saved up to the last finished round."""
@@ -72,15 +74,18 @@ def run(
     data: Splits | None = None,
     encoder: nn.Module | None = None,
     method: Method | None = None,
+    build: Builder = build_federation,
     observer: Observer | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Result:
     """Train and evaluate. Without `out`, nothing is written to disk.
 
     `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; training
-    starts from the encoder's own weights and leaves them as they are.
+    starts from the encoder's own weights and leaves them as they are. `build` puts the parts together:
+    another one may have clients that are not in this process.
     """
-    session = _Session.build(experiment, device, (data, encoder, method), observer or Observer(), stop)
+    own = (data, encoder, method)
+    session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
     if out is not None:
         session.folder = RunFolder.create(Path(out), experiment.to_toml(), force=force)
     return session.train()
@@ -93,6 +98,7 @@ def resume(
     data: Splits | None = None,
     encoder: nn.Module | None = None,
     method: Method | None = None,
+    build: Builder = build_federation,
     observer: Observer | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Result:
@@ -102,7 +108,8 @@ def resume(
     """
     opened = RunFolder.open(Path(folder))
     experiment = Experiment.load(opened.config)
-    session = _Session.build(experiment, device, (data, encoder, method), observer or Observer(), stop)
+    own = (data, encoder, method)
+    session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
     if opened.has_checkpoint:
         session.go_on_from(opened, *checkpoint.load(opened.checkpoint, session.federation.device))
     else:  # it died before its first checkpoint: from the beginning
@@ -135,17 +142,20 @@ class _Session:
         experiment: Experiment,
         device: str,
         own: tuple[Splits | None, nn.Module | None, Method | None],
+        build: Builder,
         observer: Observer,
         stop: Callable[[], bool],
     ) -> _Session:
         where = pick_device(device)
         data, encoder, method = own
         held = data or splits.load_data(experiment.data, experiment.seed)
-        federation = build_federation(experiment, held, where, encoder, method)
+        federation = build(experiment, held, where, encoder, method)
         dense, tables = federation.model.initial(experiment.seed, where)
-        for caution in (federation.method.caution(held.train), advice.idle_clients(federation)):
-            if caution:
-                observer.warned(caution)
+        known = held.train.clients > 0  # a deployment's server has seen no example
+        caution = federation.method.caution(held.train) if known else None
+        for said in (caution, advice.idle_clients(federation)):
+            if said:
+                observer.warned(said)
         given = {"data": data, "encoder": encoder, "method": method}
         names = [name for name, part in given.items() if part is not None]
         state = ServerState(0, dense, tables)

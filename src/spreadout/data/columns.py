@@ -100,7 +100,7 @@ class Dense(Column):
 
     @property
     def example_bytes(self) -> int:
-        width = self.values[:1].numel() or 1
+        width = self.values.shape[1:].numel()  # also where there is no example yet
         return width * (self.values.element_size() if self.scale is None else 4)
 
     def _gather(self, at: Tensor) -> Tensor:

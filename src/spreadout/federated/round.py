@@ -44,7 +44,7 @@ class Cohort:
 class Executor(Protocol):
     """Where clients train. Yields sums over parts of the cohort, in any grouping.
 
-    One whose clients are elsewhere also has `cohort(federation, round)`, which asks them what rows they
+    One whose clients are elsewhere also has `cohort(federation, state)`, which asks them what rows they
     want, and `told(federation)`, what they say before the first round.
     """
 
@@ -140,9 +140,11 @@ def begin(federation: Federation, state: ServerState) -> None:
     if state.begun:
         return
     f = federation
-    told = getattr(f.executor, "told", told_by)(f)
+    heard = getattr(f.executor, "told", None)
+    told = told_by(f) if heard is None else heard(f)
+    told_back = f.data.clients if heard is None else 0  # those elsewhere count what they are sent
     with repeatable(f.device):
-        state.traffic += f.method.prepare(told, f.data.clients, state, f.model, f.seed)
+        state.traffic += f.method.prepare(told, told_back, state, f.model, f.seed)
     state.begun = True
 
 
@@ -169,7 +171,8 @@ def cohort_of(federation: Federation, round: int) -> Cohort:
 def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     factor = rate_factor(federation.decay, state.round, federation.rounds)
     f = replace(federation, factor=factor)
-    cohort = getattr(f.executor, "cohort", cohort_of)(f, state.round)
+    asked = getattr(f.executor, "cohort", None)
+    cohort = cohort_of(f, state.round) if asked is None else asked(f, state)
     clients = cohort.clients
     aggregate = total(f.executor(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged

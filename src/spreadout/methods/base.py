@@ -56,6 +56,7 @@ class Method(BaseModel, ABC):
     label_sets: ClassVar[bool] = False  # whether the loss takes examples with several labels
     has_class_table: ClassVar[bool] = True  # whether labels name rows of a table
     needs_own: ClassVar[bool] = False  # whether the loss must know which rows a client's examples name
+    shares_key: ClassVar[bool] = False  # whether what clients tell is keyed by a secret of theirs
     weighting: Weighting = "examples"
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -22,6 +23,8 @@ PARTS = ("alone", "first", "second", "both", "reversed")  # of the weights, in t
 
 class CollectsLabels(PositiveOnly):
     """Positive loss on the clients; the server knows how often labels occur together."""
+
+    shares_key: ClassVar[bool] = True
 
     anonymity: int = Field(0, ge=0)  # forget pairs of labels seen in fewer instances
     count_noise: float = Field(0.0, ge=0)  # deviation of the noise on every count

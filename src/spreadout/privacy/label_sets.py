@@ -115,9 +115,7 @@ def wrong_message(message: LabelMessage, classes: int, known: dict[bytes, int]) 
     return None
 
 
-def label_sets(
-    messages: Iterable[LabelMessage | None], classes: int
-) -> tuple[Ragged, Counter[str]]:
+def label_sets(messages: Iterable[LabelMessage | None], classes: int) -> tuple[Ragged, Counter[str]]:
     """The server's merge: equal digests are one instance, and its labels are all it was sent under.
 
     Also how many messages were refused, by reason; None stands for one that could not be read.

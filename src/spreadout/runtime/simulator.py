@@ -48,10 +48,10 @@ class Simulator:
     spans: Spans | None = None  # for first layers on sparse features
     ahead: Ahead[ReadyRound] | None = None  # makes the next round ready meanwhile
 
-    def cohort(self, federation: Federation, round: int) -> Cohort:
+    def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """The round's cohort, which may have been drawn already."""
-        ready = None if self.ahead is None else self.ahead.get(key_of(federation, round))
-        return cohort_of(federation, round) if ready is None else ready.cohort
+        ready = None if self.ahead is None else self.ahead.get(key_of(federation, state.round))
+        return cohort_of(federation, state.round) if ready is None else ready.cohort
 
     def __call__(
         self, federation: Federation, state: ServerState, cohort: Cohort

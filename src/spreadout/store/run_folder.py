@@ -1,5 +1,5 @@
-"""A run's folder: `config.toml`, `metrics.jsonl`, `summary.json`, `checkpoint/`, `model/`, and on demand
-`requests.jsonl`."""
+"""A run's folder: `config.toml`, `metrics.jsonl`, `summary.json`, `checkpoint/`, `model/`, on demand
+`requests.jsonl`, of a deployment `refusals.jsonl`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from spreadout.store.files import as_json, write_atomic, write_json
 
 Record = dict[str, Any]
 COMPARISON_MARK = ".spreadout-comparison"
-REQUESTS = "requests.jsonl"
+REQUESTS, REFUSALS = "requests.jsonl", "refusals.jsonl"
+DEPLOYMENT = "deployment"  # where a rehearsal of a deployment keeps its project, keys and logs
 
 
 class RunFolder:
@@ -29,7 +30,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, config: str, *, force: bool = False) -> RunFolder:
         """A fresh folder holding the resolved config; an earlier run is replaced only by `force`."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(_apart_from_deployment(path))):
             if not force:
                 raise UserError(f"{path}: exists; choose another --out, or --force to replace it")
             remove_run(path)
@@ -69,6 +70,12 @@ class RunFolder:
             for client, rows in asked:
                 file.write(as_json({"round": round, "client": client, "rows": rows}) + "\n")
 
+    def log_refusal(self, round: int, client: int, node: int, reason: str) -> None:
+        """Add whose update was refused in a round of a deployment, and why."""
+        with open(self.path / REFUSALS, "a", encoding="utf-8") as file:
+            record = {"round": round, "client": client, "node": node, "reason": reason}
+            file.write(as_json(record) + "\n")
+
     def requests(self) -> Iterator[tuple[int, list[int]]]:
         """What was logged, in the order it came; a line cut short by a crash ends it."""
         log = self.path / REQUESTS
@@ -105,11 +112,11 @@ class RunFolder:
         kept = [record for record in self.history() if record["round"] <= round]
         text = "".join(as_json(record) + "\n" for record in kept)
         write_atomic(self.path / "metrics.jsonl", text.encode())
-        self._rewind_requests(round)
+        for name in (REQUESTS, REFUSALS):
+            self._rewind_log(self.path / name, round)
         return kept
 
-    def _rewind_requests(self, round: int) -> None:
-        log = self.path / REQUESTS
+    def _rewind_log(self, log: Path, round: int) -> None:
         if not log.is_file():
             return
         lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -139,6 +146,10 @@ class RunFolder:
         if picture is not None:
             write_json(self.path / "picture.json", picture)
         write_json(self.path / "summary.json", summary)  # last: it says the run is finished
+
+
+def _apart_from_deployment(path: Path) -> Iterator[Path]:
+    return (item for item in path.iterdir() if item.name != DEPLOYMENT)
 
 
 def remove_run(path: Path) -> None:

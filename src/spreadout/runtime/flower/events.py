@@ -1,0 +1,97 @@
+"""A run heard from another process: the server writes down what happens, whoever started it reads on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spreadout.experiment import Experiment
+from spreadout.federated.round import Cohort, RoundReport
+from spreadout.federated.traffic import Traffic
+from spreadout.store.files import as_json
+from spreadout.store.run_folder import Record
+from spreadout.training import Observer
+
+
+class Events(Observer):
+    """Writes one JSON line for everything a run does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def _write(self, kind: str, **about: Any) -> None:
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(as_json({"event": kind, **about}) + "\n")
+
+    def started(self, experiment: Experiment, round: int) -> None:
+        self._write("started", round=round)
+
+    def round_done(self, report: RoundReport) -> None:
+        about = {"asked": report.clients, "accepted": report.accepted, "loss": report.loss}
+        self._write("round", round=report.round, **about, refused=dict(report.refused))
+
+    def evaluated(self, record: Record) -> None:
+        self._write("evaluated", record=record)
+
+    def warned(self, text: str) -> None:
+        self._write("warned", text=text)
+
+    def done(self, summary: Mapping[str, Any]) -> None:
+        self._write("done", summary=summary)
+
+    def interrupted(self, round: int) -> None:
+        self._write("interrupted", round=round)
+
+    def failed(self, text: str) -> None:
+        self._write("failed", text=text)
+
+
+@dataclass
+class Reader:
+    """Follows a file of events as it grows."""
+
+    path: Path
+    _read: int = 0
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """What was written since the last look; half a line waits for its other half."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self._read)
+                text = file.read()
+        except FileNotFoundError:
+            return
+        for line in text.splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                return
+            self._read += len(line)
+            yield json.loads(line)
+
+
+def tell(event: Mapping[str, Any], observer: Observer, experiment: Experiment) -> None:
+    """Let an observer here hear what happened there."""
+    kind = event["event"]
+    if kind == "started":
+        observer.started(experiment, event["round"])
+    elif kind == "round":
+        observer.round_done(
+            RoundReport(
+                event["round"],
+                event["asked"],
+                event["accepted"],
+                float("nan") if event["loss"] is None else event["loss"],
+                Counter(event["refused"]),
+                Traffic(),
+                Cohort(torch.empty(0, dtype=torch.int64), {}),
+            )
+        )
+    elif kind == "evaluated":
+        observer.evaluated(event["record"])
+    elif kind == "warned":
+        observer.warned(event["text"])

@@ -1,0 +1,78 @@
+"""One question to each of several nodes, and their answers within a time limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+NO_ANSWER = "no answer in time"
+FAILED = "node failed"
+TWICE = "answered twice"
+WRONG_NODE = "answered for another node"
+POLL = 0.2  # seconds between two looks at what has come
+
+
+@dataclass
+class Answers:
+    """What came back, and what did not, by node."""
+
+    content: dict[int, RecordDict] = field(default_factory=dict)
+    missing: dict[int, str] = field(default_factory=dict)  # why there is no answer
+    details: dict[int, str] = field(default_factory=dict)  # what a failing node says of it
+    extra: list[tuple[int, str]] = field(default_factory=list)  # answers nobody asked for, and why not
+
+
+def ask(
+    grid: Grid,
+    kind: str,
+    questions: Mapping[int, RecordDict],
+    timeout: float,
+    *,
+    group: str = "",
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Answers:
+    """Send each node its question and wait for the answers, at most `timeout` seconds.
+
+    An answer counts once, for the question it was given to, from the node that was asked.
+    """
+    answers = Answers()
+    messages = [
+        Message(content, node, kind, ttl=timeout, group_id=group) for node, content in questions.items()
+    ]
+    sent = dict(zip(grid.push_messages(messages), questions, strict=False))
+    sent = {message: node for message, node in sent.items() if message is not None}
+    open_ids = set(sent)
+    until = clock() + timeout
+    while open_ids:
+        for reply in grid.pull_messages(open_ids):
+            _take(reply, sent, answers)
+        open_ids = {
+            m for m in open_ids if sent[m] not in answers.content.keys() | answers.missing.keys()
+        }
+        if not open_ids or clock() >= until:
+            break
+        sleep(POLL)
+    for node in questions:
+        if node not in answers.content:
+            answers.missing.setdefault(node, NO_ANSWER)
+    return answers
+
+
+def _take(reply: Message, sent: Mapping[str, int], answers: Answers) -> None:
+    node = sent.get(reply.metadata.reply_to_message_id)
+    if node is None:
+        answers.extra.append((reply.metadata.src_node_id, WRONG_NODE))
+    elif node in answers.content or node in answers.missing:
+        answers.extra.append((node, TWICE))
+    elif reply.has_error():
+        answers.missing[node] = FAILED
+        answers.details[node] = str(reply.error.reason)
+    elif reply.metadata.src_node_id != node:
+        answers.extra.append((reply.metadata.src_node_id, WRONG_NODE))
+    else:
+        answers.content[node] = reply.content

@@ -1,0 +1,196 @@
+"""The ServerApp: the usual training loop, with an executor whose clients are on the grid's nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from logging import ERROR, INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.supercore import log
+from torch import nn
+
+from spreadout import metrics, training
+from spreadout.assembly import build_federation, cohort_size
+from spreadout.data.federated import Splits
+from spreadout.errors import UserError
+from spreadout.experiment import Experiment
+from spreadout.federated.round import Federation
+from spreadout.methods.base import Method
+from spreadout.runtime.flower.data import ServerData, held_out
+from spreadout.runtime.flower.events import Events
+from spreadout.runtime.flower.grants import LOG, Grants, read_roster
+from spreadout.runtime.flower.grid import OverGrid
+from spreadout.runtime.flower.roster import Roster
+from spreadout.store.run_folder import DEPLOYMENT, RunFolder
+from spreadout.training import Interrupted, Result
+
+EVENTS, STOP = "events.jsonl", "stop"  # in the run folder's deployment part
+LOOK = 0.5  # seconds between two looks for nodes
+
+
+def server_app(
+    experiment: str | Path,
+    server_data: ServerData = held_out,
+    *,
+    encoder: nn.Module | None = None,
+    method: Method | None = None,
+) -> ServerApp:
+    """The app of the server: the config, and what the model is judged on.
+
+    Run config: `out`, the run folder; `resume`, whether to go on with it; `device`.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        e = Experiment.load(experiment)
+        given = context.run_config
+        out = Path(str(given.get("out") or f"runs/{e.name}-{context.run_id}")).absolute()
+        beside = out / DEPLOYMENT
+        beside.mkdir(parents=True, exist_ok=True)
+        events = Events(beside / EVENTS)
+        log(INFO, "run folder: %s", out)
+        try:
+            result = serve(
+                grid,
+                e,
+                out,
+                server_data=server_data,
+                encoder=encoder,
+                method=method,
+                go_on=bool(given.get("resume", False)),
+                device=str(given.get("device", "auto")),
+                observer=events,
+                stop=(beside / STOP).exists,
+            )
+            events.done(result.summary)
+        except Interrupted as stopped:
+            events.interrupted(stopped.round)
+        except UserError as error:
+            events.failed(str(error))
+            log(ERROR, "%s", error)
+            raise
+        except Exception as error:
+            events.failed(f"{type(error).__name__}: {error}")
+            raise
+
+    return app
+
+
+def serve(
+    grid: Grid,
+    experiment: Experiment,
+    out: Path,
+    *,
+    server_data: ServerData = held_out,
+    encoder: nn.Module | None = None,
+    method: Method | None = None,
+    go_on: bool = False,
+    device: str = "auto",
+    observer: training.Observer | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Result:
+    """Train on whoever is on the grid; `go_on`: from the run folder's last checkpoint."""
+    refuse_misfits(experiment, method or experiment.method)
+    build = Builder(grid, out, go_on)
+    parts: Mapping[str, Any] = {
+        "data": server_data(experiment),
+        "encoder": encoder,
+        "method": method,
+        "build": build,
+        "observer": observer,
+        "stop": stop,
+        "device": device,
+    }
+    if not go_on:
+        return training.run(experiment, out=out, **parts)
+    if RunFolder.open(out).finished:
+        raise UserError(f"{out}: is finished; there is nothing to resume")
+    if Experiment.load(out / "config.toml") != experiment:
+        raise UserError(f"{out}: its config.toml is not the deployed config; deploy that one to resume")
+    return training.resume(out, **parts)
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Puts a federation together whose clients are those that are there when the run begins."""
+
+    grid: Grid
+    out: Path
+    go_on: bool
+
+    def __call__(
+        self,
+        experiment: Experiment,
+        held: Splits,
+        device: torch.device,
+        encoder: nn.Module | None,
+        method: Method | None,
+    ) -> Federation:
+        e, deploy = experiment, experiment.deploy
+        everyone = e.clients.model_copy(update={"per_round": "all"})
+        form = build_federation(
+            e.model_copy(update={"clients": everyone}), held, device, encoder, method
+        )
+        grants = Grants(
+            form.method.asks,
+            {name: table.count for name, table in form.model.tables.items()},
+            deploy.max_rows,
+            deploy.takeover,
+            None if deploy.roster is None else read_roster(deploy.roster),
+        )
+        folder = RunFolder(self.out)
+        log_file = self.out / DEPLOYMENT / LOG
+        if self.go_on:
+            grants.log = log_file
+            grants.recall()
+        else:
+            log_file.parent.mkdir(parents=True, exist_ok=True)
+            log_file.unlink(missing_ok=True)
+            grants.log = log_file
+        executor = OverGrid(self.grid, grants, deploy.timeout, held.train.classes, refused=self._refused)
+        self._gather(executor, e, tell=not (self.go_on and folder.has_checkpoint))
+        grants.close()
+        data = Roster.of(form.data, grants.sizes)
+        per_round, selection = cohort_size(e, data, form.method)
+        return replace(form, data=data, executor=executor, per_round=per_round, selection=selection)
+
+    def _refused(self, round: int, client: int, node: int, reason: str) -> None:
+        log(WARNING, "round %d: client %d of node %s is refused: %s", round, client, node, reason)
+        folder = RunFolder(self.out)
+        if folder.config.is_file():  # not while the run's first nodes come in
+            folder.log_refusal(round, client, node, reason)
+
+    def _gather(self, executor: OverGrid, e: Experiment, *, tell: bool) -> None:
+        """Wait for the nodes a run needs to begin."""
+        until = time.monotonic() + e.deploy.wait
+        while True:
+            executor.meet(0, tell=tell)
+            if len(executor.nodes) >= e.deploy.nodes and executor.node_of:
+                return
+            if time.monotonic() >= until:
+                raise UserError(
+                    f"deploy.nodes = {e.deploy.nodes}: {len(executor.nodes)} nodes came within "
+                    f"deploy.wait = {e.deploy.wait:g} s; start more, or wait longer"
+                )
+            time.sleep(LOOK)
+
+
+def refuse_misfits(e: Experiment, method: Method) -> None:
+    """What runs in a simulation and has no meaning here."""
+    if method.pools_data:
+        raise UserError(
+            f"method.name = {method.name!r}: pools the data, and here it stays on its clients"
+        )
+    for name in e.eval.metrics:
+        if metrics.parse(name)[0] in metrics.NEED_FREQUENCIES:
+            raise UserError(
+                f"eval.metrics: {name} needs how often clients have each class, which a deployment's "
+                "server does not know; take P@k, R@k or nDCG@k"
+            )
