@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from spreadout import __version__, cli_data, cli_inspect
+from spreadout import __version__, cli_data, cli_deploy, cli_inspect
 from spreadout.cli_data import AsJson
+from spreadout.cli_runs import Device, Force, Out, Stop, fresh_folder, resumable
 from spreadout.errors import UserError
 
 app = typer.Typer(
@@ -28,10 +27,7 @@ app = typer.Typer(
 )
 
 app.add_typer(cli_data.app, name="data")
-
-Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
+app.add_typer(cli_deploy.app, name="deploy")
 
 
 def main() -> None:
@@ -71,9 +67,9 @@ def run(
     from spreadout.training import run as train
 
     experiment = Experiment.load(config, overrides or [])
-    folder = out or _fresh(experiment.name)
-    with _Stop() as stop, TerminalObserver() as observer:
-        result = _resumable(
+    folder = out or fresh_folder(experiment.name)
+    with Stop() as stop, TerminalObserver() as observer:
+        result = resumable(
             lambda: train(
                 experiment,
                 out=folder,
@@ -97,8 +93,8 @@ def resume(
     from spreadout.report.terminal import TerminalObserver, print_summary
     from spreadout.training import resume as go_on
 
-    with _Stop() as stop, TerminalObserver() as observer:
-        result = _resumable(
+    with Stop() as stop, TerminalObserver() as observer:
+        result = resumable(
             lambda: go_on(folder, device=device, observer=observer, stop=stop.asked),
             shlex.join(["spreadout", "resume", str(folder)]),
         )
@@ -125,9 +121,9 @@ def compare(
     from spreadout.store.files import as_json as to_json
 
     suite = Suite.load(configs, _seeds(seeds), set_ or [])
-    folder = out or _fresh(suite.name)
-    with _Stop() as stop, TerminalObserver() as observer:
-        arms = _resumable(
+    folder = out or fresh_folder(suite.name)
+    with Stop() as stop, TerminalObserver() as observer:
+        arms = resumable(
             lambda: run_all(
                 suite,
                 folder,
@@ -240,48 +236,6 @@ def _root(
     if version:
         print(__version__)
         raise typer.Exit
-
-
-class _Stop:
-    """The first Ctrl-C (or SIGTERM) asks a run to stop after its round; a second one stops it now."""
-
-    def __init__(self) -> None:
-        self._asked = False
-
-    def asked(self) -> bool:
-        return self._asked
-
-    def _ask(self, signum: int, frame: object) -> None:
-        if self._asked:
-            raise KeyboardInterrupt
-        self._asked = True
-        print("\nstopping after this round; once more to stop at once", file=sys.stderr)
-
-    def __enter__(self) -> _Stop:
-        self._before = [signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)]
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for s, handler in zip((signal.SIGINT, signal.SIGTERM), self._before, strict=True):
-            signal.signal(s, handler)
-
-
-def _fresh(name: str) -> Path:
-    """A folder for a run that names none; to the millisecond, as two may start in one second."""
-    now = time.time()
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
-    return Path("runs") / f"{name}-{stamp}-{int(now * 1000) % 1000:03d}"
-
-
-def _resumable(work: Any, how: str) -> Any:
-    from spreadout.training import Interrupted
-
-    try:
-        return work()
-    except Interrupted as stopped:
-        said = f"interrupted after round {stopped.round}, state saved; go on with: {how}"
-        print(said, file=sys.stderr)
-        raise typer.Exit(130) from None
 
 
 def _again(command: str, *arguments: str, out: Path, seeds: str | None, set_: list[str] | None) -> str:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from spreadout.data import partition
@@ -329,6 +328,8 @@ def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple
     A multi-label instance counts under its first label; where classes are too small to be cut in
     proportion, the split is plain.
     """
+    from sklearn.model_selection import train_test_split  # slow to import, and not always needed
+
     some = labels.select(at)
     first = torch.full((len(at),), -1)
     labelled = some.lengths > 0

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from sklearn.datasets import load_digits
 
 from spreadout.data.columns import Dense
 from spreadout.data.sources.base import Instances, Labelled, Source, single
@@ -21,6 +20,8 @@ class Digits(Source):
         return Path()  # inside a dependency
 
     def read(self, path: Path | None) -> Labelled:
+        from sklearn.datasets import load_digits  # slow to import, and only needed here
+
         bunch = load_digits()
         x = torch.from_numpy(bunch.data).float() / 8 - 1  # pixels are 0 … 16
         labels = single(torch.from_numpy(bunch.target).long())

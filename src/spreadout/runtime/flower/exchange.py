@@ -26,10 +26,12 @@ class Answers:
     extra: list[tuple[int, str]] = field(default_factory=list)  # answers nobody asked for, and why not
 
 
+Question = tuple[str, RecordDict]  # its kind, and what goes with it
+
+
 def ask(
     grid: Grid,
-    kind: str,
-    questions: Mapping[int, RecordDict],
+    questions: Mapping[int, Question],
     timeout: float,
     *,
     group: str = "",
@@ -42,7 +44,8 @@ def ask(
     """
     answers = Answers()
     messages = [
-        Message(content, node, kind, ttl=timeout, group_id=group) for node, content in questions.items()
+        Message(content, node, kind, ttl=timeout, group_id=group)
+        for node, (kind, content) in questions.items()
     ]
     sent = dict(zip(grid.push_messages(messages), questions, strict=False))
     sent = {message: node for message, node in sent.items() if message is not None}

@@ -26,7 +26,7 @@ from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import Told
 from spreadout.ragged import Ragged
 from spreadout.runtime.flower import exchange, messages
-from spreadout.runtime.flower.exchange import Answers
+from spreadout.runtime.flower.exchange import Answers, Question
 from spreadout.runtime.flower.grants import Grants, fingerprint
 from spreadout.runtime.flower.messages import HELLO, REQUESTS, TRAIN, Malformed
 
@@ -74,7 +74,7 @@ class OverGrid:
         if not new:
             return
         task = ConfigRecord({"round": round, "tell": tell})
-        answers = self._ask(HELLO, {node: RecordDict({"task": task}) for node in new}, round)
+        answers = self._ask({node: (HELLO, RecordDict({"task": task})) for node in new}, round)
         for node, content in answers.content.items():
             self._met[node] = online[node]
             try:
@@ -149,13 +149,10 @@ class OverGrid:
         missing = self._by_node(
             [client for client in numbers if self._asked.get(client, (-1,))[0] != round]
         )
-        questions = {}
-        for node, clients in missing.items():
-            task = ConfigRecord({"round": round, "clients": clients})
-            questions[node] = self._with_public(node, RecordDict({"task": task}))
-        if not questions:
+        if not missing:
             return
-        answers = self._ask(REQUESTS, questions, round)
+        questions = {node: self._about_rows(node, clients, round) for node, clients in missing.items()}
+        answers = self._ask(questions, round)
         for node, clients in missing.items():
             if node in answers.content:
                 self._hear_requests(node, answers.content[node], round)
@@ -170,15 +167,20 @@ class OverGrid:
         place = {client: i for i, client in enumerate(numbers)}
         ahead = self._next(f, round)
         at_work = self._by_node([client for client in numbers if client not in self._why])
-        questions, sent_down = {}, {}
+        questions = {  # those at rest in this round have time to say what they want in the next
+            node: self._about_rows(node, clients, round + 1)
+            for node, clients in ahead.items()
+            if node not in at_work
+        }
+        sent_down = {}
         for node, clients in at_work.items():
             members = torch.tensor([place[client] for client in clients])
             content, traffic = self._question(f, state, cohort, members, node)
             content["task"] = ConfigRecord(
                 {"round": round, "clients": clients, "next": ahead.get(node, [])}
             )
-            questions[node], sent_down[node] = content, traffic
-        answers = self._ask(TRAIN, questions, round) if questions else Answers()
+            questions[node], sent_down[node] = (TRAIN, content), traffic
+        answers = self._ask(questions, round) if questions else Answers()
         for node, content in answers.content.items():
             self._hear_requests(node, content, round + 1)
         for i, client in enumerate(numbers):
@@ -244,15 +246,20 @@ class OverGrid:
 
     # What nodes say
 
-    def _ask(self, kind: str, questions: dict[int, RecordDict], round: int) -> Answers:
-        answers = exchange.ask(self.grid, kind, questions, self.timeout, group=str(round))
+    def _about_rows(self, node: int, clients: Sequence[int], round: int) -> Question:
+        """What do these clients want in a round?"""
+        task = ConfigRecord({"round": round, "clients": list(clients)})
+        return REQUESTS, self._with_public(node, RecordDict({"task": task}))
+
+    def _ask(self, questions: dict[int, Question], round: int) -> Answers:
+        answers = exchange.ask(self.grid, questions, self.timeout, group=str(round))
         for node, content in list(answers.content.items()):
             problem = _problem(content)
             if problem is not None:  # it answered, and says why it cannot
                 del answers.content[node]
                 answers.missing[node], answers.details[node] = exchange.FAILED, problem
                 self._forget_requests(node)
-        self._informed |= answers.content.keys() if kind != HELLO else set()
+        self._informed |= {node for node in answers.content if "public" in questions[node][1]}
         for node, why in answers.missing.items():
             self._complain(round, node, answers.details.get(node, why))
         for node, why in answers.extra:

@@ -1,7 +1,7 @@
 """A deployment rehearsed on one machine: a SuperLink, some SuperNodes and a run on loopback.
 
-Everything is as on many machines, but for the addresses. The run folder has one more part, `deployment/`,
-with the project, the keys, the logs and what the server told.
+Everything is as on many machines, but for the addresses. The run folder has one more part,
+`deployment/`, with the project, the keys, the logs and what the server told.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Processes:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us to pass on
-                preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+                preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
         self.running[name] = process
         return process
