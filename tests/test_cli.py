@@ -292,7 +292,7 @@ def test_the_hint_of_an_interrupted_comparison_can_be_typed_as_it_is(
 
     out = tmp_path / "my cmp"
     call = ["compare", "digits-demo", "--out", str(out), "--seeds", "5", "--set", "rounds=3"]
-    monkeypatch.setattr(cli._Stop, "asked", lambda self: True)  # as if Ctrl-C came at once
+    monkeypatch.setattr(cli.Stop, "asked", lambda self: True)  # as if Ctrl-C came at once
     assert invoke(monkeypatch, *call) == 130
     monkeypatch.undo()
     hint = capsys.readouterr().err.partition("go on with: ")[2].strip()

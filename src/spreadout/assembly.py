@@ -50,7 +50,7 @@ def build_federation(
     data = _looked_up(held.train) if looks_up else held.train
     if not method.has_class_table:
         data = _without_rows(data)
-    if method.needs_popularity:
+    if method.needs_popularity and data.clients:
         data = replace(data, public_popularity=data.popularity)
     if method.pools_data:
         data = data.pooled()

@@ -150,6 +150,13 @@ def _read_secret(node: NodeConfig, key: str) -> bytes:
     return found
 
 
+def _label_key(hosted: Hosted) -> bytes:
+    if LABEL_KEY not in hosted.node:
+        name = hosted.federation.method.name
+        raise UserError(f"--node-config: has no {LABEL_KEY}; {name} needs a secret that all nodes share")
+    return _read_secret(hosted.node, LABEL_KEY)
+
+
 def hello(hosted: Hosted, content: RecordDict) -> RecordDict:
     """Who is here, with how many examples; what they say before the first round, if they are asked."""
     task = messages.numbers_in(content, "task")
@@ -161,14 +168,7 @@ def hello(hosted: Hosted, content: RecordDict) -> RecordDict:
         }
     )
     if task["tell"]:
-        if LABEL_KEY in hosted.node:
-            key = _read_secret(hosted.node, LABEL_KEY)
-        elif f.method.shares_key:
-            raise UserError(
-                f"--node-config: has no {LABEL_KEY}; {f.method.name} needs a secret that all nodes share"
-            )
-        else:
-            key = b""
+        key = _label_key(hosted) if f.method.shares_key else b""
         for number, told in zip(numbers, f.method.tell(f.data, key=key, seed=f.seed), strict=False):
             messages.put_told(reply, number, told)
     knows = not f.method.needs_popularity or "public" in hosted.state

@@ -1,0 +1,591 @@
+"""Nodes that die, forget, lie or grab: the round ends with what is valid, and says what was not."""
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import spreadout as so
+from memory_grid import MemoryGrid, Node, deployed, form_of, served
+from spreadout.errors import UserError
+from spreadout.experiment import Experiment
+from spreadout.federated.rows import nbytes
+from spreadout.runtime.flower import keys, messages
+from spreadout.runtime.flower.grants import Grants, fingerprint_of, read_roster
+from spreadout.runtime.flower.messages import TRAIN, Malformed
+from spreadout.training import Interrupted, Observer, Result
+from test_flower_methods import TOY, assert_same, several_classes
+
+QUICK = {**TOY, "deploy": {"timeout": 0.2, "wait": 1}, "eval": {"every": 1, "metrics": ["P@1"]}}
+
+
+def experiment(*overrides: str) -> Experiment:
+    return Experiment.of(QUICK, overrides=["method.name=baseline-1", *overrides])
+
+
+def refusals(out: Path) -> list[dict[str, Any]]:
+    path = out / "refusals.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class At(Observer):
+    """Does something once a round is done."""
+
+    def __init__(self, **then: Callable[[], None]) -> None:
+        self.then = then
+
+    def round_done(self, report: so.federated.round.RoundReport) -> None:  # type: ignore[name-defined]
+        self.then.get(f"round_{report.round}", lambda: None)()
+
+
+def changed(kind: str, change: Callable[[RecordDict], RecordDict]) -> Callable[..., Iterable[Message]]:
+    """A node that answers one kind of question in its own way."""
+
+    def answer(question: Message, reply: Message) -> Iterable[Message]:
+        if question.metadata.message_type == kind:
+            return [Message(change(reply.content), reply_to=question)]
+        return [reply]
+
+    return answer
+
+
+def run(tmp_path: Path, e: Experiment, grid: MemoryGrid, **more: Any) -> Result:
+    return served(grid, several_classes(), e, tmp_path / "run", **more)
+
+
+def three_nodes(tmp_path: Path, e: Experiment) -> MemoryGrid:
+    return deployed(several_classes(), e, tmp_path / "project", 3)
+
+
+def without_clients(e: Experiment, *missing: int) -> Result:
+    """The simulation in which these clients have nothing to say."""
+    data = several_classes()
+    keep = [c for c in range(data.train.clients) if c not in missing]
+    return so.run(e, data=replace(data, train=data.train.part(torch.tensor(keep))), device="cpu")
+
+
+# Nodes that go away
+
+
+def test_a_node_killed_in_mid_round_costs_its_own_clients_only(tmp_path: Path) -> None:
+    e = experiment()
+    grid = three_nodes(tmp_path, e)
+
+    def die(question: Message, reply: Message) -> Iterable[Message]:
+        return [] if question.metadata.message_type == TRAIN else [reply]
+
+    grid.nodes[101].change = die  # clients 1 and 4
+    result = run(tmp_path, e, grid)
+    assert result.state.refused == {"no answer in time": 2 * 3}
+    assert {(r["client"], r["reason"]) for r in refusals(tmp_path / "run")} == {
+        (1, "no answer in time"),
+        (4, "no answer in time"),
+    }
+    torch.testing.assert_close(
+        result.state.dense, without_clients(e, 1, 4).state.dense, rtol=1e-4, atol=2e-6
+    )
+
+
+def test_a_node_that_comes_back_is_used_again(tmp_path: Path) -> None:
+    e = experiment("rounds=4", "deploy.takeover=true")
+    grid = three_nodes(tmp_path, e)
+    gone: list[Node] = []
+
+    def leave() -> None:
+        gone.append(grid.nodes.pop(101))
+
+    def come_back() -> None:  # without a key it has a new number, as an insecure SuperNode has
+        grid.nodes[201] = Node(201, gone[0].app, gone[0].config)
+
+    result = run(tmp_path, e, grid, observer=At(round_1=leave, round_2=come_back))
+    assert result.state.refused == {"not connected": 2}  # in the second round
+    assert [(r["round"], r["client"]) for r in refusals(tmp_path / "run")] == [(2, 1), (2, 4)]
+    assert result.state.traffic.participations == 4 * 6
+
+
+def test_a_late_answer_is_not_used(tmp_path: Path) -> None:
+    """Flower drops answers to questions whose time is over; whatever still comes is nobody's."""
+    e = experiment()
+    grid = three_nodes(tmp_path, e)
+    held: list[Message] = []
+
+    def late(question: Message, reply: Message) -> Iterable[Message]:
+        if question.metadata.message_type != TRAIN:
+            return [reply]
+        held.append(reply)
+        return held[-2:-1]  # the answer to the round before
+
+    grid.nodes[101].change = late
+    result = run(tmp_path, e, grid)
+    assert result.state.refused["no answer in time"] == 2 * 3
+    assert result.state.refused["answered for another node"] == 2  # in rounds 2 and 3
+    torch.testing.assert_close(
+        result.state.dense, without_clients(e, 1, 4).state.dense, rtol=1e-4, atol=2e-6
+    )
+
+
+def test_nobody_there_is_an_error_that_says_so(tmp_path: Path) -> None:
+    e = experiment("deploy.nodes=4")
+    with pytest.raises(UserError, match=r"deploy.nodes = 4: 3 nodes came within deploy.wait = 1 s"):
+        run(tmp_path, e, three_nodes(tmp_path, e))
+
+
+# Nodes that lie
+
+
+def with_update(change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Callable[..., Any]:
+    """Its answer with client 1's update changed: plain values, and arrays by name."""
+
+    def altered(content: RecordDict) -> RecordDict:
+        about, arrays = dict(content["about.1"]), messages.tensors_in(content, "update.1")
+        change(about, arrays)
+        content["about.1"] = ConfigRecord(about)
+        content["update.1"] = messages.packed(arrays)
+        return content
+
+    return changed(TRAIN, altered)
+
+
+LIES: dict[str, tuple[Callable[..., Any], str]] = {
+    "nan": (with_update(lambda about, a: a["dense.1.weight"].fill_(float("nan"))), "not finite"),
+    "nan loss": (with_update(lambda about, a: about.update(loss=float("nan"))), "not finite"),
+    "another's rows": (with_update(lambda about, a: a["ids.classes"].fill_(7)), "unrequested rows"),
+    "no such rows": (with_update(lambda about, a: a["ids.classes"].fill_(99)), "unknown rows"),
+    "another client": (with_update(lambda about, a: about.update(client=2)), "wrong client"),
+    "another round": (with_update(lambda about, a: about.update(round=7)), "wrong round"),
+    "more weight": (with_update(lambda about, a: about.update(examples=10**6)), "too many examples"),
+    "no number": (with_update(lambda about, a: about.update(examples="many")), "malformed"),
+    "half of it": (with_update(lambda about, a: a.pop("dense.1.weight")), "wrong parts"),
+    "another shape": (
+        with_update(lambda about, a: a.update({"dense.1.weight": torch.zeros(2, 2)})),
+        "wrong shape",
+    ),
+    "another type": (
+        with_update(lambda about, a: a.update({"dense.1.bias": torch.zeros(5, dtype=torch.int64)})),
+        "wrong dtype",
+    ),
+    "values without rows": (with_update(lambda about, a: a.pop("values.classes")), "malformed"),
+}
+
+
+@pytest.mark.parametrize(("lie", "reason"), LIES.values(), ids=LIES.keys())
+def test_a_lie_is_refused_by_its_name_and_the_rest_is_used(
+    lie: Callable[..., Any], reason: str, tmp_path: Path
+) -> None:
+    e = experiment()
+    grid = three_nodes(tmp_path, e)
+    grid.nodes[101].change = lie
+    result = run(tmp_path, e, grid)
+    assert result.state.refused == {reason: 3}  # in every round, and client 4 of the same node is not
+    assert {r["client"] for r in refusals(tmp_path / "run")} == {1}
+    torch.testing.assert_close(
+        result.state.dense, without_clients(e, 1).state.dense, rtol=1e-4, atol=2e-6
+    )
+
+
+GARBAGE: dict[str, tuple[Callable[[RecordDict], RecordDict], str]] = {
+    "nothing": (lambda content: RecordDict(), "no update"),
+    "numbers for arrays": (
+        lambda content: RecordDict({**content, "update.1": ConfigRecord({"a": 1})}),
+        "malformed",
+    ),
+    "arrays for numbers": (
+        lambda content: RecordDict({**content, "about.1": ArrayRecord()}),
+        "malformed",
+    ),
+    "a pickle": (
+        lambda content: RecordDict(
+            {
+                **content,
+                "update.1": ArrayRecord({"dense.0": Array("object", (1,), "pickle", b"cos\nsystem\n")}),
+            }
+        ),
+        "malformed",
+    ),
+    "a huge claim": (
+        lambda content: RecordDict(
+            {
+                **content,
+                "update.1": ArrayRecord(
+                    {"dense.0": Array("float32", (10**12,), "spreadout.raw", b"abcd")}
+                ),
+            }
+        ),
+        "malformed",
+    ),
+}
+
+
+@pytest.mark.parametrize(("garbage", "reason"), GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage_is_refused(
+    garbage: Callable[[RecordDict], RecordDict], reason: str, tmp_path: Path
+) -> None:
+    e = experiment()
+    grid = three_nodes(tmp_path, e)
+    grid.nodes[101].change = changed(TRAIN, garbage)
+    result = run(tmp_path, e, grid)
+    gone = (1, 4) if reason == "no update" else (1,)
+    assert result.state.refused == {reason: 3 * len(gone)}
+    torch.testing.assert_close(
+        result.state.dense, without_clients(e, *gone).state.dense, rtol=1e-4, atol=2e-6
+    )
+
+
+def test_an_answer_counts_once(tmp_path: Path) -> None:
+    e = experiment()
+    grid = three_nodes(tmp_path, e)
+
+    def twice(question: Message, reply: Message) -> Iterable[Message]:
+        return [reply, Message(reply.content, reply_to=question)]
+
+    grid.nodes[101].change = twice
+    result = run(tmp_path, e, grid)
+    assert result.state.refused == {"answered twice": 3}
+    torch.testing.assert_close(result.state.dense, without_clients(e).state.dense, rtol=1e-4, atol=2e-6)
+
+
+def test_a_node_that_raises_is_left_out_of_that_round(tmp_path: Path) -> None:
+    e = experiment()
+    grid = three_nodes(tmp_path, e)
+    broken = tmp_path / "broken.toml"
+    broken.write_text("rounds = 'three'")
+    from spreadout.runtime.flower.node import client_app
+
+    good = grid.nodes[101].app
+    result = run(
+        tmp_path, e, grid,
+        observer=At(
+            round_1=lambda: setattr(grid.nodes[101], "app", client_app(broken)),
+            round_2=lambda: setattr(grid.nodes[101], "app", good),
+        ),
+    )  # fmt: skip
+    assert result.state.refused == {"node failed": 2}
+    assert {r["round"] for r in refusals(tmp_path / "run")} == {2}
+
+
+# Nodes that grab
+
+
+def rows_sent(node: Node) -> set[int]:
+    """Every class row a node was ever sent."""
+    found = [messages.rows_in(m.content, "rows") for m in node.heard if "rows" in m.content]
+    return {int(row) for rows in found for row in rows["classes"].ids}
+
+
+def grabbing(rows: list[int], after: int = 0) -> Callable[..., Any]:
+    """A node whose client 1 asks for these rows, from some round on."""
+
+    def ask(content: RecordDict, round: int) -> RecordDict:
+        if "requests" in content and round >= after:
+            asked = messages.requests_in(content)
+            clients = sorted(asked)
+            lists = [torch.tensor(rows) if c == 1 else asked[c]["classes"] for c in clients]
+            content["requests"] = messages.put_requests(
+                clients,
+                {"classes": so.ragged.Ragged.from_lists(lists)},  # type: ignore[attr-defined]
+            )
+        return content
+
+    def answer(question: Message, reply: Message) -> Iterable[Message]:
+        round = int(messages.numbers_in(question.content, "task")["round"])
+        ahead = question.metadata.message_type == TRAIN
+        return [Message(ask(reply.content, round + ahead), reply_to=question)]
+
+    return answer
+
+
+def test_a_client_that_asks_for_anothers_row_gets_nothing(tmp_path: Path) -> None:
+    data, e = several_classes(), experiment("method.name=fedaws")
+    grid = deployed(data, e, tmp_path / "project", 6)
+    own = set(data.train.rows_of(torch.tensor([1]))["classes"].values.tolist())
+    grid.nodes[101].change = grabbing(list(range(8)), after=1)  # honest once, greedy ever after
+    result = run(tmp_path, e, grid)
+    assert result.state.refused == {"rows not allowed": 2}
+    assert rows_sent(grid.nodes[101]) == own
+    assert own != set(range(8))
+
+
+def test_a_roster_says_what_is_a_clients_own_from_the_start(tmp_path: Path) -> None:
+    data = several_classes()
+    every = [data.train.rows_of(torch.tensor([c]))["classes"].values.tolist() for c in range(6)]
+    roster = tmp_path / "roster.toml"
+    roster.write_text("".join(f"[clients.{c}]\nclasses = {rows}\n" for c, rows in enumerate(every)))
+    e = experiment("method.name=fedaws", f"deploy.roster={roster}")
+    grid = deployed(data, e, tmp_path / "project", 6)
+    grid.nodes[101].change = grabbing(list(range(8)))
+    result = run(tmp_path, e, grid)
+    assert result.state.refused == {"rows not allowed": 3}
+    assert rows_sent(grid.nodes[101]) == set()
+    assert rows_sent(grid.nodes[102]) == set(every[2])
+
+
+def test_where_clients_sample_rows_only_their_number_can_be_bounded(tmp_path: Path) -> None:
+    e = experiment("method.name=fedss", "method.negatives=2", "deploy.max_rows=6")
+    grid = deployed(several_classes(), e, tmp_path / "project", 6)
+    grid.nodes[101].change = grabbing(list(range(8)))
+    result = run(tmp_path, e, grid)
+    assert result.state.refused == {"rows not allowed": 3}
+    assert rows_sent(grid.nodes[101]) == set()
+
+
+@pytest.mark.parametrize("rows", [[3, 3], [5, 2], [-1, 2], [2, 800]], ids=str)
+def test_rows_that_are_no_rows_are_not_looked_up(rows: list[int], tmp_path: Path) -> None:
+    e = experiment("method.name=fedavg")  # even where any row may be asked for
+    grid = deployed(several_classes(), e, tmp_path / "project", 6)
+    grid.nodes[101].change = grabbing(rows)
+    assert run(tmp_path, e, grid).state.refused == {"rows not allowed": 3}
+
+
+def test_a_client_belongs_to_the_first_node_that_claims_it(tmp_path: Path) -> None:
+    e = experiment()
+    grid = three_nodes(tmp_path, e)
+    thief = Node(999, grid.nodes[101].app, grid.nodes[101].config)
+    result = run(tmp_path, e, grid, observer=At(round_1=lambda: grid.nodes.update({999: thief})))
+    assert result.state.refused == {}  # the run goes on with the nodes it has
+    assert rows_sent(thief) == set()
+    assert {(r["node"], r["client"], r["reason"]) for r in refusals(tmp_path / "run")} == {
+        (999, 1, "another node's client"),
+        (999, 4, "another node's client"),
+    }
+
+
+def test_a_clients_node_is_known_by_its_key(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        keys.make_node_key(tmp_path / name)
+    roster = tmp_path / "roster.toml"
+    roster.write_text("".join(f'[clients.{c}]\nkey = "good.pub"\n' for c in range(6)))
+    e = experiment(f"deploy.roster={roster}")
+    grid = three_nodes(tmp_path, e)
+    for number, name in ((100, "good"), (101, "bad"), (102, "good")):
+        grid.nodes[number].key = (tmp_path / f"{name}.pub").read_bytes()
+    result = run(tmp_path, e, grid)
+    assert result.summary["clients"] == 4  # those of the two good nodes
+    assert rows_sent(grid.nodes[101]) == set()
+
+
+def test_a_grant_outlives_the_server(tmp_path: Path) -> None:
+    grants = Grants("own", {"classes": 8}, log=tmp_path / "grants.jsonl")
+    assert grants.claim(3, 12, "one", {"one"}) is None
+    assert grants.refusal(3, {"classes": torch.tensor([4])}) is None
+    grants.close()
+    again = Grants("own", {"classes": 8}, log=tmp_path / "grants.jsonl", takeover=True)
+    again.recall()
+    assert again.refusal(3, {"classes": torch.tensor([5])}) == "rows not allowed"
+    assert again.refusal(3, {"classes": torch.tensor([4])}) is None
+    assert again.claim(3, 12, "two", {"one", "two"}) == "another node's client"
+    assert again.claim(3, 99, "two", {"two"}) is None  # its node is gone, and others may take over
+    assert again.sizes == {3: 12}  # it weighs what it weighed
+    assert again.claim(5, 1, "two", {"two"}) == "not a client of this run"
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("clients = 3", "is no roster"),
+        ("[clients.0]\nkey = 'missing.pub'", "missing.pub: No such file"),
+        ("[clients.0]\nkey = 'roster.toml'", "is no public key"),
+        ("[clients.0]\nclass = [1]", "clients.0.class: unknown; known: key, classes"),
+    ],
+)
+def test_a_wrong_roster_is_named(text: str, word: str, tmp_path: Path) -> None:
+    path = tmp_path / "roster.toml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=word):
+        read_roster(path)
+
+
+def test_a_key_is_the_same_from_a_file_and_from_the_superlink(tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+    from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+    from spreadout.runtime.flower.grants import fingerprint
+
+    keys.make_node_key(tmp_path / "node")
+    key = load_ssh_public_key((tmp_path / "node.pub").read_bytes())
+    assert fingerprint(public_key_to_bytes(key)) == fingerprint_of(tmp_path / "node.pub")  # type: ignore[arg-type]
+    assert (tmp_path / "node").stat().st_mode & 0o077 == 0
+
+
+# Nodes that keep, and forget
+
+
+def test_fixed_rows_are_sent_once_and_again_to_a_node_that_forgot(tmp_path: Path) -> None:
+    data, e = several_classes(), experiment("method.name=baseline-2", "rounds=4")
+    grid = deployed(data, e, tmp_path / "project", 6)
+    result = run(tmp_path, e, grid, observer=At(round_2=grid.nodes[101].restart))
+    every = data.train.rows_of(torch.arange(6))["classes"]
+    row = nbytes([result.state.tables["classes"][:1], torch.zeros(1, dtype=torch.int64)])
+    again = int(every.lengths[1])
+    # It says in round 3 that it has lost them, asks, and has them in round 4.
+    assert result.state.refused == {"node failed": 1}
+    assert refusals(tmp_path / "run")[0]["round"] == 3
+    assert result.state.traffic.rows_down == row * (int(every.lengths.sum()) + again)
+
+
+def test_a_restarted_node_is_told_again_what_all_must_know(tmp_path: Path) -> None:
+    e = experiment("method.name=fedss", "method.negatives=2", "method.draw=popular", "rounds=4")
+    grid = deployed(several_classes(), e, tmp_path / "project", 6)
+    result = run(tmp_path, e, grid, observer=At(round_2=grid.nodes[101].restart))
+    assert result.state.refused == {"node failed": 1}
+    assert result.state.traffic.once_down == 4 * 8 * (6 + 1)
+
+
+def test_a_stopped_server_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    data, e = several_classes(), experiment("method.name=fedaws", "rounds=5", "clients.per_round=4")
+    whole = served(deployed(data, e, tmp_path / "a", 3), data, e, tmp_path / "whole")
+    stops = iter([False, True])
+    grid = deployed(data, e, tmp_path / "b", 3)
+    with pytest.raises(Interrupted):
+        run(tmp_path, e, grid, stop=lambda: next(stops))
+    for node in grid.nodes.values():
+        node.restart()
+    result = run(tmp_path, e, grid, go_on=True)
+    for name, value in whole.state.dense.items():
+        assert torch.equal(value, result.state.dense[name])
+    assert torch.equal(whole.state.tables["classes"], result.state.tables["classes"])
+    assert result.state.traffic == whole.state.traffic
+
+
+def test_a_collection_is_not_asked_for_again(tmp_path: Path) -> None:
+    from test_fedalc import tagged
+
+    data = tagged()
+    values = {**QUICK, "rounds": 3, "model": {"hidden": [8], "dim": 5}, "method": {"name": "fedalc"}}
+    e = Experiment.of(values)
+    stops = iter([True])
+    grid = deployed(data, e, tmp_path / "project", 3)
+    with pytest.raises(Interrupted):
+        served(grid, data, e, tmp_path / "run", stop=lambda: next(stops))
+    hellos = len([m for m in grid.nodes[100].heard if "hello" in m.metadata.message_type])
+    result = served(grid, data, e, tmp_path / "run", go_on=True)
+    asked = [m for m in grid.nodes[100].heard if "hello" in m.metadata.message_type][hellos:]
+    assert [messages.numbers_in(m.content, "task")["tell"] for m in asked] == [False]
+    assert_same(so.run(e, data=data, device="cpu"), result)
+
+
+def test_only_an_unfinished_run_of_the_same_config_is_resumed(tmp_path: Path) -> None:
+    e = experiment("rounds=1")
+    grid = three_nodes(tmp_path, e)
+    run(tmp_path, e, grid)
+    with pytest.raises(UserError, match="is finished"):
+        run(tmp_path, e, grid, go_on=True)
+    (tmp_path / "run" / "summary.json").unlink()
+    with pytest.raises(UserError, match="is not the deployed config"):
+        run(tmp_path, experiment("rounds=2"), grid, go_on=True)
+
+
+# Secrets
+
+
+def test_with_a_secret_of_its_own_a_nodes_draws_cannot_be_worked_out(tmp_path: Path) -> None:
+    data = several_classes()
+    e = experiment("method.name=fedss", "method.negatives=2", "run.log_requests=true")
+
+    def drawn(out: str, secret: str | None) -> list[str]:
+        grid = deployed(data, e, tmp_path / f"project-{out}", 6)
+        if secret is not None:
+            for node in grid.nodes.values():
+                path = tmp_path / f"{secret}-{node.number}"
+                keys.make_secret(path)
+                node.config["secret-file"] = str(path)
+                node.restart()
+        served(grid, data, e, tmp_path / out)
+        return (tmp_path / out / "requests.jsonl").read_text().splitlines()
+
+    assert drawn("a", None) == drawn("b", None)  # a rehearsal draws as the simulation does
+    assert drawn("c", "x") != drawn("d", "y") != drawn("e", None)
+
+
+def test_a_collection_without_the_shared_key_says_what_is_missing(tmp_path: Path) -> None:
+    from test_fedalc import tagged
+
+    data = tagged()
+    e = Experiment.of({**QUICK, "model": {"hidden": [8], "dim": 5}, "method": {"name": "fedalc"}})
+    grid = deployed(data, e, tmp_path / "project", 1)
+    del grid.nodes[100].config["label-key-file"]
+    grid.nodes[100].restart()
+    with pytest.raises(UserError, match="0 nodes came"):
+        served(grid, data, e, tmp_path / "run")
+
+
+def test_label_messages_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
+    from test_fedalc import tagged
+
+    data = tagged()
+    e = Experiment.of({**QUICK, "model": {"hidden": [8], "dim": 5}, "method": {"name": "fedalc"}})
+    grid = deployed(data, e, tmp_path / "project", 3)
+
+    def garble(content: RecordDict) -> RecordDict:
+        content["told.1"] = messages.packed({"rows": torch.tensor([[1.0]])})
+        return content
+
+    grid.nodes[101].change = changed("query.hello", garble)
+    result = served(grid, data, e, tmp_path / "run")
+    assert result.state.refused == {"label message: malformed": 1}
+
+
+# What crosses the network
+
+
+@given(
+    hnp.arrays(
+        st.sampled_from([np.float32, np.int64, np.uint8]),
+        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
+    )
+)
+def test_arrays_come_back_bit_for_bit(array: np.ndarray) -> None:
+    content = RecordDict({"a": messages.packed({"x": array})})
+    found = messages.arrays_in(content, "a")["x"]
+    assert (found.dtype, found.shape) == (array.dtype, array.shape)
+    assert found.tobytes() == array.tobytes()
+    assert len(content["a"]["x"].data) == array.nbytes  # nothing but the values
+
+
+@given(
+    st.sampled_from(["float32", "object", "V8", "|V8", "float99", "int64"]),
+    st.lists(st.integers(-3, 2**40), max_size=3),
+    st.sampled_from(["spreadout.raw", "numpy.ndarray"]),
+    st.binary(max_size=64),
+)
+def test_whatever_bytes_come_they_are_read_or_refused(
+    dtype: str, shape: list[int], stype: str, data: bytes
+) -> None:
+    content = RecordDict({"a": ArrayRecord({"x": Array(dtype, tuple(shape), stype, data)})})
+    with contextlib.suppress(Malformed):
+        assert messages.arrays_in(content, "a")["x"].nbytes == len(data)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"clients": torch.tensor([1, 2]), "offsets.classes": torch.tensor([0, 1]), "rows.classes": torch.tensor([4])},
+        {"clients": torch.tensor([1]), "offsets.classes": torch.tensor([0, 5]), "rows.classes": torch.tensor([4])},
+        {"clients": torch.tensor([1, 2]), "offsets.classes": torch.tensor([0, 2, 1]), "rows.classes": torch.tensor([4])},
+        {"clients": torch.tensor([1.0])},
+        {"offsets.classes": torch.tensor([0])},
+        {"clients": torch.tensor([1]), "offsets.classes": torch.tensor([0, 0])},
+    ],
+    ids=["too few offsets", "beyond the end", "backwards", "no whole numbers", "no clients", "no rows"],
+)  # fmt: skip
+def test_requests_that_do_not_fit_together_are_malformed(arrays: dict[str, torch.Tensor]) -> None:
+    with pytest.raises(Malformed):
+        messages.requests_in(RecordDict({"requests": messages.packed(arrays)}))
+
+
+def test_the_server_is_given_no_example() -> None:
+    held = form_of(several_classes())
+    assert (held.train.clients, held.train.examples) == (0, 0)
+    assert all(column.nbytes == 0 for column in held.train.columns.values())

@@ -1,0 +1,177 @@
+"""A run over Flower is the run that was simulated: every method, real messages, nodes of many clients."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+import spreadout as so
+from memory_grid import deployed, served
+from spreadout.data.columns import Lists
+from spreadout.data.federated import Splits
+from spreadout.experiment import Experiment
+from spreadout.training import Result
+from test_dual_encoder import shop
+from test_fedalc import tagged
+
+TOY = {
+    "rounds": 3,
+    "model": {"hidden": [5], "dim": 4},
+    "clients": {"batch": 3, "lr": 0.3, "local_steps": 3},
+    "eval": {"every": 3, "metrics": ["P@1"]},
+}
+
+
+def several_classes() -> Splits:
+    """Six clients with one to three of eight classes each, all of them with examples."""
+    rng = np.random.default_rng(1)
+    client = np.repeat(np.arange(6), [7, 4, 12, 5, 6, 3])
+    y = (client + rng.integers(0, 3, len(client))) % 8
+    x = rng.normal(size=(len(y), 6)).astype(np.float32) + 2 * np.eye(8, 6, dtype=np.float32)[y]
+    train = so.FederatedDataset.from_arrays(x, y, client, classes=8)
+    return Splits("toy", train, so.Examples.from_arrays(x, y))
+
+
+ARMS = {
+    "fedaws": ["method.name=fedaws", "method.strength=0.1"],
+    "fedaws, some clients": ["method.name=fedaws", "clients.per_round=3"],
+    "baseline-1": ["method.name=baseline-1"],
+    "baseline-2, fixed rows": ["method.name=baseline-2", "clients.per_round=4"],
+    "flag": ["method.name=flag"],
+    "fedavg": ["method.name=fedavg", "method.scale=5"],
+    "fedss": ["method.name=fedss", "method.negatives=2", "method.scale=5"],
+    "fedss, as many rows": ["method.name=fedss", "method.rows=5", "clients.per_round=2"],
+    "fedss, negatives alone": ["method.name=fedss", "method.negatives=2", "method.loss_form=negatives"],
+    "fedss by popularity": ["method.name=fedss", "method.negatives=2", "method.draw=popular"],
+    "fedaws-softmax": ["method.name=fedaws-softmax", "method.scale=5"],
+    "fedmlh": ["method.name=fedmlh", "method.buckets=4", "method.tables=2"],
+    "fedavg-bce": ["method.name=fedavg-bce"],
+    "rates that fall": ["clients.lr_decay=cosine"],
+    "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],
+    "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5"],
+    "adam on clients and server": ["clients.optimizer=adam", "clients.lr=0.05", "server.optimizer=adam"],
+    "norm limit": ["clients.max_update_norm=1.6"],
+}  # fmt: skip
+
+
+def assert_same(simulated: Result, deployed: Result) -> None:
+    for part in ("dense", "tables"):
+        ours, theirs = getattr(simulated.state, part), getattr(deployed.state, part)
+        torch.testing.assert_close(theirs, ours, rtol=1e-4, atol=2e-6)
+    assert deployed.state.refused == simulated.state.refused
+    assert deployed.metrics == pytest.approx(simulated.metrics)
+    assert deployed.history[-1]["loss"] == pytest.approx(simulated.history[-1]["loss"], rel=1e-4)
+
+
+def both(data: Splits, experiment: Experiment, folder: Path, nodes: int) -> tuple[Result, Result]:
+    grid = deployed(data, experiment, folder / "project", nodes)
+    over_grid = served(grid, data, experiment, folder / "run")
+    return so.run(experiment, data=data, device="cpu"), over_grid
+
+
+@pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS.keys())
+def test_two_nodes_of_three_clients_train_the_simulated_model(arm: list[str], tmp_path: Path) -> None:
+    assert_same(*both(several_classes(), Experiment.of(TOY, overrides=arm), tmp_path, nodes=2))
+
+
+@pytest.mark.parametrize("arm", ["fedaws", "fedss", "baseline-2, fixed rows", "flag"])
+def test_with_a_client_a_node_the_ledger_is_the_simulated_one_too(arm: str, tmp_path: Path) -> None:
+    experiment = Experiment.of(TOY, overrides=ARMS[arm])
+    simulated, over_grid = both(several_classes(), experiment, tmp_path, nodes=6)
+    assert_same(simulated, over_grid)
+    assert over_grid.state.traffic == simulated.state.traffic
+
+
+def test_a_node_is_sent_once_what_its_clients_share(tmp_path: Path) -> None:
+    experiment = Experiment.of(TOY, overrides=["method.name=fedavg"])
+    simulated, over_grid = both(several_classes(), experiment, tmp_path, nodes=2)
+    # Three clients a node: a third of the encoder and of the one table they all hold.
+    assert 3 * over_grid.state.traffic.dense_down == simulated.state.traffic.dense_down
+    assert 3 * over_grid.state.traffic.rows_down == simulated.state.traffic.rows_down
+    assert over_grid.state.traffic.up == simulated.state.traffic.up
+
+
+@pytest.mark.parametrize("name", ["fedalc", "fedalc-fixed"])
+def test_label_sets_are_collected_with_a_key_the_server_does_not_have(name: str, tmp_path: Path) -> None:
+    data = tagged()
+    values = {**TOY, "model": {"hidden": [8], "dim": 5}, "method": {"name": name}}
+    experiment = Experiment.of(values)
+    assert_same(*both(data, experiment, tmp_path, nodes=3))
+
+
+def test_noise_on_a_collection_is_each_clients_own(tmp_path: Path) -> None:
+    method = {"name": "fedalc", "dummies": 3, "anonymity": 1}
+    experiment = Experiment.of({**TOY, "model": {"hidden": [8], "dim": 5}, "method": method})
+    assert_same(*both(tagged(), experiment, tmp_path, nodes=3))
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"loss_form": "batch_softmax"},
+        {"loss_form": "sampled_softmax", "negatives": 3},
+        {"loss_form": "global_softmax"},
+        {"loss_form": "hinge", "spreadout": 0.01, "server_spreadout": 0.01},
+    ],
+    ids=lambda method: str(method["loss_form"]),
+)
+@pytest.mark.parametrize("encoder", ["mean", "attention"])
+def test_two_towers_train_the_simulated_model(
+    method: dict[str, object], encoder: str, tmp_path: Path
+) -> None:
+    data = shop()
+    history = data.train.columns["history"]
+    assert isinstance(history, Lists)
+    columns = {**data.train.columns, "history": replace(history, width=history.longest)}
+    data = replace(data, train=replace(data.train, columns=columns))
+    experiment = Experiment.of(
+        {
+            "rounds": 3,
+            "model": {"encoder": encoder, "dim": 6, "init": 0.5},
+            "method": {"name": "dual_encoder", **method},
+            "clients": {"batch": 4, "lr": 0.5, "per_round": 5},
+            "eval": {"metrics": ["R@1"], "every": 3},
+        }
+    )
+    assert_same(*both(data, experiment, tmp_path, nodes=2))
+
+
+def test_a_lookups_feature_rows_travel_like_class_rows(tmp_path: Path) -> None:
+    model = {"encoder": "lookup", "hidden": [6], "dim": 5, "width": 4}
+    experiment = Experiment.of({**TOY, "model": model, "method": {"name": "fedalc"}})
+    assert_same(*both(tagged(), experiment, tmp_path, nodes=3))
+
+
+def test_the_run_folder_is_that_of_the_contract(tmp_path: Path) -> None:
+    experiment = Experiment.of({**TOY, "run": {"log_requests": True}})
+    _, over_grid = both(several_classes(), experiment, tmp_path, nodes=2)
+    out = tmp_path / "run"
+    assert over_grid.folder == out
+    for name in (
+        "config.toml",
+        "metrics.jsonl",
+        "summary.json",
+        "checkpoint",
+        "model",
+        "requests.jsonl",
+    ):
+        assert (out / name).exists()
+    assert Experiment.load(out / "config.toml") == experiment
+    x = np.zeros((1, 6), dtype=np.float32)
+    from spreadout.prediction import Predictor
+
+    assert len(Predictor.load(out).from_arrays(x, 3)[0]) == 3  # it can be used like any other
+
+
+def test_what_a_deployment_cannot_do_is_said_before_it_begins(tmp_path: Path) -> None:
+    for override, word in (
+        ("method.name=centralized", "pools the data"),
+        ("eval.metrics=['PSP@1']", "PSP@1 needs how often"),
+    ):
+        experiment = Experiment.of(TOY, overrides=[override])
+        with pytest.raises(so.errors.UserError, match=word):
+            both(several_classes(), experiment, tmp_path, nodes=2)
