@@ -1,0 +1,97 @@
+"""Real processes on loopback: a SuperLink, three SuperNodes, and the model that was simulated."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+import spreadout as so
+from spreadout.experiment import Experiment
+from spreadout.runtime.flower.events import Reader
+from spreadout.runtime.flower.local import ENVIRONMENT, start_link, start_node, write_connection
+from spreadout.runtime.flower.processes import Processes
+from spreadout.runtime.flower.project import write_project
+from spreadout.store import checkpoint
+
+NODES = 3
+METHODS = {
+    "fedaws": {"name": "fedaws", "strength": 0.1},
+    "fedss": {"name": "fedss", "negatives": 3, "scale": 5.0},
+}
+
+
+def federation(path: Path) -> Path:
+    """Three clients with two of six classes each, as a file that says who holds what."""
+    rng = np.random.default_rng(3)
+    y = np.repeat(np.arange(6), 12)
+    x = rng.normal(size=(72, 5)) + 2 * np.eye(6, 5)[y]
+    np.savez(path, x=x, y=y, client=y // 2, x_test=x[::3], y_test=y[::3])
+    return path
+
+
+def config(data: Path, method: dict[str, object]) -> Experiment:
+    return Experiment.of(
+        {
+            "name": str(method["name"]),
+            "rounds": 3,
+            "data": {"source": "npz", "path": str(data), "partition": "given"},
+            "model": {"hidden": [8], "dim": 4},
+            "method": method,
+            "clients": {"batch": 4, "lr": 0.3, "local_steps": 3},
+            "eval": {"every": 3, "metrics": ["P@1"]},
+            "deploy": {"nodes": NODES, "timeout": 60},
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    """Both methods at once on the same nodes: starting processes is what takes the time."""
+    folder = tmp_path_factory.mktemp("loopback")
+    data = federation(folder / "data.npz")
+    with Processes(folder / "logs", {**ENVIRONMENT, "FLWR_HOME": str(folder / "home")}) as processes:
+        port = start_link(processes, None)
+        write_connection(folder / "home", port, None)
+        for node in range(NODES):
+            start_node(processes, f"node{node}", port, {"partition-id": node, "num-partitions": NODES})
+        readers = {}
+        for name, method in METHODS.items():
+            project, out = folder / f"project-{name}", folder / name
+            write_project(project, config(data, method))
+            run = ["flwr", "run", str(project), "here", "--stream", "--run-config", f'out="{out}"']
+            processes.start(f"run-{name}", *run)
+            readers[name] = Reader(out / "deployment" / "events.jsonl")
+        _wait_for(readers, processes)
+    assert processes.survivors() == []  # it ended all that it started, and all that those started
+    yield {name: folder / name for name in METHODS}
+
+
+def _wait_for(readers: dict[str, Reader], processes: Processes) -> None:
+    left, until = dict(readers), time.monotonic() + 240
+    while left:
+        for name in list(left):
+            for event in left[name].new():
+                assert event["event"] != "failed", event
+                if event["event"] == "done":
+                    del left[name]
+                    break
+        assert time.monotonic() < until, "\n".join(map(processes.last, processes.running))
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_three_nodes_train_the_simulated_model(method: str, runs: dict[str, Path]) -> None:
+    experiment = Experiment.load(runs[method] / "config.toml")
+    assert experiment.method.name == method
+    simulated = so.run(experiment, device="cpu").state
+    state, _ = checkpoint.load(runs[method] / "checkpoint", torch.device("cpu"))
+    assert state.round == 3
+    torch.testing.assert_close(state.dense, simulated.dense, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(state.tables, simulated.tables, rtol=1e-4, atol=2e-6)
+    assert state.refused == {}
+    assert state.traffic == simulated.traffic  # a client a node: byte for byte the simulated ledger
