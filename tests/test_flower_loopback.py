@@ -1,7 +1,6 @@
 """Real processes on loopback: a SuperLink, three SuperNodes, and the model that was simulated."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +49,7 @@ def config(data: Path, method: dict[str, object]) -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Both methods at once on the same nodes: starting processes is what takes the time."""
     folder = tmp_path_factory.mktemp("loopback")
     data = federation(folder / "data.npz")
@@ -68,7 +67,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
             readers[name] = Reader(out / "deployment" / "events.jsonl")
         _wait_for(readers, processes)
     assert processes.survivors() == []  # it ended all that it started, and all that those started
-    yield {name: folder / name for name in METHODS}
+    return {name: folder / name for name in METHODS}
 
 
 def _wait_for(readers: dict[str, Reader], processes: Processes) -> None:

@@ -181,8 +181,10 @@ class OverGrid:
             )
             questions[node], sent_down[node] = (TRAIN, content), traffic
         answers = self._ask(questions, round) if questions else Answers()
+        came = {}
         for node, content in answers.content.items():
             self._hear_requests(node, content, round + 1)
+            came[node] = self._updates_of(node, content, round)
         for i, client in enumerate(numbers):
             node = self.node_of.get(client, -1)
             reason = self._why.get(client) or answers.missing.get(node)
@@ -190,7 +192,7 @@ class OverGrid:
             if reason is None:
                 request = {name: rows[i].to(f.device) for name, rows in cohort.requests.items()}
                 sent = sub_model(round, state.dense, state.tables, request)
-                update, reason = self._judged(f, state, answers.content[node], client, sent)
+                update, reason = self._judged(f, state, came[node], client, sent)
             if reason:
                 self.refused(round + 1, client, node, reason)
             part = (
@@ -220,16 +222,30 @@ class OverGrid:
         )
         return self._with_public(node, content), traffic
 
+    def _updates_of(self, node: int, content: RecordDict, round: int) -> dict[int, Tensors] | None:
+        try:
+            return messages.updates_in(content)
+        except Malformed as error:
+            self._complain(round, node, f"{checks.MALFORMED}: {error}")
+            return None
+
     def _judged(
-        self, f: Federation, state: ServerState, content: RecordDict, client: int, sent: SubModel
+        self,
+        f: Federation,
+        state: ServerState,
+        came: dict[int, Tensors] | None,
+        client: int,
+        sent: SubModel,
     ) -> tuple[Update | None, str | None]:
         """A client's update out of its node's reply, or why there is none to be used."""
+        if came is None:
+            return None, checks.MALFORMED
+        if client not in came:
+            return None, NO_UPDATE
         try:
-            update = messages.update_in(content, client)
+            update = messages.update_of(came[client])
         except Malformed:
             return None, checks.MALFORMED
-        if update is None:
-            return None, NO_UPDATE
         update = _on(update, f.device)
         most = int(f.schedule.usable(torch.tensor([self.grants.sizes[client]]).numpy())[0])
         reason = checks.refusal(

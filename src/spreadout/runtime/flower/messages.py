@@ -1,19 +1,21 @@
-"""What crosses the network: our tensors as Flower records, bytes for bytes, and back with suspicion.
+"""What crosses the network: our tensors as Flower records, and back with suspicion.
 
-Arrays travel as raw little-endian bytes beside their type and shape, without a file header each. Reading
-them never runs code, never allocates more than came, and fails with `Malformed` or nothing.
+Flower sends every array of a record as an object of its own, with kilobytes of protocol around each. So
+all that a record holds travels as one array: a safetensors buffer, whose reading never runs code, never
+allocates more than came, and fails with `Malformed` or not at all.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 from torch import Tensor
 
 from spreadout.federated.rows import Rows, Tensors, Update
@@ -21,8 +23,7 @@ from spreadout.methods.base import Told
 from spreadout.ragged import Ragged
 
 HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server asks of a node
-STYPE = "spreadout.raw"
-TYPES = ("float32", "float64", "int64", "int32", "uint8", "bool", "|V8", "|V32")
+STYPE, ONE = "safetensors", "all"
 Requests = dict[int, Tensors]  # by client, per table, the rows it asks for
 
 
@@ -31,37 +32,44 @@ class Malformed(ValueError):
 
 
 def packed(arrays: Mapping[str, Tensor | NDArray[Any]]) -> ArrayRecord:
-    """Arrays as a record."""
-    return ArrayRecord({name: _array(value) for name, value in arrays.items()})
+    """Arrays as a record, in their order."""
+    plain = dict(_plain(i, name, value) for i, (name, value) in enumerate(arrays.items()))
+    data = save(plain)
+    return ArrayRecord({ONE: Array("uint8", (len(data),), STYPE, data)})
 
 
-def _array(value: Tensor | NDArray[Any]) -> Array:
+def _plain(i: int, name: str, value: Tensor | NDArray[Any]) -> tuple[str, NDArray[Any]]:
+    """An array under a name that says its place, as safetensors sorts; digests as rows of bytes."""
     own = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-    return Array(_type(own.dtype), own.shape, STYPE, np.ascontiguousarray(own).tobytes())
-
-
-def _type(dtype: np.dtype[Any]) -> str:
-    return dtype.str if dtype.kind == "V" else dtype.name
+    if own.dtype.kind == "V":
+        own = own.view(np.uint8).reshape(*own.shape, own.dtype.itemsize)
+        name = f"{name}|V"
+    return f"{i} {name}", np.ascontiguousarray(own).reshape(own.shape)
 
 
 def arrays_in(content: RecordDict, name: str) -> dict[str, NDArray[Any]]:
     """The arrays of a record; none if there is no such record."""
-    record = content.get(name, ArrayRecord())
-    if not isinstance(record, ArrayRecord):
-        raise Malformed(f"{name} holds no arrays")
-    return {key: _read(array) for key, array in record.items()}
+    if name not in content:
+        return {}
+    record = content[name]
+    if not isinstance(record, ArrayRecord) or record.keys() != {ONE} or record[ONE].stype != STYPE:
+        raise Malformed(f"{name} holds no arrays of ours")
+    try:
+        found = load(record[ONE].data)
+        places = {key: key.partition(" ") for key in found}
+        ordered = sorted(found, key=lambda key: int(places[key][0]))
+        return dict(_named(places[key][2], found[key]) for key in ordered)
+    except (SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Malformed(f"{name}: {error}") from None
 
 
-def _read(array: Array) -> NDArray[Any]:
-    if array.stype != STYPE or array.dtype not in TYPES:
-        raise Malformed(f"an array of type {array.dtype} ({array.stype})")
-    shape = tuple(int(side) for side in array.shape)
-    dtype = np.dtype(array.dtype)
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(array.data):
-        raise Malformed(f"{len(array.data)} bytes for an array of shape {shape}")
-    if not array.data:
-        return np.empty(shape, dtype)
-    return np.frombuffer(array.data, dtype).reshape(shape).copy()
+def _named(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
+    if name.endswith("|V"):
+        if array.dtype != np.uint8 or array.ndim != 2:
+            raise Malformed(f"{name} are no digests")
+        digests = np.frombuffer(array.tobytes(), f"V{array.shape[1]}") if array.size else array
+        return name[:-2], digests if array.size else np.empty(len(array), f"V{max(array.shape[1], 1)}")
+    return name, array.copy()
 
 
 def tensors_in(content: RecordDict, name: str) -> Tensors:
@@ -136,40 +144,48 @@ def _whole(arrays: Mapping[str, Tensor], name: str) -> Tensor:
     return found
 
 
-def put_update(content: RecordDict, update: Update) -> None:
-    """Add one client's update to a reply."""
-    content[f"about.{update.client}"] = ConfigRecord(
-        {
-            "client": update.client,
-            "round": update.round,
-            "examples": update.examples,
-            "loss": update.loss,
-        }
+def put_updates(content: RecordDict, updates: Iterable[Update]) -> None:
+    """Add the updates of a node's clients to its reply."""
+    arrays: dict[str, Tensor] = {}
+    for update in updates:
+        about = torch.tensor([update.client, update.round, update.examples])
+        named = {"about": about, "loss": torch.tensor(update.loss, dtype=torch.float64)}
+        for table, rows in update.tables.items():
+            named |= {f"ids.{table}": rows.ids, f"values.{table}": rows.values}
+        named |= {f"dense.{name}": value for name, value in update.dense.items()}
+        named |= {f"positives.{table}": counts for table, counts in update.positives.items()}
+        arrays |= {f"{update.client}/{name}": value for name, value in named.items()}
+    content["updates"] = packed(arrays)
+
+
+def updates_in(content: RecordDict) -> dict[int, Tensors]:
+    """By client, the arrays a reply has for it."""
+    found: dict[int, Tensors] = {}
+    for key, value in tensors_in(content, "updates").items():
+        client, _, name = key.partition("/")
+        if not client.isdecimal():
+            raise Malformed("an update of nobody")
+        found.setdefault(int(client), {})[name] = value
+    return found
+
+
+def update_of(arrays: Tensors) -> Update:
+    """An update out of its arrays; only `checks.refusal` says what it is worth."""
+    about, loss = arrays.get("about"), arrays.get("loss")
+    if about is None or about.dtype != torch.int64 or about.shape != (3,):
+        raise Malformed("an update that does not say whose it is")
+    if loss is None or loss.numel() != 1:
+        raise Malformed("an update without a loss")
+    client, round, examples = about.tolist()
+    return Update(
+        client,
+        round,
+        examples,
+        {key[6:]: value for key, value in arrays.items() if key.startswith("dense.")},
+        _rows(arrays),
+        float(loss),
+        {key[10:]: value for key, value in arrays.items() if key.startswith("positives.")},
     )
-    rows = put_rows(update.tables)
-    dense = packed({f"dense.{name}": value for name, value in update.dense.items()})
-    counts = packed({f"positives.{name}": value for name, value in update.positives.items()})
-    content[f"update.{update.client}"] = ArrayRecord({**dense, **rows, **counts})
-
-
-def update_in(content: RecordDict, client: int) -> Update | None:
-    """The update a reply has for a client, if any; only `checks.refusal` says what it is worth."""
-    if f"about.{client}" not in content:
-        return None
-    about = numbers_in(content, f"about.{client}")
-    arrays = tensors_in(content, f"update.{client}")
-    try:
-        return Update(
-            about["client"],
-            about["round"],
-            about["examples"],
-            {key[6:]: value for key, value in arrays.items() if key.startswith("dense.")},
-            _rows(arrays),
-            float(about["loss"]),
-            {key[10:]: value for key, value in arrays.items() if key.startswith("positives.")},
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise Malformed(f"an update without {error}") from None
 
 
 def put_told(content: RecordDict, client: int, told: Told) -> None:

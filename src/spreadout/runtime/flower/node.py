@@ -196,8 +196,7 @@ def train(hosted: Hosted, content: RecordDict) -> RecordDict:
     reply = RecordDict()
     memory = int(hosted.experiment.run.memory_gb * 2**30)
     dense = messages.tensors_in(content, "dense")
-    for update in hosting.train(f, numbers, round, dense, rows, memory):
-        messages.put_update(reply, update)
+    messages.put_updates(reply, hosting.train(f, numbers, round, dense, rows, memory))
     if fixed:
         hosted.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})
     if task["next"]:
