@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check install benchmark clean
+.PHONY: demo test test-deploy check install benchmark clean
 
 demo: $(READY)
 	$(BIN)/spreadout compare digits-demo --out runs/demo --force
@@ -13,6 +13,10 @@ demo: $(READY)
 
 test: $(READY) check
 	$(BIN)/pytest -n 2 --dist loadfile
+
+# Deployments that are killed, interrupted and attacked: real processes, about five minutes.
+test-deploy: $(READY)
+	$(BIN)/pytest -m deploy tests/test_flower_deploy.py
 
 check: $(READY)
 	$(BIN)/ruff check .

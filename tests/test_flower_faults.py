@@ -526,7 +526,8 @@ def test_label_messages_that_are_none_are_refused_by_name(tmp_path: Path) -> Non
     grid = deployed(data, e, tmp_path / "project", 3)
 
     def garble(content: RecordDict) -> RecordDict:
-        content["told.1"] = messages.packed({"rows": torch.tensor([[1.0]])})
+        told = messages.told_in(content)
+        messages.put_told(content, {**told, 1: {"rows": np.ones((1, 1))}})
         return content
 
     grid.nodes[101].change = changed("query.hello", garble)

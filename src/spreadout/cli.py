@@ -91,7 +91,11 @@ def resume(
 ) -> None:
     """Go on with an interrupted run, from its last checkpoint."""
     from spreadout.report.terminal import TerminalObserver, print_summary
+    from spreadout.store.run_folder import DEPLOYMENT
     from spreadout.training import resume as go_on
+
+    if (folder / DEPLOYMENT).is_dir():
+        raise UserError(f"{folder}: was deployed; go on with `spreadout deploy resume {folder}`")
 
     with Stop() as stop, TerminalObserver() as observer:
         result = resumable(

@@ -156,6 +156,7 @@ def remove_run(path: Path) -> None:
     """Delete an earlier run or comparison, and refuse to delete anything else."""
     run = (path / "config.toml").is_file() and (path / "checkpoint").is_dir()
     comparison = (path / COMPARISON_MARK).is_file()
-    if not run and not comparison:
+    rehearsal = (path / DEPLOYMENT).is_dir() and not any(_apart_from_deployment(path))
+    if not run and not comparison and not rehearsal:
         raise UserError(f"{path}: exists and is not a run folder; choose another --out")
     shutil.rmtree(path)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
+import numpy as np
 import torch
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
@@ -43,6 +44,7 @@ class OverGrid:
     grants: Grants
     timeout: float
     classes: int
+    begun: bool = False  # whether rounds are waiting
     refused: Refused = lambda round, client, node, why: None
     node_of: dict[int, int] = field(default_factory=dict)  # client → node that answers for it now
     _met: dict[int, str] = field(default_factory=dict)  # node → its key's fingerprint
@@ -51,6 +53,7 @@ class OverGrid:
     _once_down: int = 0  # bytes of it, not yet in the ledger
     _told: dict[int, Told] = field(default_factory=dict)
     _waiting: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → node, size
+    _silent: dict[int, tuple[int, int]] = field(default_factory=dict)  # node → misses, next round
     _why: dict[int, str] = field(default_factory=dict)  # clients without a request this round
     _public: Tensors = field(default_factory=dict)
 
@@ -70,11 +73,18 @@ class OverGrid:
         for client, (node, size) in list(self._waiting.items()):
             if node not in self._met or self._claim(client, size, node, online) is None:
                 del self._waiting[client]
-        new = [node for node in online if node not in self._met]
+        new = [
+            node
+            for node in online
+            if node not in self._met and self._silent.get(node, (0, round))[1] <= round
+        ]
         if not new:
             return
         task = ConfigRecord({"round": round, "tell": tell})
         answers = self._ask({node: (HELLO, RecordDict({"task": task})) for node in new}, round)
+        for node in answers.missing:  # waiting for it costs a round: it is asked less and less often
+            misses = self._silent.get(node, (0, 0))[0] + 1
+            self._silent[node] = misses, round + 2**misses * self.begun
         for node, content in answers.content.items():
             self._met[node] = online[node]
             try:
@@ -84,19 +94,20 @@ class OverGrid:
 
     def _admit(self, node: int, content: RecordDict, round: int, online: dict[int, str]) -> None:
         about, arrays = messages.numbers_in(content, "about"), messages.tensors_in(content, "clients")
-        numbers, sizes = arrays.get("numbers"), arrays.get("sizes")
-        if numbers is None or sizes is None or numbers.shape != sizes.shape or numbers.dim() != 1:
-            raise Malformed("it does not say whose clients it has")
+        numbers, sizes = messages.whole(arrays, "numbers"), messages.whole(arrays, "sizes")
+        if len(numbers) != len(sizes):
+            raise Malformed("it does not say how many examples its clients have")
         if about.get("classes") != self.classes:
             raise Malformed(f"its data has {about.get('classes')} classes, the model {self.classes}")
+        told = messages.told_in(content)
         for client, size in zip(numbers.tolist(), sizes.tolist(), strict=True):
-            capped = max(0, min(int(size), checks.MOST_EXAMPLES))
-            reason = self._claim(int(client), capped, node, online)
-            if reason:  # perhaps later: the node that has it may only seem to be there
-                self._waiting[int(client)] = node, capped
-                self.refused(round, int(client), node, reason)
-                continue
-            self._told[client] = messages.told_in(content, client)
+            capped = max(0, min(size, checks.MOST_EXAMPLES))
+            reason = self._claim(client, capped, node, online)
+            if reason is None:
+                self._told[client] = told.get(client, {})
+            else:  # perhaps later: the node that has it may only seem to be there
+                self._waiting[client] = node, capped
+                self.refused(round, client, node, reason)
         self._hear_requests(node, content, round)
         log(INFO, "node %s answers for %d clients", node, sum(n == node for n in self.node_of.values()))
 
@@ -117,6 +128,7 @@ class OverGrid:
         """Who takes part, and what each of them asked for; nothing, where it could not be asked."""
         f, round = federation, state.round
         self._public = f.method.public(state)
+        self.begun = True
         self.meet(round)
         places = self._drawn(f, round)
         numbers = f.data.number_of(places).tolist()
@@ -247,7 +259,9 @@ class OverGrid:
         except Malformed:
             return None, checks.MALFORMED
         update = _on(update, f.device)
-        most = int(f.schedule.usable(torch.tensor([self.grants.sizes[client]]).numpy())[0])
+        most = int(f.schedule.usable(np.array([self.grants.sizes[client]]))[0])
+        if most == 0:
+            return update, checks.NO_EXAMPLES
         reason = checks.refusal(
             update,
             sent,
@@ -256,7 +270,7 @@ class OverGrid:
             fixed=f.training.fixed,
             counted=f.rules.counted,
             max_norm=f.max_norm,
-            max_examples=most or None,  # no more than it said it has
+            max_examples=most,  # no more than it said it has
         )
         return update, reason
 

@@ -8,7 +8,7 @@ allocates more than came, and fails with `Malformed` or not at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from spreadout.ragged import Ragged
 
 HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server asks of a node
 STYPE, ONE = "safetensors", "all"
+T = TypeVar("T")
 Requests = dict[int, Tensors]  # by client, per table, the rows it asks for
 
 
@@ -123,10 +124,10 @@ def requests_in(content: RecordDict) -> Requests:
     arrays = tensors_in(content, "requests")
     if not arrays:
         return {}
-    clients = _whole(arrays, "clients")
+    clients = whole(arrays, "clients")
     found: Requests = {client: {} for client in clients.tolist()}
     for table in (key[8:] for key in arrays if key.startswith("offsets.")):
-        offsets, rows = _whole(arrays, f"offsets.{table}"), _whole(arrays, f"rows.{table}")
+        offsets, rows = whole(arrays, f"offsets.{table}"), whole(arrays, f"rows.{table}")
         lengths = offsets.diff()
         fit = len(lengths) == len(clients) and int(offsets[0]) == 0 and int(offsets[-1]) == len(rows)
         if not fit or bool((lengths < 0).any()):
@@ -136,7 +137,7 @@ def requests_in(content: RecordDict) -> Requests:
     return found
 
 
-def _whole(arrays: Mapping[str, Tensor], name: str) -> Tensor:
+def whole(arrays: Mapping[str, Tensor], name: str) -> Tensor:
     """A flat array of whole numbers."""
     found = arrays.get(name)
     if found is None or found.dtype != torch.int64 or found.dim() != 1:
@@ -160,13 +161,7 @@ def put_updates(content: RecordDict, updates: Iterable[Update]) -> None:
 
 def updates_in(content: RecordDict) -> dict[int, Tensors]:
     """By client, the arrays a reply has for it."""
-    found: dict[int, Tensors] = {}
-    for key, value in tensors_in(content, "updates").items():
-        client, _, name = key.partition("/")
-        if not client.isdecimal():
-            raise Malformed("an update of nobody")
-        found.setdefault(int(client), {})[name] = value
-    return found
+    return _by_client(tensors_in(content, "updates"))
 
 
 def update_of(arrays: Tensors) -> Update:
@@ -188,10 +183,23 @@ def update_of(arrays: Tensors) -> Update:
     )
 
 
-def put_told(content: RecordDict, client: int, told: Told) -> None:
-    """Add what one client says before the first round."""
-    content[f"told.{client}"] = packed(told)
+def put_told(content: RecordDict, told: Mapping[int, Told]) -> None:
+    """Add what a node's clients say before the first round."""
+    each = {f"{client}/{name}": a for client, arrays in told.items() for name, a in arrays.items()}
+    if each:
+        content["told"] = packed(each)
 
 
-def told_in(content: RecordDict, client: int) -> Told:
-    return arrays_in(content, f"told.{client}")
+def told_in(content: RecordDict) -> Mapping[int, Told]:
+    """By client, what it says before the first round; whether it makes sense is not judged here."""
+    return _by_client(arrays_in(content, "told"))
+
+
+def _by_client(arrays: Mapping[str, T]) -> dict[int, dict[str, T]]:
+    found: dict[int, dict[str, T]] = {}
+    for key, value in arrays.items():
+        client, _, name = key.partition("/")
+        if not client.isdecimal():
+            raise Malformed(f"{key} is nobody's")
+        found.setdefault(int(client), {})[name] = value
+    return found

@@ -169,8 +169,8 @@ def hello(hosted: Hosted, content: RecordDict) -> RecordDict:
     )
     if task["tell"]:
         key = _label_key(hosted) if f.method.shares_key else b""
-        for number, told in zip(numbers, f.method.tell(f.data, key=key, seed=f.seed), strict=False):
-            messages.put_told(reply, number, told)
+        told = f.method.tell(f.data, key=key, seed=f.seed)
+        messages.put_told(reply, dict(zip(numbers, told, strict=False)))
     knows = not f.method.needs_popularity or "public" in hosted.state
     if len(numbers) <= FEW and knows:
         reply["requests"] = hosted.requests(numbers, int(task["round"]))
