@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = (
     "README.md",
     "docs/data.md",
+    "docs/deploy.md",
     "docs/dual_encoder.md",
     "docs/fedalc.md",
     "docs/fedaws.md",
@@ -64,6 +65,25 @@ def simulator(path: str) -> str:
         f"| {g['classes']:,} | {1000 * g['seconds']:.1f} | {g['relative']:.3f} |" for g in made["growth"]
     ]
     return "\n".join([*lines, "", _origin(path, made)])
+
+
+def flower_bytes(path: str) -> str:
+    made = _read(path)
+    head = ("", "ledger, down / up", "on the socket", "protocol, per node and round", "ratio")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for r in made["results"]:
+        ledger, wire = r["ledger_bytes_per_round"], r["socket_bytes_per_round"]
+        extra = r["overhead_bytes_per_round_and_node"]
+        cells = [f"{_kib(part['down'])} / {_kib(part['up'])} KiB" for part in (ledger, wire, extra)]
+        ratio = f"{r['ratio']['down']:.3f} / {r['ratio']['up']:.3f}"
+        lines.append(f"| {r['arm']} | {' | '.join(cells)} | {ratio} |")
+    nodes, clients = made["nodes"], made["clients"]
+    told = f"Bytes a round, {clients} clients on {nodes} nodes, Flower {made['flwr']}."
+    return "\n".join([*lines, "", f"{told} {_origin(path, made)}"])
+
+
+def _kib(count: float) -> str:
+    return f"{count / 1024:,.1f}"
 
 
 def mining(path: str) -> str:
@@ -197,6 +217,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "digits": lambda: comparison("results/digits/demo.json"),
     "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),
     "bibtex": lambda: comparison("results/bibtex/fedaws.json"),
+    "flower-bytes": lambda: flower_bytes("results/flower/bytes.json"),
     "simulator": lambda: simulator("results/simulator/cpu.json"),
     "reading": lambda: reading("results/data/reading.json"),
     "table2": lambda: retrieval("results/dual_encoder/table2.json"),

@@ -86,20 +86,22 @@ class Processes:
         process.wait()
 
     def end(self) -> None:
-        """Ask all to end, then end those that do not."""
-        for process in self.running.values():
-            _signal(process.pid, signal.SIGTERM)
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until and self.survivors():
-            time.sleep(0.05)
-        for process in self.running.values():
-            _signal(process.pid, signal.SIGKILL)
-        for pid in self.survivors():  # those that left their group
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        for process in self.running.values():
-            process.wait()
-        self.running.clear()
+        """Ask all to end, then end those that do not; at once, if the user has no patience left."""
+        try:
+            for process in self.running.values():
+                _signal(process.pid, signal.SIGTERM)
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until and self.survivors():
+                time.sleep(0.05)
+        finally:
+            for process in self.running.values():
+                _signal(process.pid, signal.SIGKILL)
+            for pid in self.survivors():  # those that left their group
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for process in self.running.values():
+                process.wait()
+            self.running.clear()
 
     def survivors(self) -> list[int]:
         """Processes of this deployment that are still there."""
