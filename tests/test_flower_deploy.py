@@ -146,7 +146,7 @@ def test_over_tls_strangers_get_nothing_and_a_killed_node_comes_back(tmp_path: P
         config(federation(tmp_path / "data.npz"), METHODS["fedaws"]).model_dump(
             mode="json", exclude_none=True
         ),
-        overrides=["rounds=5", "deploy.timeout=25", f"deploy.roster={tmp_path / 'roster.toml'}"],
+        overrides=["rounds=9", "deploy.timeout=20", f"deploy.roster={tmp_path / 'roster.toml'}"],
     )
     write_project(tmp_path / "project", experiment)
     out = tmp_path / "run"
@@ -173,8 +173,13 @@ def test_over_tls_strangers_get_nothing_and_a_killed_node_comes_back(tmp_path: P
         wait_for(lambda: rounds() >= 1)
         started.kill("node1")  # in mid-round
         wait_for(lambda: rounds() >= 2)
-        node(1)
-        wait_for((out / "summary.json").exists, 240)
+
+        def finished() -> bool:  # Flower lets it in again once it has noticed that it was gone
+            if "node1" not in started.running or started.ended("node1"):
+                node(1)
+            return (out / "summary.json").exists()
+
+        wait_for(finished, 300)
     strangers = ("unregistered", "wrong-ca", "plaintext")
     logs = {
         name: (tmp_path / "logs" / f"{name}.log").read_text("utf-8", "replace") for name in strangers
@@ -184,10 +189,9 @@ def test_over_tls_strangers_get_nothing_and_a_killed_node_comes_back(tmp_path: P
         assert "SuperNode ID" not in log, f"{name} was let in"
     summary = json.loads((out / "summary.json").read_text())
     assert summary["clients"] == 3
-    # One round without it, perhaps one more until it is back; then it trains again.
-    lost = sum(summary["refused_updates"].values())
-    assert 1 <= lost <= 2
     refused = [json.loads(line) for line in (out / "refusals.jsonl").read_text().splitlines()]
     assert {record["client"] for record in refused} == {1}
-    assert max(record["round"] for record in refused) < 5
-    assert refused[0]["reason"] in ("no answer in time", "node failed")
+    assert {record["reason"] for record in refused} <= {"no answer in time", "not connected"}
+    # Some rounds without it, and then it trains again.
+    assert [record["round"] for record in refused] == list(range(2, 2 + len(refused)))
+    assert 1 <= len(refused) <= 7

@@ -7,12 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 NO_ANSWER = "no answer in time"
 FAILED = "node failed"
 TWICE = "answered twice"
 WRONG_NODE = "answered for another node"
+NOT_CONNECTED = "not connected"
+_REASONS = {  # what the SuperLink says in a node's place
+    ErrorCode.NODE_UNAVAILABLE: NOT_CONNECTED,
+    ErrorCode.MESSAGE_UNAVAILABLE: NO_ANSWER,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: NO_ANSWER,
+}
 POLL = 0.2  # seconds between two looks at what has come
 
 
@@ -73,7 +80,7 @@ def _take(reply: Message, sent: Mapping[str, int], answers: Answers) -> None:
     elif node in answers.content or node in answers.missing:
         answers.extra.append((node, TWICE))
     elif reply.has_error():
-        answers.missing[node] = FAILED
+        answers.missing[node] = _REASONS.get(reply.error.code, FAILED)
         answers.details[node] = str(reply.error.reason)
     elif reply.metadata.src_node_id != node:
         answers.extra.append((reply.metadata.src_node_id, WRONG_NODE))

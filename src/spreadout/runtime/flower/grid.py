@@ -27,11 +27,10 @@ from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import Told
 from spreadout.ragged import Ragged
 from spreadout.runtime.flower import exchange, messages
-from spreadout.runtime.flower.exchange import Answers, Question
+from spreadout.runtime.flower.exchange import NOT_CONNECTED, Answers, Question
 from spreadout.runtime.flower.grants import Grants, fingerprint
 from spreadout.runtime.flower.messages import HELLO, REQUESTS, TRAIN, Malformed
 
-NOT_CONNECTED = "not connected"
 NO_UPDATE = "no update"
 Refused = Callable[[int, int, int, str], None]  # round, client (−1: none), node, why
 

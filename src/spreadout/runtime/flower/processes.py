@@ -11,13 +11,15 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from spreadout.errors import UserError
 
-MARK = "SPREADOUT_DEPLOYMENT"  # in the environment of every process of a deployment
+MARK = "SPREADOUT_DEPLOYMENT"  # in the environment of every process of a rehearsal …
+STARTER = "SPREADOUT_DEPLOYMENT_STARTER"  # … with the process that has started it
 PATIENCE = 5.0  # seconds from being asked to end to being ended
 
 
@@ -30,6 +32,7 @@ class Processes:
         self.mark = secrets.token_hex(8)
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         self.environment = {**os.environ, "PATH": path, **environment, MARK: self.mark}
+        self.environment[STARTER] = str(os.getpid())
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Processes:
@@ -146,3 +149,20 @@ def _signal(group: int, number: int) -> None:
 def _end_with_parent() -> None:
     """Should we be killed outright, the kernel ends what we started."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
+def end_with_starter() -> None:
+    """In a server of a rehearsal: end when whoever started it is gone; Flower would try for ever."""
+    starter = os.environ.get(STARTER)
+    if starter is None:
+        return
+
+    def watch() -> None:
+        while True:
+            try:
+                os.kill(int(starter), 0)
+            except (ProcessLookupError, PermissionError):  # gone, or its number is another's
+                os._exit(1)
+            time.sleep(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -26,6 +26,7 @@ from spreadout.runtime.flower.data import ServerData, held_out
 from spreadout.runtime.flower.events import Events
 from spreadout.runtime.flower.grants import LOG, Grants, read_roster
 from spreadout.runtime.flower.grid import OverGrid
+from spreadout.runtime.flower.processes import end_with_starter
 from spreadout.runtime.flower.roster import Roster
 from spreadout.store.run_folder import DEPLOYMENT, RunFolder
 from spreadout.training import Interrupted, Result
@@ -49,6 +50,7 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        end_with_starter()
         e = Experiment.load(experiment)
         given = context.run_config
         out = Path(str(given.get("out") or f"runs/{e.name}-{context.run_id}")).absolute()
