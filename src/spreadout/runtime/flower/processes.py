@@ -105,6 +105,9 @@ class Processes:
             for process in self.running.values():
                 process.wait()
             self.running.clear()
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until and self.survivors():  # no children of ours to wait for
+                time.sleep(0.01)
 
     def survivors(self) -> list[int]:
         """Processes of this deployment that are still there."""
