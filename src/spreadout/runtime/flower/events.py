@@ -1,4 +1,4 @@
-"""A run heard from another process: the server writes down what happens, whoever started it reads on."""
+"""A run heard from another process: the server writes down what happens, its starter reads on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from logging import INFO
 from pathlib import Path
 from typing import Any
 
 import torch
+from flwr.supercore import log
 
 from spreadout.experiment import Experiment
 from spreadout.federated.round import Cohort, RoundReport
@@ -24,20 +26,25 @@ class Events(Observer):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._metrics: list[str] = []
 
     def _write(self, kind: str, **about: Any) -> None:
         with open(self.path, "a", encoding="utf-8") as file:
             file.write(as_json({"event": kind, **about}) + "\n")
 
     def started(self, experiment: Experiment, round: int) -> None:
+        self._metrics = experiment.eval.metrics
         self._write("started", round=round)
 
     def round_done(self, report: RoundReport) -> None:
         about = {"asked": report.clients, "accepted": report.accepted, "loss": report.loss}
         self._write("round", round=report.round, **about, refused=dict(report.refused))
+        log(INFO, "round %d: %d of %d updates", report.round, report.accepted, report.clients)
 
     def evaluated(self, record: Record) -> None:
         self._write("evaluated", record=record)
+        scores = {name: value for name, value in record.items() if name in self._metrics}
+        log(INFO, "after round %d: %s", record["round"], as_json(scores))
 
     def warned(self, text: str) -> None:
         self._write("warned", text=text)
