@@ -89,7 +89,7 @@ class EmbeddingModel:
 
 @torch.no_grad()
 def activation_floats(encoder: nn.Module, shape: tuple[int, ...]) -> int:
-    """How many numbers the layers of an encoder put out for one example, without computing them."""
+    """How many numbers the layers of an encoder put out for one example."""
     counted = 0
 
     def count(module: nn.Module, given: tuple[Tensor, ...], made: Tensor) -> None:
@@ -100,9 +100,9 @@ def activation_floats(encoder: nn.Module, shape: tuple[int, ...]) -> int:
     leaves = [module for module in encoder.modules() if not list(module.children())]
     hooks = [module.register_forward_hook(count) for module in leaves]
     try:
-        example = torch.zeros(1, *shape, device="meta")
-        copied = {name: value.to("meta") for name, value in encoder.state_dict().items()}
-        torch.func.functional_call(encoder, copied, (example,))
+        # One example is soon computed; torch's "meta" device would load its compiler first: a second.
+        where = next((value.device for value in encoder.parameters()), torch.device("cpu"))
+        encoder(torch.zeros(1, *shape, device=where))
     finally:
         for hook in hooks:
             hook.remove()
