@@ -125,14 +125,19 @@ def repeatable(device: torch.device) -> Iterator[None]:
     """
     before = torch.are_deterministic_algorithms_enabled()
     filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(before or device.type == "cpu")
+    _be_deterministic(before or device.type == "cpu")
     # Nothing here reads memory it has not written: filling it first would cost a sixth of the time.
     torch.utils.deterministic.fill_uninitialized_memory = before and filled  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        _be_deterministic(before)
         torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+
+
+def _be_deterministic(on: bool) -> None:
+    """As torch's own, which would first load its compiler: a second for nothing."""
+    torch._C._set_deterministic_algorithms(on)
 
 
 def begin(federation: Federation, state: ServerState) -> None:
