@@ -137,6 +137,16 @@ def test_a_late_answer_is_not_used(tmp_path: Path) -> None:
     )
 
 
+def test_a_stranger_that_never_answers_is_waited_for_less_and_less(tmp_path: Path) -> None:
+    e = experiment("rounds=8", "deploy.timeout=0.05")
+    grid = three_nodes(tmp_path, e)
+    mute = Node(999, grid.nodes[101].app, grid.nodes[101].config, alive=False)
+    result = run(tmp_path, e, grid, observer=At(round_1=lambda: grid.nodes.update({999: mute})))
+    assert result.state.refused == {}
+    asked = [messages.numbers_in(m.content, "task")["round"] for m in mute.heard]
+    assert asked == [1, 3, 7]  # of the seven rounds it was there
+
+
 def test_nobody_there_is_an_error_that_says_so(tmp_path: Path) -> None:
     e = experiment("deploy.nodes=4")
     with pytest.raises(UserError, match=r"deploy.nodes = 4: 3 nodes came within deploy.wait = 1 s"):
@@ -251,6 +261,7 @@ def test_an_answer_counts_once(tmp_path: Path) -> None:
     grid.nodes[101].change = twice
     result = run(tmp_path, e, grid)
     assert result.state.refused == {"answered twice": 3}
+    assert {(r["node"], r["reason"]) for r in refusals(tmp_path / "run")} == {(101, "answered twice")}
     torch.testing.assert_close(result.state.dense, without_clients(e).state.dense, rtol=1e-4, atol=2e-6)
 
 

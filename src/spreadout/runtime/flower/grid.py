@@ -1,4 +1,4 @@
-"""The executor whose clients are elsewhere: it asks nodes for requests, sends models, judges replies.
+"""The executor whose clients are elsewhere: it hears requests, sends models, and judges what returns.
 
 A round costs one message a node: its clients' updates come back together with the requests of those
 who are in the next round. Where a request is not known yet (a node that was away), it costs one more.
@@ -6,15 +6,12 @@ who are in the next round. Where a request is not known yet (a node that was awa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from logging import INFO, WARNING
 
 import numpy as np
 import torch
-from flwr.app import ConfigRecord, RecordDict
-from flwr.serverapp import Grid
-from flwr.supercore import log
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
 from spreadout.federated import checks, merge
@@ -26,218 +23,115 @@ from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import Told
 from spreadout.ragged import Ragged
-from spreadout.runtime.flower import exchange, messages
-from spreadout.runtime.flower.exchange import NOT_CONNECTED, Answers, Question
-from spreadout.runtime.flower.grants import Grants, fingerprint
-from spreadout.runtime.flower.messages import HELLO, REQUESTS, TRAIN, Malformed
+from spreadout.runtime.flower import messages
+from spreadout.runtime.flower.exchange import NOT_CONNECTED, Answers
+from spreadout.runtime.flower.messages import TRAIN, Malformed
+from spreadout.runtime.flower.nodes import Nodes
 
 NO_UPDATE = "no update"
-Refused = Callable[[int, int, int, str], None]  # round, client (−1: none), node, why
+NOBODY = -1  # where a refusal is no client's, or a client has no node
 
 
 @dataclass
 class OverGrid:
     """Clients on the nodes of a Flower grid."""
 
-    grid: Grid
-    grants: Grants
-    timeout: float
-    classes: int
-    begun: bool = False  # whether rounds are waiting
-    refused: Refused = lambda round, client, node, why: None
-    node_of: dict[int, int] = field(default_factory=dict)  # client → node that answers for it now
-    _met: dict[int, str] = field(default_factory=dict)  # node → its key's fingerprint
-    _asked: dict[int, tuple[int, Tensors]] = field(default_factory=dict)  # client → round, request
-    _informed: set[int] = field(default_factory=set)  # nodes that know what all are told
-    _once_down: int = 0  # bytes of it, not yet in the ledger
-    _told: dict[int, Told] = field(default_factory=dict)
-    _waiting: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → node, size
-    _silent: dict[int, tuple[int, int]] = field(default_factory=dict)  # node → misses, next round
-    _why: dict[int, str] = field(default_factory=dict)  # clients without a request this round
-    _public: Tensors = field(default_factory=dict)
-
-    # Before the first round
-
-    @property
-    def nodes(self) -> list[int]:
-        """Those that have been greeted and are there."""
-        return list(self._met)
-
-    def meet(self, round: int, *, tell: bool = False) -> None:
-        """Greet the nodes that are new, and hear which clients they answer for."""
-        online = {info.node_id: _name(info.public_key, info.node_id) for info in self.grid.get_nodes()}
-        for gone in self._met.keys() - online.keys():
-            self._forget(gone)
-            del self._met[gone]
-        for client, (node, size) in list(self._waiting.items()):
-            if node not in self._met or self._claim(client, size, node, online) is None:
-                del self._waiting[client]
-        new = [
-            node
-            for node in online
-            if node not in self._met and self._silent.get(node, (0, round))[1] <= round
-        ]
-        if not new:
-            return
-        task = ConfigRecord({"round": round, "tell": tell})
-        answers = self._ask({node: (HELLO, RecordDict({"task": task})) for node in new}, round)
-        for node in answers.missing:  # waiting for it costs a round: it is asked less and less often
-            misses = self._silent.get(node, (0, 0))[0] + 1
-            self._silent[node] = misses, round + 2**misses * self.begun
-        for node, content in answers.content.items():
-            self._met[node] = online[node]
-            try:
-                self._admit(node, content, round, online)
-            except Malformed as error:
-                self._complain(round, node, f"{checks.MALFORMED}: {error}")
-
-    def _admit(self, node: int, content: RecordDict, round: int, online: dict[int, str]) -> None:
-        about, arrays = messages.numbers_in(content, "about"), messages.tensors_in(content, "clients")
-        numbers, sizes = messages.whole(arrays, "numbers"), messages.whole(arrays, "sizes")
-        if len(numbers) != len(sizes):
-            raise Malformed("it does not say how many examples its clients have")
-        if about.get("classes") != self.classes:
-            raise Malformed(f"its data has {about.get('classes')} classes, the model {self.classes}")
-        told = messages.told_in(content)
-        for client, size in zip(numbers.tolist(), sizes.tolist(), strict=True):
-            capped = max(0, min(size, checks.MOST_EXAMPLES))
-            reason = self._claim(client, capped, node, online)
-            if reason is None:
-                self._told[client] = told.get(client, {})
-            else:  # perhaps later: the node that has it may only seem to be there
-                self._waiting[client] = node, capped
-                self.refused(round, client, node, reason)
-        self._hear_requests(node, content, round)
-        log(INFO, "node %s answers for %d clients", node, sum(n == node for n in self.node_of.values()))
-
-    def _claim(self, client: int, size: int, node: int, online: dict[int, str]) -> str | None:
-        reason = self.grants.claim(client, size, online[node], set(online.values()))
-        if reason is None:
-            self.node_of[client] = node
-        return reason
+    nodes: Nodes
+    _why: dict[int, str] = field(default_factory=dict)  # clients that cannot train in this round
 
     def told(self, federation: Federation) -> Iterator[Told]:
-        """What the clients said when they were greeted; it is not kept."""
-        said, self._told = self._told, {}
-        return (said[client] for client in sorted(said) if said[client])
-
-    # A round
+        """What clients said before the first round."""
+        return self.nodes.told()
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """Who takes part, and what each of them asked for; nothing, where it could not be asked."""
-        f, round = federation, state.round
-        self._public = f.method.public(state)
-        self.begun = True
-        self.meet(round)
-        places = self._drawn(f, round)
-        numbers = f.data.number_of(places).tolist()
-        self._why = {}
-        self._fetch_requests(f, numbers, round)
-        asked: list[Tensors] = []
-        for client in numbers:
-            known = self._asked.get(client)
-            if client in self._why or known is None or known[0] != round:
-                self._why.setdefault(client, NOT_CONNECTED)
-                asked.append({})
-                continue
-            if reason := self.grants.refusal(client, known[1]):
-                self._why[client] = reason
-                asked.append({})
-            else:
-                asked.append(known[1])
-        empty = torch.empty(0, dtype=torch.int64)
-        lists = {
-            table: Ragged.from_lists([one.get(table, empty) for one in asked])
+        f, round, nodes = federation, state.round, self.nodes
+        nodes.public, nodes.begun = f.method.public(state), True
+        nodes.meet(round)
+        places = _drawn(f, round)
+        clients = f.data.number_of(places).tolist()
+        self._why = nodes.fetch_requests(clients, round)
+        granted = [self._granted(client, round) for client in clients]
+        nothing = torch.empty(0, dtype=torch.int64)
+        tables = {
+            table: Ragged.from_lists([rows.get(table, nothing) for rows in granted])
             for table in f.model.tables
         }
-        return Cohort(places, lists)
+        return Cohort(places, tables)
 
-    def _drawn(self, f: Federation, round: int) -> Tensor:
-        return sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=round)
-
-    def _fetch_requests(self, f: Federation, numbers: Sequence[int], round: int) -> None:
-        """Ask for the requests that did not come with an update."""
-        missing = self._by_node(
-            [client for client in numbers if self._asked.get(client, (-1,))[0] != round]
-        )
-        if not missing:
-            return
-        questions = {node: self._about_rows(node, clients, round) for node, clients in missing.items()}
-        answers = self._ask(questions, round)
-        for node, clients in missing.items():
-            if node in answers.content:
-                self._hear_requests(node, answers.content[node], round)
-            else:
-                self._why.update(dict.fromkeys(clients, answers.missing[node]))
+    def _granted(self, client: int, round: int) -> Tensors:
+        """The rows a client asked for, if they are known and it may have them."""
+        request = self.nodes.request_of(client, round)
+        if request is None:
+            self._why.setdefault(client, NOT_CONNECTED)
+            return {}
+        if reason := self.nodes.grants.refusal(client, request):
+            self._why[client] = reason
+            return {}
+        return request
 
     def __call__(
         self, federation: Federation, state: ServerState, cohort: Cohort
     ) -> Iterator[Aggregate]:
-        f, round = federation, state.round
-        numbers = f.data.number_of(cohort.clients).tolist()
-        place = {client: i for i, client in enumerate(numbers)}
-        ahead = self._next(f, round)
-        at_work = self._by_node([client for client in numbers if client not in self._why])
-        questions = {  # those at rest in this round have time to say what they want in the next
-            node: self._about_rows(node, clients, round + 1)
-            for node, clients in ahead.items()
-            if node not in at_work
-        }
-        sent_down = {}
-        for node, clients in at_work.items():
-            members = torch.tensor([place[client] for client in clients])
-            content, traffic = self._question(f, state, cohort, members, node)
-            content["task"] = ConfigRecord(
-                {"round": round, "clients": clients, "next": ahead.get(node, [])}
-            )
-            questions[node], sent_down[node] = (TRAIN, content), traffic
-        answers = self._ask(questions, round) if questions else Answers()
+        f, round, nodes = federation, state.round, self.nodes
+        clients = f.data.number_of(cohort.clients).tolist()
+        answers, sent_down = self._exchange(f, state, cohort, clients)
         came = {}
         for node, content in answers.content.items():
-            self._hear_requests(node, content, round + 1)
+            nodes.hear_requests(node, content, round + 1)
             came[node] = self._updates_of(node, content, round)
-        for i, client in enumerate(numbers):
-            node = self.node_of.get(client, -1)
-            reason = self._why.get(client) or answers.missing.get(node)
+        for i, client in enumerate(clients):
+            node = nodes.node_of.get(client, NOBODY)
+            reason = self._why.get(client)
+            if reason is None and node not in came:
+                reason = answers.missing.get(node, NOT_CONNECTED)
             update = None
             if reason is None:
                 request = {name: rows[i].to(f.device) for name, rows in cohort.requests.items()}
                 sent = sub_model(round, state.dense, state.tables, request)
                 update, reason = self._judged(f, state, came[node], client, sent)
-            if reason:
-                self.refused(round + 1, client, node, reason)
-            part = (
-                merge.refused(reason or NO_UPDATE)
-                if reason or update is None
-                else merge.of_update(update, f.rules)
-            )
+            if reason is None and update is not None:
+                part = merge.of_update(update, f.rules)
+            else:
+                part = merge.refused(reason or NO_UPDATE)
+                nodes.refused(round + 1, client, node, reason or NO_UPDATE)
             part.traffic = sent_down.pop(node, Traffic()) + _returned(cohort, i, update)
             yield part
-        for _, why in answers.extra:
+        for node, why in answers.extra:
+            nodes.refused(round + 1, NOBODY, node, why)
             yield merge.refused(why)
-        yield Aggregate(traffic=Traffic(once_down=self._once_down))
-        self._once_down = 0
+        yield Aggregate(traffic=Traffic(once_down=nodes.public_bytes))
+        nodes.public_bytes = 0
 
-    def _question(
-        self, f: Federation, state: ServerState, cohort: Cohort, members: Tensor, node: int
-    ) -> tuple[RecordDict, Traffic]:
-        """What a node is sent: the dense part, and once each the rows its clients asked for."""
-        rows = {
-            name: gather(state.tables[name], torch.unique(asked.select(members).values).to(f.device))
-            for name, asked in cohort.requests.items()
+    def _exchange(
+        self, f: Federation, state: ServerState, cohort: Cohort, clients: list[int]
+    ) -> tuple[Answers, dict[int, Traffic]]:
+        """Send every node at work its part of the model; what came back, and what went down."""
+        round, nodes = state.round, self.nodes
+        place = {client: i for i, client in enumerate(clients)}
+        at_work = nodes.by_node([client for client in clients if client not in self._why])
+        ahead: dict[int, list[int]] = {}
+        if round + 1 < f.rounds:
+            ahead = nodes.by_node(f.data.number_of(_drawn(f, round + 1)).tolist())
+        questions = {  # those at rest in this round have time to say what they want in the next
+            node: nodes.about_rows(node, some, round + 1)
+            for node, some in ahead.items()
+            if node not in at_work
         }
-        content = RecordDict({"dense": messages.packed(state.dense), "rows": messages.put_rows(rows)})
-        traffic = Traffic(
-            dense_down=nbytes(state.dense.values()),
-            rows_down=sum(some.nbytes for some in rows.values()),
-        )
-        return self._with_public(node, content), traffic
+        dense, down = messages.packed(state.dense), {}
+        for node, some in at_work.items():
+            members = torch.tensor([place[client] for client in some])
+            content, down[node] = _sub_models(f, state, cohort, members, dense)
+            following = ahead.get(node, [])
+            content["task"] = ConfigRecord({"round": round, "clients": some, "next": following})
+            questions[node] = TRAIN, nodes.with_public(node, content)
+        return (nodes.ask(questions, round) if questions else Answers()), down
 
     def _updates_of(self, node: int, content: RecordDict, round: int) -> dict[int, Tensors] | None:
         try:
             return messages.updates_in(content)
         except Malformed as error:
-            self._complain(round, node, f"{checks.MALFORMED}: {error}")
+            self.nodes.complain(round, node, f"{checks.MALFORMED}: {error}")
             return None
 
     def _judged(
@@ -258,7 +152,7 @@ class OverGrid:
         except Malformed:
             return None, checks.MALFORMED
         update = _on(update, f.device)
-        most = int(f.schedule.usable(np.array([self.grants.sizes[client]]))[0])
+        most = int(f.schedule.usable(np.array([self.nodes.grants.sizes[client]]))[0])
         if most == 0:
             return update, checks.NO_EXAMPLES
         reason = checks.refusal(
@@ -273,75 +167,24 @@ class OverGrid:
         )
         return update, reason
 
-    # What nodes say
 
-    def _about_rows(self, node: int, clients: Sequence[int], round: int) -> Question:
-        """What do these clients want in a round?"""
-        task = ConfigRecord({"round": round, "clients": list(clients)})
-        return REQUESTS, self._with_public(node, RecordDict({"task": task}))
+def _drawn(f: Federation, round: int) -> Tensor:
+    return sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=round)
 
-    def _ask(self, questions: dict[int, Question], round: int) -> Answers:
-        answers = exchange.ask(self.grid, questions, self.timeout, group=str(round))
-        for node, content in list(answers.content.items()):
-            problem = _problem(content)
-            if problem is not None:  # it answered, and says why it cannot
-                del answers.content[node]
-                answers.missing[node], answers.details[node] = exchange.FAILED, problem
-                self._forget_requests(node)
-        self._informed |= {node for node in answers.content if "public" in questions[node][1]}
-        for node, why in answers.missing.items():
-            self._complain(round, node, answers.details.get(node, why))
-        for node, why in answers.extra:
-            self._complain(round, node, why)
-        return answers
 
-    def _hear_requests(self, node: int, content: RecordDict, round: int) -> None:
-        try:
-            found = messages.requests_in(content)
-        except Malformed as error:
-            self._complain(round, node, f"{checks.MALFORMED}: {error}")
-            return
-        for client, request in found.items():
-            if self.node_of.get(client) == node:
-                self._asked[client] = round, request
-            else:
-                self._complain(round, node, f"asks for rows of client {client}, which it does not hold")
-
-    def _next(self, f: Federation, round: int) -> dict[int, list[int]]:
-        """Whose requests the nodes should send along: those of the next round."""
-        if round + 1 >= f.rounds:
-            return {}
-        return self._by_node(f.data.number_of(self._drawn(f, round + 1)).tolist())
-
-    def _by_node(self, clients: Sequence[int]) -> dict[int, list[int]]:
-        """Which of these clients each node answers for; those of nodes that are away are left out."""
-        found: dict[int, list[int]] = {}
-        for client in clients:
-            node = self.node_of.get(client)
-            if node is not None and node in self._met:
-                found.setdefault(node, []).append(client)
-        return found
-
-    def _with_public(self, node: int, content: RecordDict) -> RecordDict:
-        if self._public and node not in self._informed:
-            content["public"] = messages.packed(self._public)
-            self._once_down += nbytes(self._public.values())
-        return content
-
-    def _forget(self, node: int) -> None:
-        self._forget_requests(node)
-        for client in [client for client, at in self.node_of.items() if at == node]:
-            del self.node_of[client]
-
-    def _forget_requests(self, node: int) -> None:
-        """It may have lost what it kept: it must ask again, and be told again."""
-        self._informed.discard(node)
-        for client, at in self.node_of.items():
-            if at == node:
-                self._asked.pop(client, None)
-
-    def _complain(self, round: int, node: int, why: str) -> None:
-        log(WARNING, "round %d: node %s: %s", round, node, why)
+def _sub_models(
+    f: Federation, state: ServerState, cohort: Cohort, members: Tensor, dense: ArrayRecord
+) -> tuple[RecordDict, Traffic]:
+    """What a node is sent: the dense part, and once each the rows its clients asked for."""
+    rows = {
+        name: gather(state.tables[name], torch.unique(asked.select(members).values).to(f.device))
+        for name, asked in cohort.requests.items()
+    }
+    down = Traffic(
+        dense_down=nbytes(state.dense.values()),
+        rows_down=sum(some.nbytes for some in rows.values()),
+    )
+    return RecordDict({"dense": dense, "rows": messages.put_rows(rows)}), down
 
 
 def _returned(cohort: Cohort, i: int, update: Update | None) -> Traffic:
@@ -372,18 +215,3 @@ def _on(update: Update, device: torch.device) -> Update:
         update.loss,
         {name: value.to(device) for name, value in update.positives.items()},
     )
-
-
-def _problem(content: RecordDict) -> str | None:
-    try:
-        return str(messages.numbers_in(content, "problem")["reason"]) if "problem" in content else None
-    except (Malformed, KeyError):
-        return checks.MALFORMED
-
-
-def _name(key: bytes, node: int) -> str:
-    """What a node is known by from run to run: its key, or without one its number."""
-    try:
-        return fingerprint(key)
-    except ValueError:
-        return f"node {node}"

@@ -125,6 +125,7 @@ class Rehearsal:
     def run(self, *, go_on: bool) -> dict[str, Any]:
         for name in (EVENTS, STOP):
             (self.beside / name).unlink(missing_ok=True)
+        self.observer.started(self.experiment, 0)  # it takes a while until there is more to tell
         home = self.beside / "flwr"
         environment = {**ENVIRONMENT, "FLWR_HOME": str(home)}
         with Processes(self.beside / "logs", environment) as processes:

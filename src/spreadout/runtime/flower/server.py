@@ -26,6 +26,7 @@ from spreadout.runtime.flower.data import ServerData, held_out
 from spreadout.runtime.flower.events import Events
 from spreadout.runtime.flower.grants import LOG, Grants, read_roster
 from spreadout.runtime.flower.grid import OverGrid
+from spreadout.runtime.flower.nodes import Nodes
 from spreadout.runtime.flower.processes import end_with_starter
 from spreadout.runtime.flower.roster import Roster
 from spreadout.store.run_folder import DEPLOYMENT, RunFolder
@@ -148,20 +149,19 @@ class Builder:
             None if deploy.roster is None else read_roster(deploy.roster),
         )
         folder = RunFolder(self.out)
-        log_file = self.out / DEPLOYMENT / LOG
+        grants.log = self.out / DEPLOYMENT / LOG
         if self.go_on:
-            grants.log = log_file
             grants.recall()
         else:
-            log_file.parent.mkdir(parents=True, exist_ok=True)
-            log_file.unlink(missing_ok=True)
-            grants.log = log_file
-        executor = OverGrid(self.grid, grants, deploy.timeout, held.train.classes, refused=self._refused)
-        self._gather(executor, e, tell=not (self.go_on and folder.has_checkpoint))
+            grants.log.parent.mkdir(parents=True, exist_ok=True)
+            grants.log.unlink(missing_ok=True)
+        nodes = Nodes(self.grid, grants, deploy.timeout, held.train.classes, self._refused)
+        self._gather(nodes, e, tell=not (self.go_on and folder.has_checkpoint))
         grants.close()
         data = Roster.of(form.data, grants.sizes)
         per_round, selection = cohort_size(e, data, form.method)
-        return replace(form, data=data, executor=executor, per_round=per_round, selection=selection)
+        over_grid = OverGrid(nodes)
+        return replace(form, data=data, executor=over_grid, per_round=per_round, selection=selection)
 
     def _refused(self, round: int, client: int, node: int, reason: str) -> None:
         log(WARNING, "round %d: client %d of node %s is refused: %s", round, client, node, reason)
@@ -169,16 +169,16 @@ class Builder:
         if folder.config.is_file():  # not while the run's first nodes come in
             folder.log_refusal(round, client, node, reason)
 
-    def _gather(self, executor: OverGrid, e: Experiment, *, tell: bool) -> None:
+    def _gather(self, nodes: Nodes, e: Experiment, *, tell: bool) -> None:
         """Wait for the nodes a run needs to begin."""
         until = time.monotonic() + e.deploy.wait
         while True:
-            executor.meet(0, tell=tell)
-            if len(executor.nodes) >= e.deploy.nodes and executor.node_of:
+            nodes.meet(0, tell=tell)
+            if len(nodes) >= e.deploy.nodes and nodes.node_of:
                 return
             if time.monotonic() >= until:
                 raise UserError(
-                    f"deploy.nodes = {e.deploy.nodes}: {len(executor.nodes)} nodes came within "
+                    f"deploy.nodes = {e.deploy.nodes}: {len(nodes)} nodes came within "
                     f"deploy.wait = {e.deploy.wait:g} s; start more, or wait longer"
                 )
             time.sleep(LOOK)

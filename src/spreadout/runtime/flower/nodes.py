@@ -1,0 +1,202 @@
+"""The nodes of a grid: who is there, which clients each answers for, what they have asked for so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from logging import INFO, WARNING
+
+from flwr.app import ConfigRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore import log
+
+from spreadout.federated import checks
+from spreadout.federated.rows import Tensors, nbytes
+from spreadout.methods.base import Told
+from spreadout.runtime.flower import exchange, messages
+from spreadout.runtime.flower.exchange import Answers, Question
+from spreadout.runtime.flower.grants import Grants, fingerprint
+from spreadout.runtime.flower.messages import HELLO, REQUESTS, Malformed
+
+Refused = Callable[[int, int, int, str], None]  # round, client (−1: none), node, why
+
+
+@dataclass
+class Nodes:
+    """Who is there now. A node may go, come back, or have forgotten what it kept."""
+
+    grid: Grid
+    grants: Grants
+    timeout: float
+    classes: int
+    refused: Refused = lambda round, client, node, why: None
+    begun: bool = False  # whether rounds are waiting
+    public: Tensors = field(default_factory=dict)  # what all are told
+    public_bytes: int = 0  # that were sent of it and are not yet in the ledger
+    node_of: dict[int, int] = field(default_factory=dict)  # client → node that answers for it now
+    _met: dict[int, str] = field(default_factory=dict)  # node → its key's fingerprint
+    _asked: dict[int, tuple[int, Tensors]] = field(default_factory=dict)  # client → round, request
+    _informed: set[int] = field(default_factory=set)  # nodes that know it
+    _told: dict[int, Told] = field(default_factory=dict)
+    _waiting: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → node, size
+    _silent: dict[int, tuple[int, int]] = field(default_factory=dict)  # node → misses, next round
+
+    def __len__(self) -> int:
+        """How many have been greeted and are there."""
+        return len(self._met)
+
+    def request_of(self, client: int, round: int) -> Tensors | None:
+        """What a client asked for in this round, if it is known."""
+        known = self._asked.get(client)
+        return known[1] if known is not None and known[0] == round else None
+
+    def meet(self, round: int, *, tell: bool = False) -> None:
+        """Greet the nodes that are new, and hear which clients they answer for."""
+        online = {info.node_id: _name(info.public_key, info.node_id) for info in self.grid.get_nodes()}
+        for gone in self._met.keys() - online.keys():
+            self._forget(gone)
+            del self._met[gone]
+        for client, (node, size) in list(self._waiting.items()):
+            if node not in self._met or self._claim(client, size, node, online) is None:
+                del self._waiting[client]
+        new = [
+            node
+            for node in online
+            if node not in self._met and self._silent.get(node, (0, round))[1] <= round
+        ]
+        if not new:
+            return
+        task = ConfigRecord({"round": round, "tell": tell})
+        answers = self.ask({node: (HELLO, RecordDict({"task": task})) for node in new}, round)
+        for node in answers.missing:  # waiting for it costs a round: it is asked less and less often
+            misses = self._silent.get(node, (0, 0))[0] + 1
+            self._silent[node] = misses, round + 2**misses * self.begun
+        for node, content in answers.content.items():
+            self._met[node] = online[node]
+            try:
+                self._admit(node, content, round, online)
+            except Malformed as error:
+                self.complain(round, node, f"{checks.MALFORMED}: {error}")
+
+    def _admit(self, node: int, content: RecordDict, round: int, online: dict[int, str]) -> None:
+        about, arrays = messages.numbers_in(content, "about"), messages.tensors_in(content, "clients")
+        numbers, sizes = messages.whole(arrays, "numbers"), messages.whole(arrays, "sizes")
+        if len(numbers) != len(sizes):
+            raise Malformed("it does not say how many examples its clients have")
+        if about.get("classes") != self.classes:
+            raise Malformed(f"its data has {about.get('classes')} classes, the model {self.classes}")
+        told = messages.told_in(content)
+        for client, size in zip(numbers.tolist(), sizes.tolist(), strict=True):
+            capped = max(0, min(size, checks.MOST_EXAMPLES))
+            reason = self._claim(client, capped, node, online)
+            if reason is None:
+                self._told[client] = told.get(client, {})
+            else:  # perhaps later: the node that has it may only seem to be there
+                self._waiting[client] = node, capped
+                self.refused(round, client, node, reason)
+        self.hear_requests(node, content, round)
+        log(INFO, "node %s answers for %d clients", node, sum(n == node for n in self.node_of.values()))
+
+    def _claim(self, client: int, size: int, node: int, online: dict[int, str]) -> str | None:
+        reason = self.grants.claim(client, size, online[node], set(online.values()))
+        if reason is None:
+            self.node_of[client] = node
+        return reason
+
+    def told(self) -> Iterator[Told]:
+        """What the clients said when they were greeted; it is not kept."""
+        said, self._told = self._told, {}
+        return (said[client] for client in sorted(said) if said[client])
+
+    def fetch_requests(self, clients: Sequence[int], round: int) -> dict[int, str]:
+        """Ask for the requests that are not known; by client, why one still is not."""
+        missing = self.by_node([client for client in clients if self.request_of(client, round) is None])
+        if not missing:
+            return {}
+        questions = {node: self.about_rows(node, some, round) for node, some in missing.items()}
+        answers = self.ask(questions, round)
+        for node, content in answers.content.items():
+            self.hear_requests(node, content, round)
+        return {
+            client: answers.missing[node]
+            for node, some in missing.items()
+            if node in answers.missing
+            for client in some
+        }
+
+    def about_rows(self, node: int, clients: Sequence[int], round: int) -> Question:
+        """What do these clients want in a round?"""
+        task = ConfigRecord({"round": round, "clients": list(clients)})
+        return REQUESTS, self.with_public(node, RecordDict({"task": task}))
+
+    def ask(self, questions: dict[int, Question], round: int) -> Answers:
+        answers = exchange.ask(self.grid, questions, self.timeout, group=str(round))
+        for node, content in list(answers.content.items()):
+            problem = _problem(content)
+            if problem is not None:  # it answered, and says why it cannot
+                del answers.content[node]
+                answers.missing[node], answers.details[node] = exchange.FAILED, problem
+                self._forget_requests(node)
+        self._informed |= {node for node in answers.content if "public" in questions[node][1]}
+        for node, why in answers.missing.items():
+            self.complain(round, node, answers.details.get(node, why))
+        for node, why in answers.extra:
+            self.complain(round, node, why)
+        return answers
+
+    def hear_requests(self, node: int, content: RecordDict, round: int) -> None:
+        try:
+            found = messages.requests_in(content)
+        except Malformed as error:
+            self.complain(round, node, f"{checks.MALFORMED}: {error}")
+            return
+        for client, request in found.items():
+            if self.node_of.get(client) == node:
+                self._asked[client] = round, request
+            else:
+                self.complain(round, node, f"asks for rows of client {client}, which it does not hold")
+
+    def by_node(self, clients: Sequence[int]) -> dict[int, list[int]]:
+        """Which of these clients each node answers for; those of nodes that are away are left out."""
+        found: dict[int, list[int]] = {}
+        for client in clients:
+            node = self.node_of.get(client)
+            if node is not None and node in self._met:
+                found.setdefault(node, []).append(client)
+        return found
+
+    def with_public(self, node: int, content: RecordDict) -> RecordDict:
+        if self.public and node not in self._informed:
+            content["public"] = messages.packed(self.public)
+            self.public_bytes += nbytes(self.public.values())
+        return content
+
+    def _forget(self, node: int) -> None:
+        self._forget_requests(node)
+        for client in [client for client, at in self.node_of.items() if at == node]:
+            del self.node_of[client]
+
+    def _forget_requests(self, node: int) -> None:
+        """It may have lost what it kept: it must ask again, and be told again."""
+        self._informed.discard(node)
+        for client, at in self.node_of.items():
+            if at == node:
+                self._asked.pop(client, None)
+
+    def complain(self, round: int, node: int, why: str) -> None:
+        log(WARNING, "round %d: node %s: %s", round, node, why)
+
+
+def _problem(content: RecordDict) -> str | None:
+    try:
+        return str(messages.numbers_in(content, "problem")["reason"]) if "problem" in content else None
+    except (Malformed, KeyError):
+        return checks.MALFORMED
+
+
+def _name(key: bytes, node: int) -> str:
+    """What a node is known by from run to run: its key, or without one its number."""
+    try:
+        return fingerprint(key)
+    except ValueError:
+        return f"node {node}"
