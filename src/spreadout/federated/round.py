@@ -173,11 +173,17 @@ def cohort_of(federation: Federation, round: int) -> Cohort:
     return Cohort(clients, f.method.request(f.data, clients, seed=f.seed, round=round))
 
 
+def cohort_by(executor: Executor, federation: Federation, state: ServerState) -> Cohort:
+    """The same by an executor that has a way of its own, such as asking clients that are elsewhere."""
+    asked = getattr(executor, "cohort", None)
+    cohort: Cohort = cohort_of(federation, state.round) if asked is None else asked(federation, state)
+    return cohort
+
+
 def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     factor = rate_factor(federation.decay, state.round, federation.rounds)
     f = replace(federation, factor=factor)
-    asked = getattr(f.executor, "cohort", None)
-    cohort = cohort_of(f, state.round) if asked is None else asked(f, state)
+    cohort = cohort_by(f.executor, f, state)
     clients = cohort.clients
     aggregate = total(f.executor(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged

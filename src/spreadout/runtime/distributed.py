@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from spreadout.federated.merge import Aggregate, RowSum, total
-from spreadout.federated.round import Cohort, Executor, Federation, cohort_of
+from spreadout.federated.round import Cohort, Executor, Federation, cohort_by
 from spreadout.federated.rows import Tensors
 from spreadout.federated.server import ServerState
 from spreadout.randomness import Ints
@@ -67,8 +67,8 @@ class Shared:
 
     inner: Executor
 
-    def cohort(self, federation: Federation, round: int) -> Cohort:
-        drawn: Cohort = getattr(self.inner, "cohort", cohort_of)(federation, round)
+    def cohort(self, federation: Federation, state: ServerState) -> Cohort:
+        drawn = cohort_by(self.inner, federation, state)
         return drawn
 
     def __call__(
