@@ -20,10 +20,10 @@ def held(work: str) -> Data:
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    told = message.content["config"]
-    work, client = str(told["work"]), int(told["client"])
+    told, arrays = message.content.config_records["config"], message.content.array_records["arrays"]
+    work, client = str(told["work"]), int(str(told["client"]))
     data, model = held(work), model_of(work)
-    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    model.load_state_dict(arrays.to_torch_state_dict())
     optimizer = torch.optim.SGD(model.parameters(), lr=model.rate)
     for batch in data.batches(client):
         optimizer.zero_grad()

@@ -22,7 +22,7 @@ from work import CLIENTS, Data, finish
 work, rounds, nodes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 
 
-class InOrder(FedAvg):  # type: ignore[misc]
+class InOrder(FedAvg):
     """FedAvg over the clients that every contender trains."""
 
     def __init__(self, data: Data, **options: Any) -> None:

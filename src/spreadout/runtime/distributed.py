@@ -68,8 +68,7 @@ class Shared:
     inner: Executor
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
-        drawn = cohort_by(self.inner, federation, state)
-        return drawn
+        return cohort_by(self.inner, federation, state)
 
     def __call__(
         self, federation: Federation, state: ServerState, cohort: Cohort
