@@ -1,6 +1,10 @@
 """Two processes give the model of one."""
 
+import json
 import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +80,32 @@ def test_parts_keep_the_order_of_the_cohort(ranks: int) -> None:
     for rank in range(ranks):
         part = part_of(np.array([3, 9, 1, 4, 4, 7]), rank, ranks)
         assert part.tolist() == sorted(part.tolist())
+
+
+def test_torchrun_trains_writes_one_folder_and_resumes(tmp_path: Path) -> None:
+    settings = ["rounds=4", "eval.every=2", "clients.per_round=6"]
+    alone = so.run(so.Experiment.load("digits-fedaws", settings), device="cpu")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    cut = str(tmp_path / "run")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    start = [*command, port, "-m", "spreadout", "run", "digits-fedaws", *settings, "--out", cut]
+    done = subprocess.run(
+        start, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("folder") == 1  # one of them talks
+    made = json.loads((tmp_path / "run" / "summary.json").read_bytes())
+    assert made["metrics"] == pytest.approx(alone.metrics, abs=0.6)
+    assert made["bytes"] == alone.summary["bytes"]
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 3
+    (tmp_path / "run" / "summary.json").unlink()  # as if it had died at its very end
+    again = [*command, port, "-m", "spreadout", "resume", cut]
+    done = subprocess.run(
+        again, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    ended = json.loads((tmp_path / "run" / "summary.json").read_bytes())
+    assert ended["metrics"] == made["metrics"]

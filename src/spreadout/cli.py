@@ -6,6 +6,7 @@ Nothing heavy is imported before a command needs it: `--help` must not wait for 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ import typer
 
 from spreadout import __version__, cli_data, cli_deploy, cli_inspect
 from spreadout.cli_data import AsJson
-from spreadout.cli_runs import Device, Force, Out, Stop, fresh_folder, resumable
+from spreadout.cli_runs import Device, Force, Out, Stop, fresh_folder, resumable, watched
 from spreadout.errors import UserError
 
 app = typer.Typer(
@@ -63,12 +64,12 @@ def run(
 ) -> None:
     """Train and evaluate one experiment."""
     from spreadout.experiment import Experiment
-    from spreadout.report.terminal import TerminalObserver, print_summary
+    from spreadout.report.terminal import print_summary
     from spreadout.training import run as train
 
     experiment = Experiment.load(config, overrides or [])
     folder = out or fresh_folder(experiment.name)
-    with Stop() as stop, TerminalObserver() as observer:
+    with watched(device) as (stop, observer):
         result = resumable(
             lambda: train(
                 experiment,
@@ -80,7 +81,8 @@ def run(
             ),
             shlex.join(["spreadout", "resume", str(folder)]),
         )
-    print_summary(result.summary, folder, as_json=as_json)
+    if result.folder is not None:  # of several processes, the first one has it
+        print_summary(result.summary, folder, as_json=as_json)
 
 
 @app.command()
@@ -90,19 +92,20 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted run, from its last checkpoint."""
-    from spreadout.report.terminal import TerminalObserver, print_summary
+    from spreadout.report.terminal import print_summary
     from spreadout.store.run_folder import DEPLOYMENT
     from spreadout.training import resume as go_on
 
     if (folder / DEPLOYMENT).is_dir():
         raise UserError(f"{folder}: was deployed; go on with `spreadout deploy resume {folder}`")
 
-    with Stop() as stop, TerminalObserver() as observer:
+    with watched(device) as (stop, observer):
         result = resumable(
             lambda: go_on(folder, device=device, observer=observer, stop=stop.asked),
             shlex.join(["spreadout", "resume", str(folder)]),
         )
-    print_summary(result.summary, folder, as_json=as_json)
+    if result.folder is not None:  # of several processes, the first one has it
+        print_summary(result.summary, folder, as_json=as_json)
 
 
 @app.command()
@@ -124,6 +127,8 @@ def compare(
     from spreadout.report.terminal import TerminalObserver, print_comparison
     from spreadout.store.files import as_json as to_json
 
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError("compare: runs in one process; under torchrun take `spreadout run`")
     suite = Suite.load(configs, _seeds(seeds), set_ or [])
     folder = out or fresh_folder(suite.name)
     with Stop() as stop, TerminalObserver() as observer:
@@ -215,8 +220,24 @@ def presets(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
+def doctor(
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value … of --plan")] = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", help="Foretell what a run of this config takes here.")
+    ] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
     """Say what this machine has, and whether spreadout can work here."""
+    if plan is not None:
+        from spreadout.experiment import Experiment
+        from spreadout.planning import forecast
+        from spreadout.report.terminal import print_forecast
+
+        print_forecast(forecast(Experiment.load(plan, overrides or []), device), as_json=as_json)
+        return
+    if overrides:
+        raise UserError(f"{overrides[0]}: is for --plan CONFIG")
     from spreadout.doctor import examine
 
     findings = examine()

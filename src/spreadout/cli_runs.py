@@ -5,10 +5,15 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from spreadout.training import Observer
 
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
@@ -37,6 +42,21 @@ class Stop:
     def __exit__(self, *exc: object) -> None:
         for s, handler in zip((signal.SIGINT, signal.SIGTERM), self._before, strict=True):
             signal.signal(s, handler)
+
+
+@contextmanager
+def watched(device: str) -> Iterator[tuple[Stop, Observer]]:
+    """A run that can be stopped and is shown; of several processes, the first one shows it."""
+    from spreadout.report.terminal import TerminalObserver
+    from spreadout.runtime import distributed
+    from spreadout.training import Observer
+
+    with distributed.joined(device), Stop() as stop:
+        if not distributed.is_first():
+            yield stop, Observer()
+            return
+        with TerminalObserver() as observer:
+            yield stop, observer
 
 
 def fresh_folder(name: str) -> Path:

@@ -26,6 +26,7 @@ from spreadout.methods.base import Method
 from spreadout.metrics import Frequencies
 from spreadout.models.build import DataShape
 from spreadout.picture import picture_of
+from spreadout.runtime import distributed
 from spreadout.store import checkpoint
 from spreadout.store.run_folder import Record, RunFolder
 from spreadout.summary import summarize
@@ -86,7 +87,7 @@ def run(
     """
     own = (data, encoder, method)
     session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
-    if out is not None:
+    if out is not None and distributed.is_first():
         session.folder = RunFolder.create(Path(out), experiment.to_toml(), force=force)
     return session.train()
 
@@ -112,7 +113,7 @@ def resume(
     session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
     if opened.has_checkpoint:
         session.go_on_from(opened, *checkpoint.load(opened.checkpoint, session.federation.device))
-    else:  # it died before its first checkpoint: from the beginning
+    elif distributed.is_first():  # it died before its first checkpoint: from the beginning
         session.folder = opened
         opened.rewind(-1)
         session.observer.warned(f"{opened.path}: no checkpoint yet; starting from round 0")
@@ -175,8 +176,11 @@ class _Session:
                 raise UserError(f"{folder.checkpoint}: does not fit config.toml ({part} parts differ)")
         if extra["data"] != self.federation.data.fingerprint:
             raise UserError(f"{folder.checkpoint}: was trained on other data than there is now")
-        self.state, self.folder = state, folder
-        self.history = folder.rewind(state.round)
+        self.state = state
+        if distributed.is_first():
+            self.folder, self.history = folder, folder.rewind(state.round)
+        else:
+            self.history = [record for record in folder.history() if record["round"] <= state.round]
         self.seconds, self.collapse_told = extra["seconds"], extra["collapse_told"]
 
     def train(self) -> Result:
@@ -194,7 +198,7 @@ class _Session:
             self._log(report)
             if self.state.round % self.experiment.eval.every == 0 or self.state.round == rounds:
                 self._evaluate()
-            stopping = self.stop() and self.state.round < rounds
+            stopping = distributed.any_of(self.stop()) and self.state.round < rounds
             if stopping or self._checkpoint_is_due():
                 self._save()
             if stopping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, shown, sprea
 from spreadout.experiment import Experiment
 from spreadout.federated.round import RoundReport
 from spreadout.plan_hash import HashPlan
+from spreadout.planning import Forecast
 from spreadout.privacy.request_audit import Look
 from spreadout.store.files import as_json as to_json
 from spreadout.store.run_folder import Record
@@ -114,6 +116,29 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         epsilon = "∞" if private["epsilon"] is None else f"{private['epsilon']:.2f}"
         rows.append(("privacy", f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
     rows += [("time", f"{summary['seconds']:.1f} s on {summary['device']}"), ("folder", str(folder))]
+    _print_rows(rows)
+
+
+def print_forecast(told: Forecast, *, as_json: bool) -> None:
+    """What a run is expected to take."""
+    if as_json:
+        print(to_json(asdict(told), indent=2))
+        return
+    each = told.seconds_per_round
+    before = f", {human_bytes(told.once_bytes)} before the first round" if told.once_bytes else ""
+    moved = f"{human_bytes(told.down_per_client)} down, {human_bytes(told.up_per_client)} up"
+    evaluation = f"{told.seconds_per_evaluation:.2f} s an evaluation"
+    rows = [
+        ("run", f"{told.rounds} rounds of {told.cohort} of {told.clients} clients"),
+        ("model", f"{human_bytes(told.model_bytes)}, {told.classes} classes"),
+        ("traffic", f"{moved} per client and round{before}"),
+        ("time", f"{human_seconds(told.seconds)}: {1000 * each:.0f} ms a round, {evaluation}"),
+        ("memory", f"{human_bytes(told.peak_memory_bytes)} at most"),
+    ]
+    _print_rows(rows)
+
+
+def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
     console = Console(highlight=False)
     wide = max(8, *(len(name) for name, _ in rows))
     for name, text in rows:
@@ -156,6 +181,13 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
     console = Console(width=None if sys.stdout.isatty() else 132)
     console.print(table)
     console.print(f"{folder}/comparison.json\n{page}", soft_wrap=True, highlight=False)
+
+
+def human_seconds(seconds: float) -> str:
+    """45 s, 12 min, 3.5 h."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def human_bytes(count: float) -> str:
