@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from record import commit, hardware, write
 
 from spreadout import metrics
 from spreadout.comparison import Arm, Suite, as_json, compare, shown
 from spreadout.data import splits
+from spreadout.errors import UserError
 from spreadout.evaluation import frequencies
 from spreadout.experiment import Experiment
 from spreadout.report.page import write_page
 from spreadout.store.run_folder import COMPARISON_MARK
+from spreadout.training import run
 
 
 def main() -> None:
@@ -71,9 +73,11 @@ def run_suites(suites: Sequence[Suite], folder: Path, device: str, jobs: int) ->
     """
     places = [folder / suite.name for suite in suites]
     if jobs > 1:
-        with ThreadPoolExecutor(jobs) as pool:
-            for suite, out in zip(suites, places, strict=True):
-                side_by_side(suite, out, device, pool)
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+            several = zip(suites, places, strict=True)
+            started = [job for suite, out in several for job in side_by_side(suite, out, device, pool)]
+            for job in as_completed(started):
+                print(job.result(), flush=True)
     return [
         compare(suite, out, device=device, go_on=True) for suite, out in zip(suites, places, strict=True)
     ]
@@ -111,28 +115,29 @@ def curve(arm: Arm) -> dict[str, list[float]]:
     return {"round": [step[0]["round"] for step in steps], **means}
 
 
-def side_by_side(suite: Suite, out: Path, device: str, pool: ThreadPoolExecutor) -> None:
-    """Every run as a process of its own, in the folder where the comparison will look for it."""
+def side_by_side(suite: Suite, out: Path, device: str, pool: ProcessPoolExecutor) -> list[Future[str]]:
+    """Every run in one of the pool's processes, in the folder where the comparison will look for it."""
     out.mkdir(parents=True, exist_ok=True)
     (out / COMPARISON_MARK).touch()
-
-    def one(variant: str, seed: int) -> None:
-        folder = out / variant / f"seed-{seed}"
-        if folder.exists():
-            return  # what is not finished there, `compare` goes on with
-        config = out / f"{variant}-{seed}.toml"
-        seeded = suite.variants[variant].model_copy(update={"seed": seed})
-        config.write_text(seeded.to_toml(), encoding="utf-8")
-        command = [sys.executable, "-m", "spreadout", "run", str(config), "--out", str(folder)]
-        done = subprocess.run(
-            [*command, "--device", device, "--json"], capture_output=True, text=True, check=False
-        )
-        config.unlink()
-        print(variant, seed, "done" if done.returncode == 0 else done.stderr[-500:], flush=True)
-
-    for variant in suite.variants:
+    started = []
+    for variant, experiment in suite.variants.items():
         for seed in suite.seeds:
-            pool.submit(one, variant, seed)
+            folder = out / variant / f"seed-{seed}"
+            if not folder.exists():  # what is not finished there, `compare` goes on with
+                seeded = experiment.model_copy(update={"seed": seed})
+                started.append(
+                    pool.submit(_run, f"{suite.name} {variant} {seed}", seeded, folder, device)
+                )
+    return started
+
+
+def _run(name: str, experiment: Experiment, folder: Path, device: str) -> str:
+    torch.set_num_threads(1)  # the others are at work too
+    try:
+        result = run(experiment, out=folder, device=device)
+    except UserError as error:
+        return f"{name}: {error}"
+    return f"{name}: {result.summary['seconds']:.0f} s"
 
 
 def constant(experiment: Experiment) -> dict[str, float]:
