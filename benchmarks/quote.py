@@ -238,6 +238,31 @@ def quoted(text: str) -> str:
     return PLACE.sub(lambda m: f"{m[1]}{QUOTES[m[2]]()}\n{m[3]}", text)
 
 
+def peers(path: str) -> str:
+    made = _read(path)
+    lines = ["| | A, ms a round | times ours | B, ms a round | times ours | memory A / B |", "|---" * 6 + "|"]
+    tables = {which: {row["name"]: row for row in t["contenders"]} for which, t in made["workloads"].items()}
+    for name, a in sorted(tables["A"].items(), key=lambda item: item[1]["seconds"]):
+        b = tables["B"][name]
+        cells = [f"{1000 * row['seconds']:.0f} | {row['times']:.1f}" for row in (a, b)]
+        memory = f"{a['peak_gib']:.2f} / {b['peak_gib']:.2f} GiB"
+        lines.append(f"| {a['label']} | {' | '.join(cells)} | {memory} |")
+    return "\n".join([*lines, "", _origin(path, made)])
+
+
+def growth(path: str) -> str:
+    made = _read(path)
+    lines = ["| | | clients' work, ms | server's step, ms | memory, MiB |", "|---|---|---|---|---|"]
+    for axis, found in made["axes"].items():
+        for row in found["points"]:
+            cells = (row["clients_ms"], row["server_ms"], row["memory_mb"])
+            shown = " | ".join(f"{value:,.0f}" for value in cells)
+            lines.append(f"| {axis} | {row[found['along']]:,} | {shown} |")
+        slopes = " | ".join(f"{value:.2f}" for value in found["slopes"].values())
+        lines.append(f"| | slope | {slopes} |")
+    return "\n".join([*lines, "", _origin(path, made)])
+
+
 def main() -> int:
     stale = []
     for name in DOCUMENTS:
