@@ -240,8 +240,12 @@ def quoted(text: str) -> str:
 
 def peers(path: str) -> str:
     made = _read(path)
-    lines = ["| | A, ms a round | times ours | B, ms a round | times ours | memory A / B |", "|---" * 6 + "|"]
-    tables = {which: {row["name"]: row for row in t["contenders"]} for which, t in made["workloads"].items()}
+    head = ("", "A, ms a round", "times ours", "B, ms a round", "times ours", "memory A / B")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    tables = {
+        which: {row["name"]: row for row in table["contenders"]}
+        for which, table in made["workloads"].items()
+    }
     for name, a in sorted(tables["A"].items(), key=lambda item: item[1]["seconds"]):
         b = tables["B"][name]
         cells = [f"{1000 * row['seconds']:.0f} | {row['times']:.1f}" for row in (a, b)]

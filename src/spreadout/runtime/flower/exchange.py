@@ -13,7 +13,8 @@ from flwr.serverapp import Grid
 NO_ANSWER = "no answer in time"
 FAILED = "node failed"
 TWICE = "answered twice"
-WRONG_NODE = "answered for another node"
+IN_ANOTHERS_NAME = "answered in another's name"
+UNREADABLE = "unreadable answer"
 NOT_CONNECTED = "not connected"
 _REASONS = {  # what the SuperLink says in a node's place
     ErrorCode.NODE_UNAVAILABLE: NOT_CONNECTED,
@@ -47,7 +48,9 @@ def ask(
 ) -> Answers:
     """Send each node its question and wait for the answers, at most `timeout` seconds.
 
-    An answer counts once, for the question it was given to, from the node that was asked.
+    An answer counts once, for the question it was given to. Which one that is, the SuperLink says: it is
+    asked for the answer to each question by itself. What an answer says of its sender is the sender's
+    own word, and where it is not so, the answer is refused.
     """
     answers = Answers()
     messages = [
@@ -59,8 +62,17 @@ def ask(
     open_ids = set(sent)
     until = clock() + timeout
     while open_ids:
-        for reply in grid.pull_messages(open_ids):
-            _take(reply, sent, answers)
+        for message in sorted(open_ids):
+            try:
+                replies = list(grid.pull_messages([message]))
+            except (ConnectionError, TimeoutError):
+                raise
+            except Exception as error:  # whatever a body that is no message makes of its reader
+                answers.missing[sent[message]] = UNREADABLE
+                answers.details[sent[message]] = f"{type(error).__name__}: {str(error)[:200]}"
+                continue
+            for reply in replies:
+                _take(reply, message, sent[message], answers)
         open_ids = {
             m for m in open_ids if sent[m] not in answers.content.keys() | answers.missing.keys()
         }
@@ -73,16 +85,14 @@ def ask(
     return answers
 
 
-def _take(reply: Message, sent: Mapping[str, int], answers: Answers) -> None:
-    node = sent.get(reply.metadata.reply_to_message_id)
-    if node is None:
-        answers.extra.append((reply.metadata.src_node_id, WRONG_NODE))
-    elif node in answers.content or node in answers.missing:
+def _take(reply: Message, message: str, node: int, answers: Answers) -> None:
+    """One of what came for a question that was asked of a node."""
+    if node in answers.content or node in answers.missing:
         answers.extra.append((node, TWICE))
     elif reply.has_error():
         answers.missing[node] = _REASONS.get(reply.error.code, FAILED)
         answers.details[node] = str(reply.error.reason)
-    elif reply.metadata.src_node_id != node:
-        answers.extra.append((reply.metadata.src_node_id, WRONG_NODE))
+    elif (reply.metadata.reply_to_message_id, reply.metadata.src_node_id) != (message, node):
+        answers.missing[node] = IN_ANOTHERS_NAME
     else:
         answers.content[node] = reply.content

@@ -26,10 +26,10 @@ from spreadout.ragged import Ragged
 from spreadout.runtime.flower import messages
 from spreadout.runtime.flower.exchange import NOT_CONNECTED, Answers
 from spreadout.runtime.flower.messages import TRAIN, Malformed
-from spreadout.runtime.flower.nodes import Nodes
+from spreadout.runtime.flower.nodes import NOBODY, Nodes
 
 NO_UPDATE = "no update"
-NOBODY = -1  # where a refusal is no client's, or a client has no node
+NOT_ASKED = "update of a client that was not asked"
 
 
 @dataclass
@@ -77,9 +77,14 @@ class OverGrid:
         clients = f.data.number_of(cohort.clients).tolist()
         answers, sent_down = self._exchange(f, state, cohort, clients)
         came = {}
-        for node, content in answers.content.items():
+        for node in list(answers.content):
+            content = answers.content.pop(node)  # read once, and not kept beside what was read
             nodes.hear_requests(node, content, round + 1)
             came[node] = self._updates_of(node, content, round)
+            theirs = {client for client in clients if nodes.node_of.get(client) == node}
+            for client in sorted((came[node] or {}).keys() - theirs - self._why.keys()):
+                nodes.refused(round + 1, client, node, NOT_ASKED)
+                yield merge.refused(NOT_ASKED)
         for i, client in enumerate(clients):
             node = nodes.node_of.get(client, NOBODY)
             reason = self._why.get(client)
@@ -192,13 +197,10 @@ def _returned(cohort: Cohort, i: int, update: Update | None) -> Traffic:
     asked = nbytes(rows[i] for rows in cohort.requests.values())
     if update is None:
         return Traffic(requests_up=asked, participations=1)
-    try:
-        rows = sum(rows.nbytes for rows in update.tables.values()) + nbytes(update.positives.values())
-        return Traffic(
-            requests_up=asked, dense_up=nbytes(update.dense.values()), rows_up=rows, participations=1
-        )
-    except (AttributeError, TypeError):
-        return Traffic(requests_up=asked, participations=1)
+    rows = sum(rows.nbytes for rows in update.tables.values()) + nbytes(update.positives.values())
+    return Traffic(
+        requests_up=asked, dense_up=nbytes(update.dense.values()), rows_up=rows, participations=1
+    )
 
 
 def _on(update: Update, device: torch.device) -> Update:

@@ -52,8 +52,13 @@ def train(
     dense: Tensors,
     rows: Mapping[str, Rows],
     memory: int,
+    noise_seed: int,
 ) -> Iterator[Update]:
-    """Train these clients from what the node holds of the model, within `memory` bytes a chunk."""
+    """Train these clients from what the node holds of the model, within `memory` bytes a chunk.
+
+    noise_seed: of the noise on what they send; another one for every model, or two answers in one round
+    would differ by what the models differ by, and not by noise.
+    """
     f = replace(federation, factor=rate_factor(federation.decay, round, federation.rounds))
     start = {name: value.to(f.device) for name, value in dense.items()}
     held = {name: Rows(some.ids.to(f.device), some.values.to(f.device)) for name, some in rows.items()}
@@ -65,11 +70,16 @@ def train(
             yield Update(numbers[place], round, 0, {}, {}, 0.0)
         for host in ready.chunks:
             chunk = lay_out(f, host, round)
-            yield from _updates(f, chunk, round, start, held)
+            yield from _updates(f, chunk, round, start, held, noise_seed)
 
 
 def _updates(
-    f: Federation, chunk: Chunk, round: int, dense: Tensors, rows: Mapping[str, Rows]
+    f: Federation,
+    chunk: Chunk,
+    round: int,
+    dense: Tensors,
+    rows: Mapping[str, Rows],
+    noise_seed: int,
 ) -> Iterator[Update]:
     """The updates of clients that are trained as one stack."""
     k = len(chunk.examples)
@@ -90,7 +100,7 @@ def _updates(
         )
         if f.privacy is not None:
             one = clip_norm(one, f.privacy.clip)
-            add_noise_(one.dense, one.rows, f.privacy, seed=f.seed, round=round, client=number)
+            add_noise_(one.dense, one.rows, f.privacy, seed=noise_seed, round=round, client=number)
         tables = {name: Rows(chunk.ids[name][i][real[name]], value) for name, value in one.rows.items()}
         counts = {name: every[i][real[name]] for name, every in positives.items()}
         yield Update(number, round, int(chunk.examples[i]), one.dense, tables, float(loss[i]), counts)

@@ -7,8 +7,9 @@ allocates more than came, and fails with `Malformed` or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -24,12 +25,30 @@ from spreadout.ragged import Ragged
 
 HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server asks of a node
 STYPE, ONE = "safetensors", "all"
+MOST_DIGITS = 18  # of a client's number
 T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
 Requests = dict[int, Tensors]  # by client, per table, the rows it asks for
 
 
 class Malformed(ValueError):
     """Something that came is not what it should be."""
+
+
+def _suspicious(read: Callable[P, R]) -> Callable[P, R]:
+    """Whatever goes wrong in reading what came is the sender's doing."""
+
+    @wraps(read)
+    def careful(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            return read(*given, **named)
+        except Malformed:
+            raise
+        except (ValueError, LookupError, TypeError, RuntimeError, ArithmeticError) as error:
+            raise Malformed(f"{type(error).__name__}: {str(error)[:200]}") from None
+
+    return careful
 
 
 def packed(arrays: Mapping[str, Tensor | NDArray[Any]]) -> ArrayRecord:
@@ -48,6 +67,7 @@ def _plain(i: int, name: str, value: Tensor | NDArray[Any]) -> tuple[str, NDArra
     return f"{i} {name}", np.ascontiguousarray(own).reshape(own.shape)
 
 
+@_suspicious
 def arrays_in(content: RecordDict, name: str) -> dict[str, NDArray[Any]]:
     """The arrays of a record; none if there is no such record."""
     if name not in content:
@@ -73,6 +93,13 @@ def _named(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
     return name, array.copy()
 
 
+@_suspicious
+def bytes_of(content: RecordDict, name: str) -> bytes:
+    """A record as it came."""
+    return bytes(content[name][ONE].data)  # type: ignore[union-attr]
+
+
+@_suspicious
 def tensors_in(content: RecordDict, name: str) -> Tensors:
     """The same as tensors."""
     try:
@@ -81,6 +108,7 @@ def tensors_in(content: RecordDict, name: str) -> Tensors:
         raise Malformed(str(error)) from None
 
 
+@_suspicious
 def numbers_in(content: RecordDict, name: str) -> dict[str, Any]:
     """The plain values of a record."""
     record = content.get(name, ConfigRecord())
@@ -99,6 +127,7 @@ def put_rows(rows: Mapping[str, Rows]) -> ArrayRecord:
     )
 
 
+@_suspicious
 def rows_in(content: RecordDict, name: str) -> dict[str, Rows]:
     return _rows(tensors_in(content, name))
 
@@ -119,6 +148,7 @@ def put_requests(numbers: Sequence[int], requests: Mapping[str, Ragged]) -> Arra
     return packed({"clients": torch.tensor(numbers, dtype=torch.int64), **lists})
 
 
+@_suspicious
 def requests_in(content: RecordDict) -> Requests:
     """By client, what it asks for; whether it may is not judged here."""
     arrays = tensors_in(content, "requests")
@@ -129,7 +159,8 @@ def requests_in(content: RecordDict) -> Requests:
     for table in (key[8:] for key in arrays if key.startswith("offsets.")):
         offsets, rows = whole(arrays, f"offsets.{table}"), whole(arrays, f"rows.{table}")
         lengths = offsets.diff()
-        fit = len(lengths) == len(clients) and int(offsets[0]) == 0 and int(offsets[-1]) == len(rows)
+        whole_lists = len(offsets) == len(clients) + 1
+        fit = whole_lists and int(offsets[0]) == 0 and int(offsets[-1]) == len(rows)
         if not fit or bool((lengths < 0).any()):
             raise Malformed("requests that do not fit their clients")
         for client, own in zip(clients.tolist(), torch.split(rows, lengths.tolist()), strict=True):
@@ -137,6 +168,7 @@ def requests_in(content: RecordDict) -> Requests:
     return found
 
 
+@_suspicious
 def whole(arrays: Mapping[str, Tensor], name: str) -> Tensor:
     """A flat array of whole numbers."""
     found = arrays.get(name)
@@ -159,11 +191,13 @@ def put_updates(content: RecordDict, updates: Iterable[Update]) -> None:
     content["updates"] = packed(arrays)
 
 
+@_suspicious
 def updates_in(content: RecordDict) -> dict[int, Tensors]:
     """By client, the arrays a reply has for it."""
     return _by_client(tensors_in(content, "updates"))
 
 
+@_suspicious
 def update_of(arrays: Tensors) -> Update:
     """An update out of its arrays; only `checks.refusal` says what it is worth."""
     about, loss = arrays.get("about"), arrays.get("loss")
@@ -190,6 +224,7 @@ def put_told(content: RecordDict, told: Mapping[int, Told]) -> None:
         content["told"] = packed(each)
 
 
+@_suspicious
 def told_in(content: RecordDict) -> Mapping[int, Told]:
     """By client, what it says before the first round; whether it makes sense is not judged here."""
     return _by_client(arrays_in(content, "told"))
@@ -199,7 +234,7 @@ def _by_client(arrays: Mapping[str, T]) -> dict[int, dict[str, T]]:
     found: dict[int, dict[str, T]] = {}
     for key, value in arrays.items():
         client, _, name = key.partition("/")
-        if not client.isdecimal():
+        if not (client.isascii() and client.isdecimal() and len(client) <= MOST_DIGITS):
             raise Malformed(f"{key} is nobody's")
         found.setdefault(int(client), {})[name] = value
     return found

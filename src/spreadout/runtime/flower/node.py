@@ -6,6 +6,7 @@ is kept in the node's Flower state, and is gone when the SuperNode is started an
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -142,9 +143,11 @@ def _secret(node: NodeConfig, experiment: Experiment) -> int:
 def _read_secret(node: NodeConfig, key: str) -> bytes:
     path = Path(str(node[key])).expanduser()
     try:
-        found = path.read_bytes()
+        found, mode = path.read_bytes(), path.stat().st_mode
     except OSError as error:
         raise UserError(f"--node-config {key}: {path}: {error.strerror}") from None
+    if mode & 0o077:
+        raise UserError(f"--node-config {key}: {path}: others can read it; `chmod 600` it")
     if len(found) < 16:
         raise UserError(f"--node-config {key}: {path}: is shorter than 16 bytes; draw 32 at random")
     return found
@@ -196,12 +199,24 @@ def train(hosted: Hosted, content: RecordDict) -> RecordDict:
     reply = RecordDict()
     memory = int(hosted.experiment.run.memory_gb * 2**30)
     dense = messages.tensors_in(content, "dense")
-    messages.put_updates(reply, hosting.train(f, numbers, round, dense, rows, memory))
+    noise = _noise_seed(hosted, content)
+    messages.put_updates(reply, hosting.train(f, numbers, round, dense, rows, memory, noise))
     if fixed:
         hosted.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})
     if task["next"]:
         reply["requests"] = hosted.requests(list(task["next"]), round + 1)
     return reply
+
+
+def _noise_seed(hosted: Hosted, content: RecordDict) -> int:
+    """Of noise: with a secret, new for every model that comes; in a rehearsal, the simulation's."""
+    f = hosted.federation
+    if SECRET not in hosted.node:
+        return f.seed
+    digest = hashlib.blake2b(_read_secret(hosted.node, SECRET), digest_size=16)
+    for name in ("dense", "rows"):
+        digest.update(messages.bytes_of(content, name))
+    return int.from_bytes(digest.digest(), "big")
 
 
 def _together(kept: Rows, fresh: Rows) -> Rows:

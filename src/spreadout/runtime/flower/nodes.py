@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from flwr.app import ConfigRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
@@ -15,9 +17,15 @@ from spreadout.federated.rows import Tensors, nbytes
 from spreadout.methods.base import Told
 from spreadout.runtime.flower import exchange, messages
 from spreadout.runtime.flower.exchange import Answers, Question
-from spreadout.runtime.flower.grants import Grants, fingerprint
+from spreadout.runtime.flower.grants import ANOTHERS_CLIENT, Grants, fingerprint
 from spreadout.runtime.flower.messages import HELLO, REQUESTS, Malformed
 
+GREETING, ASKING = (
+    0.25,
+    0.25,
+)  # the shares of a round's time in which nodes say hello, and what they want
+NOBODY = -1  # where a refusal is no client's, or a client has no node
+MOST_SAID = 300  # characters of a node's own words that go into the log
 Refused = Callable[[int, int, int, str], None]  # round, client (−1: none), node, why
 
 
@@ -39,11 +47,13 @@ class Nodes:
     _informed: set[int] = field(default_factory=set)  # nodes that know it
     _told: dict[int, Told] = field(default_factory=dict)
     _waiting: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → node, size
-    _silent: dict[int, tuple[int, int]] = field(default_factory=dict)  # node → misses, next round
+    _looks: int = 0  # how often we looked who is there: once a round, and while a run waits to begin
+    _silent: dict[int, tuple[int, int]] = field(default_factory=dict)  # node → misses, when to ask again
+    _until: float = 0.0  # when the present round must end
 
     def __len__(self) -> int:
-        """How many have been greeted and are there."""
-        return len(self._met)
+        """How many are there that answer for somebody."""
+        return len(set(self.node_of.values()) & self._met.keys())
 
     def request_of(self, client: int, round: int) -> Tensors | None:
         """What a client asked for in this round, if it is known."""
@@ -51,34 +61,46 @@ class Nodes:
         return known[1] if known is not None and known[0] == round else None
 
     def meet(self, round: int, *, tell: bool = False) -> None:
-        """Greet the nodes that are new, and hear which clients they answer for."""
+        """A round begins: greet the nodes that are new, and hear which clients they answer for."""
+        self._looks += 1
+        self._until = time.monotonic() + self.timeout
         online = {info.node_id: _name(info.public_key, info.node_id) for info in self.grid.get_nodes()}
         for gone in self._met.keys() - online.keys():
             self._forget(gone)
             del self._met[gone]
+        for gone in self._silent.keys() - online.keys():
+            del self._silent[gone]
+        names = set(online.values())
         for client, (node, size) in list(self._waiting.items()):
-            if node not in self._met or self._claim(client, size, node, online) is None:
+            if node not in self._met or self._claim(client, size, node, online, names) is None:
                 del self._waiting[client]
-        new = [
-            node
-            for node in online
-            if node not in self._met and self._silent.get(node, (0, round))[1] <= round
-        ]
+        new = [node for node in online if node not in self._met and not self._rests(node)]
         if not new:
             return
         task = ConfigRecord({"round": round, "tell": tell})
-        answers = self.ask({node: (HELLO, RecordDict({"task": task})) for node in new}, round)
-        for node in answers.missing:  # waiting for it costs a round: it is asked less and less often
-            misses = self._silent.get(node, (0, 0))[0] + 1
-            self._silent[node] = misses, round + 2**misses * self.begun
+        questions = {node: (HELLO, RecordDict({"task": task})) for node in new}
+        answers = self.ask(questions, round, GREETING)
         for node, content in answers.content.items():
-            self._met[node] = online[node]
             try:
-                self._admit(node, content, round, online)
+                self._admit(node, content, round, online, names)
+                self._met[node] = online[node]
             except Malformed as error:
+                self._miss(node)
                 self.complain(round, node, f"{checks.MALFORMED}: {error}")
+                self.refused(round, NOBODY, node, checks.MALFORMED)
 
-    def _admit(self, node: int, content: RecordDict, round: int, online: dict[int, str]) -> None:
+    def _rests(self, node: int) -> bool:
+        """Whether a node that did not answer is left alone for now."""
+        return self._silent.get(node, (0, 0))[1] > self._looks
+
+    def _miss(self, node: int) -> None:
+        """It did not answer, and waiting costs everybody's time: it is asked less and less often."""
+        misses = self._silent.get(node, (0, 0))[0] + 1
+        self._silent[node] = misses, self._looks + 2 ** min(misses - 1, 10)
+
+    def _admit(
+        self, node: int, content: RecordDict, round: int, online: dict[int, str], names: set[str]
+    ) -> None:
         about, arrays = messages.numbers_in(content, "about"), messages.tensors_in(content, "clients")
         numbers, sizes = messages.whole(arrays, "numbers"), messages.whole(arrays, "sizes")
         if len(numbers) != len(sizes):
@@ -88,17 +110,20 @@ class Nodes:
         told = messages.told_in(content)
         for client, size in zip(numbers.tolist(), sizes.tolist(), strict=True):
             capped = max(0, min(size, checks.MOST_EXAMPLES))
-            reason = self._claim(client, capped, node, online)
+            reason = self._claim(client, capped, node, online, names)
             if reason is None:
                 self._told[client] = told.get(client, {})
-            else:  # perhaps later: the node that has it may only seem to be there
-                self._waiting[client] = node, capped
-                self.refused(round, client, node, reason)
+                continue
+            if reason == ANOTHERS_CLIENT and self.grants.takeover:
+                self._waiting[client] = node, capped  # the node that has it may only seem to be there
+            self.refused(round, client, node, reason)
         self.hear_requests(node, content, round)
         log(INFO, "node %s answers for %d clients", node, sum(n == node for n in self.node_of.values()))
 
-    def _claim(self, client: int, size: int, node: int, online: dict[int, str]) -> str | None:
-        reason = self.grants.claim(client, size, online[node], set(online.values()))
+    def _claim(
+        self, client: int, size: int, node: int, online: dict[int, str], names: set[str]
+    ) -> str | None:
+        reason = self.grants.claim(client, size, online[node], names)
         if reason is None:
             self.node_of[client] = node
         return reason
@@ -114,7 +139,7 @@ class Nodes:
         if not missing:
             return {}
         questions = {node: self.about_rows(node, some, round) for node, some in missing.items()}
-        answers = self.ask(questions, round)
+        answers = self.ask(questions, round, ASKING)
         for node, content in answers.content.items():
             self.hear_requests(node, content, round)
         return {
@@ -129,8 +154,15 @@ class Nodes:
         task = ConfigRecord({"round": round, "clients": list(clients)})
         return REQUESTS, self.with_public(node, RecordDict({"task": task}))
 
-    def ask(self, questions: dict[int, Question], round: int) -> Answers:
-        answers = exchange.ask(self.grid, questions, self.timeout, group=str(round))
+    def ask(self, questions: dict[int, Question], round: int, share: float = 1.0) -> Answers:
+        """Within a share of the round's time, and of what is left of it."""
+        left = max(self._until - time.monotonic(), GREETING * self.timeout)
+        answers = exchange.ask(self.grid, questions, min(share * self.timeout, left), group=str(round))
+        for node in questions:
+            if node in answers.missing:
+                self._miss(node)
+            else:
+                self._silent.pop(node, None)
         for node, content in list(answers.content.items()):
             problem = _problem(content)
             if problem is not None:  # it answered, and says why it cannot
@@ -161,7 +193,7 @@ class Nodes:
         found: dict[int, list[int]] = {}
         for client in clients:
             node = self.node_of.get(client)
-            if node is not None and node in self._met:
+            if node is not None and node in self._met and not self._rests(node):
                 found.setdefault(node, []).append(client)
         return found
 
@@ -189,7 +221,9 @@ class Nodes:
 
 def _problem(content: RecordDict) -> str | None:
     try:
-        return str(messages.numbers_in(content, "problem")["reason"]) if "problem" in content else None
+        if "problem" not in content:
+            return None
+        return repr(str(messages.numbers_in(content, "problem")["reason"])[:MOST_SAID])
     except (Malformed, KeyError):
         return checks.MALFORMED
 
@@ -198,5 +232,5 @@ def _name(key: bytes, node: int) -> str:
     """What a node is known by from run to run: its key, or without one its number."""
     try:
         return fingerprint(key)
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm):
         return f"node {node}"

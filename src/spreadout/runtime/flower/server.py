@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from logging import ERROR, INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,9 @@ def serve(
 ) -> Result:
     """Train on whoever is on the grid; `go_on`: from the run folder's last checkpoint."""
     refuse_misfits(experiment, method or experiment.method)
-    build = Builder(grid, out, go_on)
+    if not go_on and RunFolder(out).config.is_file():  # before anything of it is touched
+        raise UserError(f"{out}: exists; choose another `out`, or go on with it with resume=true")
+    build = Builder(grid, out, go_on, stop)
     parts: Mapping[str, Any] = {
         "data": server_data(experiment),
         "encoder": encoder,
@@ -111,13 +113,18 @@ def serve(
         "stop": stop,
         "device": device,
     }
-    if not go_on:
-        return training.run(experiment, out=out, **parts)
-    if RunFolder.open(out).finished:
-        raise UserError(f"{out}: is finished; there is nothing to resume")
-    if Experiment.load(out / "config.toml") != experiment:
-        raise UserError(f"{out}: its config.toml is not the deployed config; deploy that one to resume")
-    return training.resume(out, **parts)
+    try:
+        if not go_on:
+            return training.run(experiment, out=out, **parts)
+        if RunFolder.open(out).finished:
+            raise UserError(f"{out}: is finished; there is nothing to resume")
+        if Experiment.load(out / "config.toml") != experiment:
+            raise UserError(
+                f"{out}: its config.toml is not the deployed config; deploy that one to resume"
+            )
+        return training.resume(out, **parts)
+    finally:
+        build.write_refusals()
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,8 @@ class Builder:
     grid: Grid
     out: Path
     go_on: bool
+    stop: Callable[[], bool]
+    unwritten: list[tuple[int, int, int, str]] = field(default_factory=list)  # refusals
 
     def __call__(
         self,
@@ -165,9 +174,14 @@ class Builder:
 
     def _refused(self, round: int, client: int, node: int, reason: str) -> None:
         log(WARNING, "round %d: client %d of node %s is refused: %s", round, client, node, reason)
+        self.unwritten.append((round, client, node, reason))
+        self.write_refusals()
+
+    def write_refusals(self) -> None:
+        """Those so far, once there is a run folder: the first nodes come in before that."""
         folder = RunFolder(self.out)
-        if folder.config.is_file():  # not while the run's first nodes come in
-            folder.log_refusal(round, client, node, reason)
+        while self.unwritten and folder.config.is_file():
+            folder.log_refusal(*self.unwritten.pop(0))
 
     def _gather(self, nodes: Nodes, e: Experiment, *, tell: bool) -> None:
         """Wait for the nodes a run needs to begin."""
@@ -176,6 +190,8 @@ class Builder:
             nodes.meet(0, tell=tell)
             if len(nodes) >= e.deploy.nodes and nodes.node_of:
                 return
+            if self.stop():
+                raise UserError("stopped while waiting for nodes; nothing was trained")
             if time.monotonic() >= until:
                 raise UserError(
                     f"deploy.nodes = {e.deploy.nodes}: {len(nodes)} nodes came within "
