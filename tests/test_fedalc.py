@@ -584,3 +584,14 @@ def test_near_is_the_opposite_of_far() -> None:
         near, far = NearPenalty(distance), FarPenalty(distance)  # type: ignore[arg-type]
         torch.testing.assert_close(near.value(s), -far.value(s))
         torch.testing.assert_close(near.slope(s), -far.slope(s))
+
+
+def test_an_instance_under_very_many_labels_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from spreadout.privacy import label_sets
+
+    monkeypatch.setattr(label_sets, "MOST_LABELS", 1)
+    data = tagged().train
+    told = list(label_sets.messages_of(data, b"k" * 32))
+    sets, refused = label_sets.label_sets(told, data.classes)
+    assert int(sets.lengths.max()) == 1
+    assert refused["label set: too many labels"] > 0

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from memory_grid import MemoryGrid, Node
 from spreadout.data.federated import Examples
 from spreadout.errors import UserError
 from spreadout.experiment import Experiment
+from spreadout.federated.round import Cohort, RoundReport
+from spreadout.federated.traffic import Traffic
 from spreadout.runtime.flower.data import held_out, judged_on, own_arrays, own_file, part_of_node
 from spreadout.runtime.flower.events import Events, Reader, tell
 from spreadout.runtime.flower.local import write_roster
@@ -71,7 +74,13 @@ def test_what_cannot_be_deployed_is_said_in_one_line_and_leaves_nothing(
     assert not out.exists()
     assert invoke(monkeypatch, "deploy", "resume", str(tmp_path)) == 2
     assert "was not made by `spreadout deploy local`" in capsys.readouterr().err
+    assert invoke(monkeypatch, "deploy", "resume", str(tmp_path / "nowhere")) == 2
+    assert "no such folder" in capsys.readouterr().err
     (tmp_path / "deployment").mkdir()
+    for command in (["resume"], ["deploy", "resume"]):  # one that `flwr run` made
+        assert invoke(monkeypatch, *command, str(tmp_path)) == 2
+        assert "`flwr run … resume=true`" in capsys.readouterr().err
+    (tmp_path / "deployment" / "project").mkdir()
     assert invoke(monkeypatch, "resume", str(tmp_path)) == 2
     assert "go on with `spreadout deploy resume" in capsys.readouterr().err
 
@@ -177,12 +186,18 @@ def test_a_run_is_heard_from_another_process_line_by_line(tmp_path: Path) -> Non
     with open(path, "a") as file:
         file.write('{"event": "warned", ')  # half a line
     for event in reader.new():
-        tell(event, Listener(), Experiment())
+        tell(event, Listener(), Experiment(), reader.refused)
     with open(path, "a") as file:
         file.write('"text": "two"}\n')
     for event in reader.new():
-        tell(event, Listener(), Experiment())
-    assert heard == ["one", "two"]
+        tell(event, Listener(), Experiment(), reader.refused)
+    lost = Counter({"no answer in time": 2})
+    cohort = Cohort(torch.arange(0), {})
+    for number, refused in enumerate((Counter(), lost, lost, Counter()), 1):
+        events.round_done(RoundReport(number, 6, 4, 0.5, refused, Traffic(), cohort))
+    for event in reader.new():
+        tell(event, Listener(), Experiment(), reader.refused)
+    assert heard == ["one", "two", "round 2: refused of 6 updates: 2 no answer in time"]
 
 
 LEAVER = """

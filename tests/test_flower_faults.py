@@ -682,6 +682,24 @@ def test_label_messages_that_are_none_are_refused_by_name(tmp_path: Path) -> Non
     assert result.state.refused == {"label message: malformed": 1}
 
 
+def test_a_client_names_no_labels_but_the_rosters(tmp_path: Path) -> None:
+    from test_fedalc import tagged
+
+    data = tagged()
+    rows = data.train.rows_of(torch.arange(data.train.clients))["classes"]
+    lines = [f"[clients.{c}]\nclasses = {rows[c].tolist()}" for c in range(data.train.clients)]
+    lines[1] = "[clients.1]\nclasses = []"
+    (tmp_path / "roster.toml").write_text("\n".join(lines))
+    chosen = {**QUICK, "deploy": {**QUICK["deploy"], "roster": str(tmp_path / "roster.toml")}}
+    e = Experiment.of(
+        {**chosen, "rounds": 1, "model": {"hidden": [8], "dim": 5}, "method": {"name": "fedalc"}}
+    )
+    served(deployed(data, e, tmp_path / "project", 3), data, e, tmp_path / "run")
+    refused = [(r["client"], r["round"], r["reason"]) for r in refusals(tmp_path / "run")]
+    assert refused[0] == (1, 0, "rows not allowed")  # its digests; then its request
+    assert {client for client, _, _ in refused} == {1}
+
+
 # What crosses the network
 
 

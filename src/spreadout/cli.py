@@ -97,7 +97,9 @@ def resume(
     from spreadout.training import resume as go_on
 
     if (folder / DEPLOYMENT).is_dir():
-        raise UserError(f"{folder}: was deployed; go on with `spreadout deploy resume {folder}`")
+        local = (folder / DEPLOYMENT / "project").is_dir()
+        how = f"`spreadout deploy resume {folder}`" if local else "`flwr run … resume=true`"
+        raise UserError(f"{folder}: was deployed; go on with {how}")
 
     with watched(device) as (stop, observer):
         result = resumable(

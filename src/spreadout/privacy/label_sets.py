@@ -30,7 +30,8 @@ from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.federated import FederatedDataset
 from spreadout.ragged import Ragged
 
-INSTANCE_BYTES, LABEL_BYTES, ROW_BYTES = 32, 8, 8
+INSTANCE_BYTES, LABEL_BYTES = 32, 8
+MOST_LABELS = 1000  # of one instance: its pairs grow with their square
 Digests = NDArray[np.void]
 
 
@@ -140,6 +141,10 @@ def label_sets(messages: Iterable[LabelMessage | None], classes: int) -> tuple[R
     sets = Ragged.from_pairs(
         torch.from_numpy(instance.reshape(-1)), torch.from_numpy(label), len(digests)
     )
+    many = sets.lengths > MOST_LABELS
+    if bool(many.any()):
+        refused["label set: too many labels"] += int(many.sum())
+        sets = sets.select((~many).nonzero()[:, 0])
     return sets, refused
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging import INFO
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ class Reader:
     """Follows a file of events as it grows."""
 
     path: Path
+    refused: dict[str, int] = field(default_factory=dict)  # in the round before
     _read: int = 0
 
     def new(self) -> Iterator[dict[str, Any]]:
@@ -81,9 +82,17 @@ class Reader:
             yield json.loads(line)
 
 
-def tell(event: Mapping[str, Any], observer: Observer, experiment: Experiment) -> None:
-    """Let an observer here hear what happened there."""
+def tell(
+    event: Mapping[str, Any], observer: Observer, experiment: Experiment, before: dict[str, int]
+) -> None:
+    """Let an observer here hear what happened there; before: what was refused in the round before."""
     kind = event["event"]
+    if kind == "round" and event["refused"] != before:  # once for a stretch of such rounds
+        before.clear()
+        before.update(event["refused"])
+        why = ", ".join(f"{count} {reason}" for reason, count in before.items())
+        if before:
+            observer.warned(f"round {event['round']}: refused of {event['asked']} updates: {why}")
     if kind == "started":
         observer.started(experiment, event["round"])
     elif kind == "round":

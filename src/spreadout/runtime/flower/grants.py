@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from spreadout.errors import UserError
 from spreadout.federated.rows import Tensors
-from spreadout.methods.base import Asks, is_row_list
+from spreadout.methods.base import Asks, Told, is_row_list
 
 NOT_ALLOWED = "rows not allowed"
 ANOTHERS_CLIENT = "another node's client"
@@ -82,6 +83,14 @@ class Grants:
             if not set(rows.tolist()) <= set(self.own[client].get(table, [])):
                 return NOT_ALLOWED
         return None
+
+    def may_name(self, client: int, told: Told) -> bool:
+        """Whether what a client says before the first round is of the roster's classes for it alone."""
+        entry = self.roster.get(client) if self.roster is not None else None
+        if entry is None or entry.classes is None:
+            return True
+        named = [told[name] for name in ("rows", "classes") if name in told]
+        return all(np.isin(rows, entry.classes).all() for rows in named)
 
     def _bind(self, client: int, request: Tensors) -> None:
         own = {table: rows.tolist() for table, rows in request.items()}

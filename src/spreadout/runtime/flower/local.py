@@ -38,6 +38,7 @@ ENVIRONMENT = {
 }
 STARTING = 30.0  # seconds a SuperLink may take to listen
 SECURE = "keys/ca.crt"
+NAMED = {"superlink": "SuperLink", "run": "server"}
 
 
 def rehearse(
@@ -53,7 +54,7 @@ def rehearse(
     """Run an experiment over Flower on this machine; its summary, and its run folder at `out`."""
     out = out.absolute()
     if out.exists() and any(out.iterdir()):
-        if not force:
+        if not force and RunFolder(out).config.is_file():  # one that never began may be replaced
             raise UserError(f"{out}: exists; choose another --out, or --force to replace it")
         remove_run(out)
     beside = out / DEPLOYMENT
@@ -82,8 +83,11 @@ def go_on(
 ) -> dict[str, Any]:
     """Go on with a rehearsal from its last checkpoint: new processes, the same keys."""
     out = out.absolute()
+    if not out.is_dir():
+        raise UserError(f"{out}: no such folder")
     if not (out / DEPLOYMENT / "project").is_dir():
-        raise UserError(f"{out}: was not made by `spreadout deploy local`; try `spreadout resume`")
+        how = "`flwr run … resume=true`" if (out / DEPLOYMENT).is_dir() else "`spreadout resume`"
+        raise UserError(f"{out}: was not made by `spreadout deploy local`; try {how}")
     if RunFolder(out).finished:
         raise UserError(f"{out}: is finished; there is nothing to resume")
     experiment = Experiment.load(out / DEPLOYMENT / "project" / PACKAGE / "experiment.toml")
@@ -164,10 +168,11 @@ class Rehearsal:
                     raise Interrupted(self.out, event["round"])
                 if event["event"] == "failed":
                     raise UserError(event["text"])
-                tell(event, self.observer, self.experiment)
+                tell(event, self.observer, self.experiment, reader.refused)
             if dead:
+                log = self.beside / "logs" / f"{dead[0]}.log"
                 raise UserError(
-                    f"{self.out}: the {dead[0]} ended early: {processes.last(dead[0])}; "
+                    f"{self.out}: the {NAMED[dead[0]]} ended early ({processes.how(dead[0])}; {log}); "
                     f"go on with `spreadout deploy resume {self.out}`"
                 )
             if self.stop():

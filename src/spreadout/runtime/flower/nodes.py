@@ -17,7 +17,7 @@ from spreadout.federated.rows import Tensors, nbytes
 from spreadout.methods.base import Told
 from spreadout.runtime.flower import exchange, messages
 from spreadout.runtime.flower.exchange import Answers, Question
-from spreadout.runtime.flower.grants import ANOTHERS_CLIENT, Grants, fingerprint
+from spreadout.runtime.flower.grants import ANOTHERS_CLIENT, NOT_ALLOWED, Grants, fingerprint
 from spreadout.runtime.flower.messages import HELLO, REQUESTS, Malformed
 
 GREETING, ASKING = (
@@ -50,10 +50,11 @@ class Nodes:
     _looks: int = 0  # how often we looked who is there: once a round, and while a run waits to begin
     _silent: dict[int, tuple[int, int]] = field(default_factory=dict)  # node → misses, when to ask again
     _until: float = 0.0  # when the present round must end
+    last_problem: str = ""  # what a node failed with
 
     def __len__(self) -> int:
-        """How many are there that answer for somebody."""
-        return len(set(self.node_of.values()) & self._met.keys())
+        """How many are there and have said who they are."""
+        return len(self._met)
 
     def request_of(self, client: int, round: int) -> Tensors | None:
         """What a client asked for in this round, if it is known."""
@@ -112,7 +113,11 @@ class Nodes:
             capped = max(0, min(size, checks.MOST_EXAMPLES))
             reason = self._claim(client, capped, node, online, names)
             if reason is None:
-                self._told[client] = told.get(client, {})
+                said = told.get(client, {})
+                allowed = self.grants.may_name(client, said)
+                self._told[client] = said if allowed else {}
+                if not allowed:
+                    self.refused(round, client, node, NOT_ALLOWED)
                 continue
             if reason == ANOTHERS_CLIENT and self.grants.takeover:
                 self._waiting[client] = node, capped  # the node that has it may only seem to be there
@@ -216,6 +221,7 @@ class Nodes:
                 self._asked.pop(client, None)
 
     def complain(self, round: int, node: int, why: str) -> None:
+        self.last_problem = why
         log(WARNING, "round %d: node %s: %s", round, node, why)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -20,6 +21,7 @@ from spreadout.errors import UserError
 
 MARK = "SPREADOUT_DEPLOYMENT"  # in the environment of every process of a rehearsal …
 STARTER = "SPREADOUT_DEPLOYMENT_STARTER"  # … with the process that has started it
+COLOURS = re.compile("\x1b\\[[0-9;]*m")
 PATIENCE = 5.0  # seconds from being asked to end to being ended
 
 
@@ -75,10 +77,16 @@ class Processes:
     def ended(self, name: str) -> bool:
         return self.running[name].poll() is not None
 
+    def how(self, name: str) -> str:
+        """In what way one that has ended did."""
+        code = self.running[name].poll()
+        return f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
     def last(self, name: str) -> str:
         """The last line of a log, and where to read the rest."""
         log = self.logs / f"{name}.log"
-        lines = [line.strip() for line in log.read_text("utf-8", "replace").splitlines()]
+        plain = COLOURS.sub("", log.read_text("utf-8", "replace"))
+        lines = [line.strip() for line in plain.splitlines()]
         said = next((line for line in reversed(lines) if line.strip("─╭╮╰╯│ ")), "it said nothing")
         return f"{said} ({log})"
 

@@ -193,9 +193,10 @@ class Builder:
             if self.stop():
                 raise UserError("stopped while waiting for nodes; nothing was trained")
             if time.monotonic() >= until:
+                why = f"; one that came failed: {nodes.last_problem}" if nodes.last_problem else ""
                 raise UserError(
                     f"deploy.nodes = {e.deploy.nodes}: {len(nodes)} nodes came within "
-                    f"deploy.wait = {e.deploy.wait:g} s; start more, or wait longer"
+                    f"deploy.wait = {e.deploy.wait:g} s{why or '; start more, or wait longer'}"
                 )
             time.sleep(LOOK)
 
