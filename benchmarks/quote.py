@@ -230,6 +230,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     ),
     "correlations": lambda: correlations("results/fedalc/scale.json"),
     "mining": lambda: mining("results/mining/h200.json"),
+    "peers": lambda: peers("results/peers/cpu.json"),
+    "growth": lambda: growth("results/growth/cpu.json"),
 }
 
 
