@@ -20,10 +20,7 @@ from spreadout.runtime.flower.exchange import Answers, Question
 from spreadout.runtime.flower.grants import ANOTHERS_CLIENT, NOT_ALLOWED, Grants, fingerprint
 from spreadout.runtime.flower.messages import HELLO, REQUESTS, Malformed
 
-GREETING, ASKING = (
-    0.25,
-    0.25,
-)  # the shares of a round's time in which nodes say hello, and what they want
+BEFORE = 0.5  # the share of a round's time for whatever must be asked before anybody trains
 NOBODY = -1  # where a refusal is no client's, or a client has no node
 MOST_SAID = 300  # characters of a node's own words that go into the log
 Refused = Callable[[int, int, int, str], None]  # round, client (−1: none), node, why
@@ -80,7 +77,7 @@ class Nodes:
             return
         task = ConfigRecord({"round": round, "tell": tell})
         questions = {node: (HELLO, RecordDict({"task": task})) for node in new}
-        answers = self.ask(questions, round, GREETING)
+        answers = self.ask(questions, round, BEFORE)
         for node, content in answers.content.items():
             try:
                 self._admit(node, content, round, online, names)
@@ -144,7 +141,7 @@ class Nodes:
         if not missing:
             return {}
         questions = {node: self.about_rows(node, some, round) for node, some in missing.items()}
-        answers = self.ask(questions, round, ASKING)
+        answers = self.ask(questions, round, BEFORE)
         for node, content in answers.content.items():
             self.hear_requests(node, content, round)
         return {
@@ -161,7 +158,7 @@ class Nodes:
 
     def ask(self, questions: dict[int, Question], round: int, share: float = 1.0) -> Answers:
         """Within a share of the round's time, and of what is left of it."""
-        left = max(self._until - time.monotonic(), GREETING * self.timeout)
+        left = max(self._until - time.monotonic(), (1 - BEFORE) * self.timeout)
         answers = exchange.ask(self.grid, questions, min(share * self.timeout, left), group=str(round))
         for node in questions:
             if node in answers.missing:
