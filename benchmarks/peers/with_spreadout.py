@@ -48,8 +48,9 @@ class InOrder:
     inner: Executor
     cohorts: list[list[int]]
 
-    def cohort(self, federation: Federation, round: int) -> Cohort:
-        f, clients = federation, torch.tensor(self.cohorts[round])
+    def cohort(self, federation: Federation, state: ServerState) -> Cohort:
+        f, round = federation, state.round
+        clients = torch.tensor(self.cohorts[round])
         return Cohort(clients, f.method.request(f.data, clients, seed=f.seed, round=round))
 
     def __call__(
