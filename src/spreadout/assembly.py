@@ -93,7 +93,7 @@ def build_federation(
         bf16=e.run.precision == "bf16",
         activations=model.activations(_example_shape(data)),
     )
-    if not looks_up and not spans.take(federation):
+    if not looks_up and spans.layer_of(federation) is None:
         federation = replace(federation, data=_densified(data))
     held_there = federation.data.to(device) if _fits(federation.data, device) else federation.data
     return replace(federation, data=held_there)

@@ -12,6 +12,7 @@ from torch import Tensor
 from spreadout import metrics, randomness
 from spreadout.data.columns import Lists, Sparse
 from spreadout.data.federated import Examples, FederatedDataset
+from spreadout.experiment import EvalConfig
 from spreadout.federated.batches import over_rows
 from spreadout.federated.local import Params
 from spreadout.federated.rows import project_to_sphere
@@ -130,6 +131,14 @@ def _blocks(examples: Examples, block: int | None, most: int = 4096) -> Iterator
     size = block or max(1, min(4096, most, INPUT_BYTES // widest))
     for start in range(0, len(examples), size):
         yield torch.arange(start, min(start + size, len(examples)))
+
+
+def needed_frequencies(train: FederatedDataset, config: EvalConfig) -> Frequencies | None:
+    """How many training instances have each class, where a metric asks."""
+    kinds = {metrics.parse(name)[0] for name in config.metrics}
+    if kinds.isdisjoint(metrics.NEED_FREQUENCIES):
+        return None
+    return frequencies(train, config.frequent, config.propensity)
 
 
 def frequencies(

@@ -11,13 +11,13 @@ import torch
 
 from spreadout.assembly import build_federation, pick_device
 from spreadout.data import splits
-from spreadout.evaluation import evaluate, frequencies
+from spreadout.evaluation import evaluate, needed_frequencies
 from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation, begin, cohort_of, run_round
 from spreadout.federated.rows import nbytes
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
-from spreadout.runtime.simulator import traffic_of
+from spreadout.runtime.sums import traffic_of
 from spreadout.summary import peak_memory
 
 REHEARSED = {"cpu": (1, 3), "cuda": (4, 4)}  # rounds to warm up, where graphs are made, and to time
@@ -52,7 +52,7 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     once = state.traffic.once_down + state.traffic.once_up
     examples = held.test if e.eval.split == "test" else held.validation
     assert examples is not None
-    seen = frequencies(f.data, e.eval.frequent, e.eval.propensity)
+    seen = needed_frequencies(f.data, e.eval)
     scored = _seconds(where, lambda: evaluate(f.model, state, examples, e.eval.metrics, seen=seen))
     moved = expected_traffic(f, state)
     warm, timed = REHEARSED[where.type]

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from spreadout import advice, metrics
+from spreadout import advice
 from spreadout.assembly import build_federation, pick_device
 from spreadout.data import splits
 from spreadout.data.federated import Splits
 from spreadout.errors import UserError
-from spreadout.evaluation import evaluate, frequencies
+from spreadout.evaluation import evaluate, needed_frequencies
 from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation, RoundReport, begin, run_round
 from spreadout.federated.server import ServerState
@@ -258,12 +258,7 @@ class _Session:
 
     @cached_property
     def _seen(self) -> Frequencies | None:
-        kinds = [metrics.parse(name)[0] for name in self.experiment.eval.metrics]
-        wanted = any(kind in metrics.NEED_FREQUENCIES for kind in kinds)
-        config = self.experiment.eval
-        if not wanted:
-            return None
-        return frequencies(self.federation.data, config.frequent, config.propensity)
+        return needed_frequencies(self.federation.data, self.experiment.eval)
 
     def _checkpoint_is_due(self) -> bool:
         every = self.experiment.run.checkpoint_every or self.experiment.eval.every

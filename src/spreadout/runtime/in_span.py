@@ -128,15 +128,24 @@ class Spans:
 
     def __init__(self, most: int) -> None:
         self.most = most  # bytes of inner products to keep
+        self._asked: Federation | None = None
+        self._layer: FirstLayer | None = None
         self._data: FederatedDataset | None = None
         self._products: InnerProducts | None = None
 
-    def take(self, federation: Federation) -> bool:
-        """Whether clients may train this way at all: several plain steps, and products that fit."""
-        f = federation
-        several = int(f.schedule.steps_per_client(f.data.sizes).max(initial=0)) > 1
-        room = 4 * int((f.data.offsets.diff() ** 2).sum()) <= self.most
-        return several and room and first_layer(f) is not None
+    def layer_of(self, federation: Federation) -> FirstLayer | None:
+        """The layer that clients may train this way: by several plain steps, with products that fit.
+
+        Looked at once: it costs a look at every client, and only the rates change from round to round.
+        """
+        f, known = federation, self._asked
+        if known is None or known.data is not f.data or _facts(known) != _facts(f):
+            self._asked, self._layer = f, first_layer(f)
+            if self._layer is not None:
+                several = int(f.schedule.steps_per_client(f.data.sizes).max(initial=0)) > 1
+                room = 4 * int((f.data.offsets.diff() ** 2).sum()) <= self.most
+                self._layer = self._layer if several and room else None
+        return self._layer
 
     def of(self, federation: Federation, clients: Tensor, x: object, start: Tensor) -> Outputs | None:
         """The first layer's outputs for a chunk; None where stacked copies are the way.
@@ -162,6 +171,12 @@ class Spans:
         within = x.at - data.offsets[clients][:, None, None]
         rate = federation.present_training.dense.lr
         return Outputs(fresh, place, within, features, self._products, clients, rate)
+
+
+def _facts(f: Federation) -> tuple[object, ...]:
+    """What of a federation decides whether a layer may stay in the span, apart from its data."""
+    checked = f.max_norm is not None or f.privacy is not None  # of each client's own change
+    return id(f.model), f.training.dense, f.schedule, checked, bool(f.augment), f.bf16, f.device.type
 
 
 def first_layer(federation: Federation) -> FirstLayer | None:

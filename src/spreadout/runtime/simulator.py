@@ -8,7 +8,7 @@ a first layer on sparse features need any (`in_span.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,19 +16,15 @@ from torch import Tensor
 
 from spreadout.data.columns import Sparse
 from spreadout.federated import checks, merge
-from spreadout.federated.batches import positives_of
 from spreadout.federated.local import Objective, Params, local_update
-from spreadout.federated.merge import Aggregate, RowSum
+from spreadout.federated.merge import Aggregate
 from spreadout.federated.round import Cohort, Federation, cohort_of
-from spreadout.federated.rows import Tensors, along_sphere, nbytes, project_to_sphere, sum_by_id
+from spreadout.federated.rows import along_sphere, project_to_sphere
 from spreadout.federated.server import ServerState
-from spreadout.federated.traffic import Traffic
-from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache
-from spreadout.runtime.in_span import Spans, first_layer
+from spreadout.runtime.in_span import Spans
 from spreadout.runtime.ready import (
-    Chunk,
     ReadyRound,
     is_fusable,
     key_of,
@@ -37,6 +33,7 @@ from spreadout.runtime.ready import (
     make_ready,
     some_of,
 )
+from spreadout.runtime.sums import Work, accepted_sum, aggregate, traffic_of
 
 
 @dataclass(frozen=True)
@@ -65,14 +62,14 @@ class Simulator:
             yield silent
         for place, host in enumerate(ready.chunks):
             early = ready.first if place == 0 else None
-            work = _Work(federation, state, early or lay_out(federation, host, state.round))
+            work = Work(federation, state, early or lay_out(federation, host, state.round))
             one_step = is_fusable(federation, len(work.chunk.active))
             part = _fused(work) if one_step else _in_span(work, self.spans)
             if part is None:
                 change, loss = _stacked(work, self.graphs)
             if place == 0:  # the device has enough to do for a while: the host looks ahead
                 self._begin_next(federation, state)
-            yield part if part is not None else _accepted(work, change, loss)
+            yield part if part is not None else accepted_sum(work, change, loss)
 
     def _begin_next(self, federation: Federation, state: ServerState) -> None:
         if self.ahead is None or state.round + 1 >= federation.rounds:
@@ -90,26 +87,7 @@ class Simulator:
         self.ahead.start(key_of(federation, round), make)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """A chunk of clients about to train from the present model."""
-
-    federation: Federation
-    state: ServerState
-    chunk: Chunk
-
-    def rows(self) -> Tensors:
-        """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
-        return {name: self._rows_of(name, ids) for name, ids in self.chunk.ids.items()}
-
-    def _rows_of(self, name: str, ids: Tensor) -> Tensor:
-        table = self.state.tables[name]
-        if self.chunk.cohort.requests[name].shared is not None:  # all clients hold the same: one copy
-            return table[ids[0]].expand(len(ids), -1, -1)
-        return table[ids.clamp_min(0)] * (ids >= 0)[..., None]
-
-
-def _fused(work: _Work) -> Aggregate | None:
+def _fused(work: Work) -> Aggregate | None:
     """One step of every client as one gradient; None if a client broke it and must be found."""
     f, chunk, training = work.federation, work.chunk, work.federation.present_training
     weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
@@ -137,13 +115,13 @@ def _fused(work: _Work) -> Aggregate | None:
             else:
                 moved[name] = -rate * slope
         everyone = torch.ones_like(chunk.examples, dtype=torch.bool)
-        return _aggregate(work, change, moved, loss.detach(), everyone)
+        return aggregate(work, change, moved, loss.detach(), everyone)
 
 
-def _in_span(work: _Work, spans: Spans | None) -> Aggregate | None:
+def _in_span(work: Work, spans: Spans | None) -> Aggregate | None:
     """Several steps without copies of a first layer on sparse features; None where that cannot be."""
     f, chunk = work.federation, work.chunk
-    layer = first_layer(f) if spans is not None and spans.take(f) else None
+    layer = None if spans is None else spans.layer_of(f)
     if spans is None or layer is None:
         return None
     start = work.state.dense[layer.weight]
@@ -163,10 +141,10 @@ def _in_span(work: _Work, spans: Spans | None) -> Aggregate | None:
         chunk.held,
         active=chunk.active,
     )
-    return _accepted(work, change, loss, lambda weight: {layer.weight: outputs.weighted_sum(weight)})
+    return accepted_sum(work, change, loss, lambda weight: {layer.weight: outputs.weighted_sum(weight)})
 
 
-def _stacked(work: _Work, graphs: GraphCache | None = None) -> tuple[Params, Tensor]:
+def _stacked(work: Work, graphs: GraphCache | None = None) -> tuple[Params, Tensor]:
     """Several steps, or checks that need every client's own change: stacked copies.
 
     How far each client moved and its loss; a device may still be at work on them.
@@ -184,33 +162,8 @@ def _stacked(work: _Work, graphs: GraphCache | None = None) -> tuple[Params, Ten
     )
 
 
-def _accepted(
-    work: _Work, change: Params, loss: Tensor, also: Callable[[Tensor], Tensors] = lambda weight: {}
-) -> Aggregate:
-    """The sum of the changes that pass the server's checks.
-
-    also: sums of dense parts that no client's change was made of, from the clients' weights.
-    """
-    f, chunk = work.federation, work.chunk
-    with torch.no_grad():
-        if f.privacy is not None:
-            change = _privatised(work, change)
-        bad = checks.bad_clients(change.dense, change.rows, loss, chunk.examples, f.max_norm)
-        accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
-        weight = f.rules.client_weight(chunk.examples)
-        # One tensor after another leaves for its sum: both at once may be too much.
-        names = list(change.dense)
-        sums = {name: _weighted_sum(weight, accepted, change.dense.pop(name)) for name in names}
-        sums |= also(weight * accepted)
-        part = _aggregate(work, sums, change.rows, loss, accepted)
-    for reason, refused in bad.items():
-        part.refused[reason] += int(refused.sum())
-    part.refused = +part.refused  # drop reasons nobody was refused for
-    return part
-
-
 def _replayed(
-    work: _Work, objective: Objective, start: Params, graphs: GraphCache
+    work: Work, objective: Objective, start: Params, graphs: GraphCache
 ) -> tuple[Params, Tensor] | None:
     """The same as a CUDA graph, in shapes that stay the same from round to round."""
     f, chunk = work.federation, work.chunk
@@ -260,95 +213,3 @@ def _padded(value: Tensor, dim: int, length: int) -> Tensor:
     shape = list(value.shape)
     shape[dim] = missing
     return torch.cat([value, value.new_zeros(shape)], dim)
-
-
-def _weighted_sum(weight: Tensor, accepted: Tensor, value: Tensor) -> Tensor:
-    """Σ ω_i Δ_i over the accepted clients; a refused one may hold NaN, so it is left out, not zeroed."""
-    kept = value if bool(accepted.all()) else value[accepted]
-    return torch.einsum("k,k...->...", weight[accepted], kept)
-
-
-def _aggregate(work: _Work, dense: Tensors, rows: Tensors, loss: Tensor, accepted: Tensor) -> Aggregate:
-    """Sums over the accepted clients of a chunk, from dense sums and per-client row changes."""
-    chunk, rules = work.chunk, work.federation.rules
-    summed = {}
-    for name, change in rows.items():
-        counted = name in rules.counted
-        if chunk.cohort.requests[name].shared is not None and not counted:
-            summed[name] = _whole_sum(work, name, change, accepted)
-            continue
-        real = (chunk.ids[name] >= 0) & accepted[:, None]  # (k, m)
-        owner = real.nonzero()[:, 0]  # (rows,)
-        if counted:
-            told = work.federation.data, chunk.cohort.clients, chunk.ids[name], chunk.examples.cpu()
-            examples = positives_of(*told)[real].float()
-            weight = examples
-        else:
-            examples = chunk.examples[owner].float()
-            weight = rules.row_weight(name, chunk.examples)[owner]
-        each = torch.ones_like(examples)
-        columns = chunk.ids[name][real], change[real] * weight[:, None], each, examples
-        summed[name] = RowSum(*sum_by_id(*columns))
-    kept = chunk.examples[accepted]
-    part = Aggregate(
-        dense,
-        float(rules.client_weight(kept).sum()),
-        summed,
-        len(kept),
-        int(kept.sum()),
-        float(loss[accepted].sum()),
-    )
-    if not len(kept):  # nothing was accepted: an empty sum, not a sum of zeros
-        part.dense, part.rows = {}, {}
-    part.traffic = traffic_of(work.state, chunk.cohort, work.federation)
-    return part
-
-
-def _whole_sum(work: _Work, name: str, change: Tensor, accepted: Tensor) -> RowSum:
-    """Row sums where every client holds the same rows: no ids to sort."""
-    chunk = work.chunk
-    examples = chunk.examples[accepted].float()
-    weight = work.federation.rules.row_weight(name, chunk.examples)
-    total = _weighted_sum(weight, accepted, change)  # (m, d)
-    each = torch.ones(len(total), device=total.device)
-    return RowSum(chunk.ids[name][0], total, each * len(examples), each * examples.sum())
-
-
-def _privatised(work: _Work, change: Params) -> Params:
-    """Clip each client's change and add its noise, as the client itself would."""
-    f, chunk = work.federation, work.chunk
-    assert f.privacy is not None
-    bound = f.privacy.clip
-    clip: Callable[[Params], Params] = torch.vmap(lambda one: clip_norm(one, bound))
-    change = clip(change)
-    for i, client in enumerate(f.data.number_of(chunk.cohort.clients).tolist()):
-        real = {name: int((ids[i] >= 0).sum()) for name, ids in chunk.ids.items()}
-        add_noise_(
-            {name: value[i] for name, value in change.dense.items()},
-            {name: value[i, : real[name]] for name, value in change.rows.items()},
-            f.privacy,
-            seed=f.seed,
-            round=work.state.round,
-            client=client,
-        )
-    return change
-
-
-def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Traffic:
-    """The bytes of the whole cohort's round trips, from the tensors its members share."""
-    clients = len(cohort.clients)
-    dense = nbytes(state.dense.values())
-    down, up, asked = 0, 0, 0
-    new = torch.arange(clients)
-    if "keeps_fixed" in state.memory:  # the others have their fixed rows already
-        new = (~state.memory["keeps_fixed"][cohort.clients]).nonzero()[:, 0].cpu()
-    for name, every in cohort.requests.items():
-        requests = every.select(new) if name in federation.training.fixed else every
-        ids = nbytes([requests.values])
-        row = nbytes([state.tables[name][:1]])
-        down += ids + row * requests.values.numel()
-        asked += ids
-        if name not in federation.training.fixed:
-            up += ids + row * requests.values.numel()
-            up += ids if name in federation.rules.counted else 0
-    return Traffic(dense * clients, down, asked, dense * clients, up, clients)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
+from grpc import RpcError
 
 NO_ANSWER = "no answer in time"
 FAILED = "node failed"
@@ -65,7 +66,7 @@ def ask(
         for message in sorted(open_ids):
             try:
                 replies = list(grid.pull_messages([message]))
-            except (ConnectionError, TimeoutError):
+            except (OSError, RpcError):  # the SuperLink's doing, not a node's
                 raise
             except Exception as error:  # whatever a body that is no message makes of its reader
                 answers.missing[sent[message]] = UNREADABLE

@@ -46,7 +46,7 @@ class OverGrid:
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """Who takes part, and what each of them asked for; nothing, where it could not be asked."""
         f, round, nodes = federation, state.round, self.nodes
-        nodes.public, nodes.begun = f.method.public(state), True
+        nodes.public = f.method.public(state)
         nodes.meet(round)
         places = _drawn(f, round)
         clients = f.data.number_of(places).tolist()

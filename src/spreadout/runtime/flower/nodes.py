@@ -35,7 +35,6 @@ class Nodes:
     timeout: float
     classes: int
     refused: Refused = lambda round, client, node, why: None
-    begun: bool = False  # whether rounds are waiting
     public: Tensors = field(default_factory=dict)  # what all are told
     public_bytes: int = 0  # that were sent of it and are not yet in the ledger
     node_of: dict[int, int] = field(default_factory=dict)  # client → node that answers for it now
