@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from suite import add_running
 from two_stage import Candidate, choose_and_run
@@ -98,15 +100,20 @@ def main() -> None:
 
 
 def print_bytes(path: Path) -> None:
-    """Table IV: what the server and what the clients send in all, and what of it is class rows."""
+    """Table IV: what the server and what the clients send in a round."""
     print(f"{'MiB a round of all clients':32}{'server':>10}{'clients':>10}{'once, up':>10}")
-    for arm in json.loads(path.read_bytes())["variants"]:
-        moved, rounds = arm["bytes"], max(arm["best"]["round"], 1)
-        if not moved["participations"]:
-            continue
-        down, up = moved["down"] - moved["once_down"], moved["up"] - moved["once_up"]
-        each = [part / rounds / 2**20 for part in (down, up)]
-        print(f"{arm['label']:32}{each[0]:10.2f}{each[1]:10.2f}{moved['once_up'] / 2**20:10.2f}")
+    for label, moved in a_round_of_all(json.loads(path.read_bytes())):
+        print(f"{label:32}", *(f"{moved[way]:9.2f}" for way in ("down", "up", "once_up")))
+
+
+def a_round_of_all(made: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
+    """Each federated arm's MiB in an average round, and of what was sent only once."""
+    for arm in made["variants"]:
+        moved, rounds = arm["bytes"], made["configs"][arm["name"]]["rounds"]
+        if moved["participations"]:
+            each = {way: (moved[way] - moved[f"once_{way}"]) / rounds for way in ("down", "up")}
+            each["once_up"] = moved["once_up"]
+            yield arm["label"], {way: value / 2**20 for way, value in each.items()}
 
 
 if __name__ == "__main__":
