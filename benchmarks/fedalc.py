@@ -23,7 +23,7 @@ from spreadout.experiment import read_toml
 ROOT = Path(__file__).resolve().parent.parent
 BASE = ROOT / "configs" / "fedalc" / "bibtex-base.toml"
 HINGE = {"spreadout_margin": 1.0}
-MINED = {"spreadout": "topk", "k": 5, "spreadout_margin": 1.0}
+MINED = {"spreadout": "topk", "k": 5}
 LONG = {"rounds": 500}
 # Clients weigh 1/C in Algorithm 1; n_i/n is Eq. 5 of FedAwS.
 WEIGHTING = {"method.weighting": ["uniform", "examples"]}
@@ -58,7 +58,7 @@ ARMS = {
     ),
     "fedalc-mined": Candidate(
         "FedALC, K = 5",
-        {"method": {"name": "fedalc", **MINED, "mined_form": "hinge"}},
+        {"method": {"name": "fedalc", **MINED, **HINGE, "mined_form": "hinge"}},
         {"method.strength": [3.0, 10.0, 30.0], **WEIGHTING},
     ),
     "fedavg-fixed": Candidate("FedAvg-fixed", {**LONG, "method": {"name": "baseline-2"}}, WEIGHTING),

@@ -20,6 +20,7 @@ from typing import Any
 import gradient_noise
 import torch
 from drawing import chart, table
+from record import write
 from suite import add_running, keep, run_folders, run_suites
 
 from spreadout.auditing import foreseen
@@ -37,6 +38,7 @@ DRAWS = {
     "fixed": "FedSS, 6 %, negatives fixed per client",
     "popular": "FedSS, 6 %, negatives by popularity",
 }
+LOOKS = (1, 2, 3, 10)  # requests after which the observer is asked
 Made = Mapping[str, Any]
 
 
@@ -60,7 +62,8 @@ def main() -> None:
     if (a.out / "omniglot.json").is_file():
         made = json.loads((a.out / "omniglot.json").read_bytes())
         figures.insert(0, figure_5(made))
-        tables = [arms_table(made), requests(made)]
+        observe(made, a.out / "requests.json")
+        tables = [arms_table(made), requests(json.loads((a.out / "requests.json").read_bytes()))]
     sections = [*tables, f"<h2>Figures</h2><section class=grid2>{''.join(figures)}</section>"]
     about = "Omniglot, 964 classes trained, 659 others retrieved, 20 classes a client"
     a.report.write_text(document("Federated sampled softmax", about, sections), encoding="utf-8")
@@ -84,17 +87,17 @@ def figure_5(made: Made) -> str:
     found = {arm["label"]: arm["metrics"]["MAP@10"]["mean"] for arm in made["variants"]}
     lines = []
     for i, name in enumerate(("FedSS", "NegOnly")):
-        known = [(rows, found[f"{name}, {share}"]) for share, rows in SHARES.items()]
-        values = [value for _, value in known]
-        lines.append(Line(name, LINES[i], [DIM * rows for rows, _ in known], values, values, values))
-    span = [DIM * OWN, DIM * CLASSES]
+        values = [found[f"{name}, {share}"] for share in SHARES]
+        sizes = [math.log10(DIM * rows) for rows in SHARES.values()]
+        lines.append(Line(name, LINES[i], sizes, values, values, values))
+    span = [math.log10(DIM * OWN), math.log10(DIM * CLASSES)]
     for i, label in enumerate(
         ("PosOnly, 2 %", "FedAwS with softmax, 2 %", "FullSoftmax", "Centralized")
     ):
         level = [found[label]] * 2
         lines.append(Line(label, LINES[i + 2], span, level, level, level))
     title = "Figure 5: accuracy by class layer"
-    return chart(title, lines, "numbers of the class layer sent", "MAP@10 (%)")
+    return chart(title, lines, "numbers of the class layer sent, 10^x", "MAP@10 (%)")
 
 
 def figure_8() -> str:
@@ -110,18 +113,33 @@ def figure_8() -> str:
     return chart("Figure 8: where the parameters are", lines, "classes, 10^x", "parameters, 10^y")
 
 
-def requests(made: Made) -> str:
-    """What an observer knows after one, two, three and ten requests, and MAP@10 beside it."""
-    found = {arm["label"]: arm["metrics"]["MAP@10"]["mean"] for arm in made["variants"]}
+def observe(made: Made, out: Path) -> None:
+    """What an observer knows after some requests, by how negatives are drawn; with MAP@10."""
+    found = {arm["label"]: arm["metrics"]["MAP@10"] for arm in made["variants"]}
     rows = []
     for draw, label in DRAWS.items():
         changes = ["method.rows=58", f"method.draw={draw}"]
-        base = str(CONFIGS / "omniglot-base.toml")
-        looks = {look.requests: look for look in foreseen(base, changes, 120).looks()}
-        sure = [f"{100 * looks[t].confidence:.0f} %" for t in (1, 2, 3, 10)]
-        exposed = f"{100 * looks[10].exposed:.0f} %"
-        rows.append((draw, [*sure, exposed, f"{found[label]:.1f}"]))
-    head = [*(f"sure after {t}" for t in (1, 2, 3, 10)), "exposed after 10", "MAP@10"]
+        looks = foreseen(str(CONFIGS / "omniglot-base.toml"), changes, 120).looks()
+        seen = {
+            look.requests: {
+                "sure": round(100 * look.confidence, 1),
+                "exposed": round(100 * look.exposed, 1),
+            }
+            for look in looks
+            if look.requests in LOOKS
+        }
+        rows.append({"draw": draw, "after": seen, "MAP@10": found[label]})
+    write(out, {"rows": 58, "own": OWN, "classes": CLASSES, "draws": rows})
+
+
+def requests(made: Made) -> str:
+    rows = []
+    for one in made["draws"]:
+        seen = one["after"].values()
+        last = list(seen)[-1]
+        cells = [*(f"{look['sure']:.0f} %" for look in seen), f"{last['exposed']:.0f} %"]
+        rows.append((one["draw"], [*cells, f"{one['MAP@10']['mean']:.1f}"]))
+    head = [*(f"sure after {t}" for t in LOOKS), f"exposed after {LOOKS[-1]}", "MAP@10"]
     return f"<h2>What the server learns from requests</h2>{table(head, rows)}"
 
 

@@ -26,6 +26,7 @@ DOCUMENTS = (
     "docs/dual_encoder.md",
     "docs/fedalc.md",
     "docs/fedaws.md",
+    "docs/fedss.md",
     "docs/performance.md",
 )
 PLACE = re.compile(r"(<!-- results:([\w-]+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
@@ -235,7 +236,8 @@ def positive_labels(path: str) -> str:
         cells = [f"{m['mean']:.1f} ± {m['spread']:.1f}" if m else "–" for m in scores]
         config = made["configs"][v["name"]]
         method = config["method"]
-        keys = ("weighting", "strength", "pull", "buckets", "scale")
+        keys = ["strength", "pull", "buckets", "scale"]
+        keys += ["weighting"] if method["name"] != "centralized" else []
         chosen = ", ".join(f"{key} {method[key]}" for key in keys if key in method)
         cells += [FEDALC_PAPER.get(v["label"], "–"), chosen, str(config["rounds"])]
         lines.append(f"| {v['label']} | {' | '.join(cells)} |")
@@ -245,8 +247,76 @@ def positive_labels(path: str) -> str:
     return "\n".join([*lines, "", f"Mean ± deviation over {seeds} seeds. {_origin(path, made)}"])
 
 
+def weighed(path: str, names: str) -> str:
+    """The best validation point of each arm, with clients weighed alike and by their examples."""
+    made, labels = _read(path), {v["name"]: v["label"] for v in _read(names)["variants"]}
+    lines = ["| P@1 / 3 / 5, mAP | each client alike | by its examples |", "|---|---|---|"]
+    for arm, label in labels.items():
+        points = [point for point in made["points"] if point["arm"] == arm]
+        cells = []
+        for weighting in ("uniform", "examples"):
+            some = [point for point in points if weighting in point["point"].split("-")]
+            if some:
+                best = max(some, key=lambda point: sum(point[f"P@{k}"] for k in (1, 3, 5)))
+                scores = " / ".join(f"{best[f'P@{k}']:.1f}" for k in (1, 3, 5))
+                cells.append(f"{scores}, {best['mAP']:.1f}" if "mAP" in best else scores)
+        if cells:
+            lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"Validation, one run a point. {_origin(path, made)}"])
+
+
+def sampled(path: str) -> str:
+    """FedSS and its rivals on classes never trained on, with what the class layer costs each."""
+    made = _read(path)
+    names = list(made["variants"][0]["metrics"])
+    full = next(v for v in made["variants"] if v["name"] == "full")
+    head = ["", *names, "MAP@10 of FullSoftmax's", "class rows down, KiB", "of FullSoftmax's"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for v in made["variants"]:
+        cells = [f"{m['mean']:.1f} ± {m['spread']:.1f}" for m in v["metrics"].values()]
+        share = v["metrics"]["MAP@10"]["mean"] / full["metrics"]["MAP@10"]["mean"]
+        cells.append(f"{100 * share:.1f} %")
+        layer, whole = (_class_rows(one) for one in (v, full))
+        cells += [f"{layer / 1024:.1f}", f"{100 * layer / whole:.1f} %"] if layer else ["–", "–"]
+        lines.append(f"| {v['label']} | {' | '.join(cells)} |")
+    seeds = len(made["seeds"])
+    told = f"Mean ± deviation over {seeds} seeds; bytes a client and round."
+    return "\n".join([*lines, "", f"{told} {_origin(path, made)}"])
+
+
+def _class_rows(variant: dict[str, Any]) -> float:
+    moved = variant["bytes"]
+    return float(moved["rows_down"] / max(moved["participations"], 1))
+
+
+def observed(path: str) -> str:
+    """What requests give away, and what it costs not to."""
+    made = _read(path)
+    after = list(made["draws"][0]["after"])
+    head = ["draw", *(f"sure after {t}" for t in after), f"exposed after {after[-1]}", "MAP@10"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for one in made["draws"]:
+        looks = one["after"]
+        cells = [*(f"{looks[t]['sure']:.0f} %" for t in after), f"{looks[after[-1]]['exposed']:.0f} %"]
+        score = one["MAP@10"]
+        cells.append(f"{score['mean']:.1f} ± {score['spread']:.1f}")
+        lines.append(f"| `{one['draw']}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _origin(path, made)])
+
+
+def convolutions(path: str) -> str:
+    made = _read(path)
+    ways = list(dict.fromkeys(r["way"] for r in made["results"]))
+    lines = [f"| ms, forward and backward | {' | '.join(ways)} |", "|---" * (len(ways) + 1) + "|"]
+    for layer in dict.fromkeys(r["layer"] for r in made["results"]):
+        took = {r["way"]: r["milliseconds"] for r in made["results"] if r["layer"] == layer}
+        lines.append(f"| {layer} | {' | '.join(f'{took[way]:.2f}' for way in ways)} |")
+    told = f"{made['clients']} clients with {made['batch']} images each."
+    return "\n".join([*lines, "", f"{told} {_origin(path, made)}"])
+
+
 def sent(path: str) -> str:
-    """Table IV: what travels in a round of all clients, and of it the class rows."""
+    """Table IV: what travels in a round of all clients."""
     lines = [
         "| MiB a round of all clients | server | clients | label sets, once |",
         "|---|---|---|---|",
@@ -272,7 +342,11 @@ QUOTES: dict[str, Callable[[], str]] = {
     "rounds": lambda: rounds(
         "results/dual_encoder/speed-cpu.json", "results/dual_encoder/speed-h200.json"
     ),
+    "fedss": lambda: sampled("results/fedss/omniglot.json"),
+    "fedss-requests": lambda: observed("results/fedss/requests.json"),
+    "convolutions": lambda: convolutions("results/fedss/convolutions-h200.json"),
     "fedalc": lambda: positive_labels("results/fedalc/bibtex.json"),
+    "fedalc-weighed": lambda: weighed("results/fedalc/bibtex-tuning.json", "results/fedalc/bibtex.json"),
     "fedalc-bytes": lambda: sent("results/fedalc/bibtex.json"),
     "correlations": lambda: correlations("results/fedalc/scale.json"),
     "mining": lambda: mining("results/mining/h200.json"),

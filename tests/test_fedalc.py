@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +19,13 @@ from spreadout.correlations import CoOccurrence, PairWeights
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.federated.batches import positives_of
+from spreadout.federated.local import Params
+from spreadout.federated.merge import RowSum
 from spreadout.federated.round import Federation, begin, run_round
 from spreadout.federated.rows import Rows, project_to_sphere
 from spreadout.federated.server import ServerState
 from spreadout.methods import FedALC, FedALCFixed
+from spreadout.methods.base import ServerContext
 from spreadout.privacy import label_sets
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.ragged import Ragged, offsets_from_lengths
@@ -95,13 +99,10 @@ def test_sparse_weights_are_the_dense_ones(sets: list[set[int]], normalize: bool
     every = torch.arange(7)
     found = weights.at(every, every.expand(7, 7)).clone().fill_diagonal_(0)
     torch.testing.assert_close(found, dense_weights(sets, 7, normalize=normalize), atol=1e-6, rtol=1e-5)
-    transposed = {(int(v), int(u)): float(w) for u, v, w in zip(*_stored(weights), strict=True)}
+    stored = zip(weights.first, weights.second, weights.both, strict=True)
+    transposed = {(int(v), int(u)): float(w) for u, v, w in stored}
     for u, v, back in zip(weights.first, weights.second, weights.reversed, strict=True):
         assert transposed[int(u), int(v)] == float(back)
-
-
-def _stored(weights: PairWeights) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return weights.first, weights.second, weights.both
 
 
 def test_a_label_that_always_comes_with_all_others_has_no_weight() -> None:
@@ -211,7 +212,7 @@ def test_a_clip_that_clips_nothing_changes_nothing() -> None:
 @pytest.mark.parametrize("form", ["all pairs", "mined", "pull and push"])
 def test_no_pair_moves_the_table_by_more_than_its_sensitivity(form: str) -> None:
     """What DP rests on: another count of one pair changes the clipped sum by at most the sensitivity."""
-    clip, far_off = 0.01, 1 << 20
+    clip = 0.01
     w = project_to_sphere(
         torch.ones(4, 3) + 0.3 * torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
     )
@@ -221,7 +222,7 @@ def test_no_pair_moves_the_table_by_more_than_its_sensitivity(form: str) -> None
         weights = CoOccurrence(20.0, torch.full((4,), 10.0), *pairs).weights()
         hinge = HingePenalty(2.0)
         if form == "all pairs":
-            loss = regularizers.all_pairs(w, hinge, weight=weights, clip=clip, budget=far_off)
+            loss = regularizers.all_pairs(w, hinge, weight=weights, clip=clip)
         elif form == "mined":  # every class finds every other: each pair from both its ends
             loss = regularizers.mined_pairs(w, torch.arange(4), 3, hinge, weight=weights, clip=clip)
         else:
@@ -241,8 +242,9 @@ def test_label_sets_come_back_and_nothing_else() -> None:
     """The server, which has the messages and no key, learns which rows meet in an instance."""
     data = tagged().train
     messages = list(label_sets.messages_of(data, KEY))
-    found, refused = label_sets.label_sets(messages, data.classes)
-    assert not refused
+    collected = label_sets.label_sets(messages, data.classes)
+    assert not collected.refused
+    found = collected.sets
     by_instance: dict[int, set[int]] = {}
     for instance, label in zip(
         data.columns["x"].index.tolist(),  # type: ignore[union-attr]
@@ -323,9 +325,12 @@ def test_messages_that_lie_are_refused() -> None:
         ),
     }
     for reason, lie in lies.items():
-        sets, refused = label_sets.label_sets([first, lie, *honest[2:]], data.classes)
-        assert refused == {f"label message: {reason}": 1}
-        assert int(sets.values.max()) < data.classes
+        found = label_sets.label_sets([first, lie, *honest[2:]], data.classes)
+        assert found.refused == {f"label message: {reason}": 1}
+        assert found.holders.tolist() == [1, 0, 1, 1, 1, 1]
+    (*_, stranger) = label_sets.messages_of(data.view(0), b"another key")  # a row others know otherwise
+    found = label_sets.label_sets([*honest, stranger], data.classes)
+    assert found.refused == {"label message: rows that others have under another label": 1}
 
 
 def test_features_listed_in_another_order_are_the_same_instance() -> None:
@@ -340,6 +345,74 @@ def test_features_listed_in_another_order_are_the_same_instance() -> None:
     assert one([3, 3, 5], [0.5, 0.5, 2.0]) == one([3, 5], [1.0, 2.0])  # twice a half is one
 
 
+def test_a_vector_is_one_instance_whether_it_is_kept_sparse_or_dense() -> None:
+    """Nodes choose the form by what they have to train; they must still mean the same instance."""
+    data = tagged().train
+    x = data.columns["x"]
+    assert isinstance(x, Sparse)
+    dense = replace(data, columns={**data.columns, "x": x.dense()})
+    values = x.dense().compact().values
+    signed = torch.where(values == 0, -values, values)  # −0
+    minus = replace(dense, columns={**dense.columns, "x": Dense(signed)})
+    for other in (dense, minus):
+        assert (label_sets.digests_of(other, KEY) == label_sets.digests_of(data, KEY)).all()
+
+
+def test_examples_are_told_of_in_no_order() -> None:
+    data = tagged().train
+    digests = label_sets.digests_of(data, KEY)
+    for client, message in enumerate(label_sets.messages_of(data, KEY)):
+        own = digests[data.offsets[client] : data.offsets[client + 1]]
+        assert sorted(message.instances.tolist()) == sorted(own.tolist())
+        assert message.instances.tolist() != own.tolist()
+
+
+@pytest.mark.parametrize("guard", [{"anonymity": 999}, {"count_noise": 3.0}, {"dummies": 40}])
+def test_guards_reach_the_weights(guard: dict[str, object]) -> None:
+    """`prepare` keeps what `guarded` makes of the counts."""
+    data = tagged(n=300)
+    f, state = built(data, config({"name": "fedalc", "normalize": False, **guard}))
+    begin(f, state)
+    plain = CoOccurrence.of(
+        label_sets.label_sets(label_sets.messages_of(data.train, KEY), 6).sets, data.train.classes
+    )
+    found = f.method.pair_weights(state)  # type: ignore[attr-defined]
+    if "anonymity" in guard:
+        assert not len(found.first)
+        torch.testing.assert_close(found.alone, plain.weights().alone)
+    elif "count_noise" in guard:
+        assert not torch.equal(found.both, plain.weights().both)
+        again = replace(f, noise_seed=1)
+        other = ServerState(0, *f.model.initial(f.seed, CPU))
+        begin(again, other)
+        assert not torch.equal(found.both, f.method.pair_weights(other).both)  # type: ignore[attr-defined]
+    else:  # with those that were invented, less as many as there are of them in the mean
+        messages = label_sets.messages_of(
+            data.train, label_sets.collection_key(f.seed), dummies=40, seed=f.seed
+        )
+        counted = CoOccurrence.of(label_sets.label_sets(messages, 6).sets, 6)
+        expected = (counted.count - 40).clamp_min(0) / (counted.instances - 6 * 40)
+        torch.testing.assert_close(found.alone, expected)
+
+
+def test_refused_messages_take_nothing_off_the_counts() -> None:
+    f, state = built(tagged(), config({"name": "fedalc", "dummies": 5}))
+    told = list(f.method.tell(f.data, key=KEY, seed=0))
+    invalid = [{**one, "labels": one["labels"][:-1]} for one in told]  # type: ignore[index]
+    f.method.prepare([*told, *invalid], 0, state, f.model, 0)
+    refused, weights = state.refused, f.method.pair_weights(state)  # type: ignore[attr-defined]
+    assert refused == {"label message: malformed": len(told)}
+    f.method.prepare(told, 0, state, f.model, 0)
+    assert torch.equal(weights.alone, f.method.pair_weights(state).alone)  # type: ignore[attr-defined]
+
+
+def test_who_holds_every_instance_once_is_warned() -> None:
+    x, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
+    data = FederatedDataset.from_arrays(x, y, y)
+    assert "instance of its own" in (FedALC().caution(data) or "")
+    assert FedALC().caution(tagged().train) is None
+
+
 def test_guards_on_the_counts() -> None:
     lists = [[0, 1]] * 5 + [[1, 2]] + [[0]] * 3
     counts = CoOccurrence.of(Ragged.from_lists(lists), 3)
@@ -347,13 +420,10 @@ def test_guards_on_the_counts() -> None:
     assert list(zip(few.first.tolist(), few.second.tolist(), strict=True)) == [(0, 1), (1, 0)]
     shaken = label_sets.guarded(counts, noise=1.0, seed=1)
     assert not torch.equal(shaken.together, counts.together)
-    pairs = {(int(u), int(v)): float(n) for u, v, n in zip(*_pairs_of(shaken), strict=True)}
+    stored = zip(shaken.first, shaken.second, shaken.together, strict=True)
+    pairs = {(int(u), int(v)): float(n) for u, v, n in stored}
     assert all(pairs[u, v] == pairs[v, u] for u, v in pairs)
     assert float(shaken.weights().at(torch.arange(3), torch.arange(3).expand(3, 3)).min()) >= 0
-
-
-def _pairs_of(counts: CoOccurrence) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return counts.first, counts.second, counts.together
 
 
 def test_invented_entries_hide_how_many_there_are_and_come_off_in_the_mean() -> None:
@@ -362,8 +432,10 @@ def test_invented_entries_hide_how_many_there_are_and_come_off_in_the_mean() -> 
     messages = list(label_sets.messages_of(data, KEY, dummies=20, seed=3))
     assert all(len(m.instances) >= n for m, n in zip(messages, plain, strict=True))
     assert len({len(m.instances) - n for m, n in zip(messages, plain, strict=True)}) > 1
-    counted = CoOccurrence.of(label_sets.label_sets(messages, 6)[0], data.classes)
-    true = CoOccurrence.of(label_sets.label_sets(label_sets.messages_of(data, KEY), 6)[0], data.classes)
+    counted = CoOccurrence.of(label_sets.label_sets(messages, 6).sets, data.classes)
+    true = CoOccurrence.of(
+        label_sets.label_sets(label_sets.messages_of(data, KEY), 6).sets, data.classes
+    )
     assert torch.equal(counted.together, true.together)  # an invented instance has one label
     guarded = label_sets.guarded(counted, invented=torch.full((6,), 20.0))
     off = (guarded.count - true.count).abs()
@@ -421,6 +493,33 @@ def test_flag_counts_the_positives_of_clients_with_several_classes() -> None:
         states.append(state)
     torch.testing.assert_close(states[0].tables, states[1].tables)
     assert states[0].traffic == states[1].traffic
+    alone = []  # the rows each would send
+    for one in range(2):
+        part = Splits("one", data.part(torch.tensor([one])), splits.test)
+        f, state = built(part, config({"name": "flag"}, model={}))
+        run_round(f, state)
+        alone.append(state.tables["classes"])
+    counts = torch.tensor([[2.0, 1.0], [1.0, 2.0]])  # (client, class)
+    mean = sum(n[:, None] * rows for n, rows in zip(counts, alone, strict=True)) / 3
+    torch.testing.assert_close(states[0].tables["classes"], project_to_sphere(mean))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "sqrtn", "sum"])
+def test_a_lookup_pools_as_it_is_told(pooling: str) -> None:
+    data = tagged()
+    f, state = built(
+        data,
+        config(
+            {"name": "baseline-1"},
+            model={"encoder": "lookup", "width": 8, "hidden": [8], "dim": 6, "pooling": pooling},
+        ),
+    )
+    x = torch.rand(3, 24, generator=torch.Generator().manual_seed(0))
+    by = {"mean": x.sum(1), "sqrtn": x.square().sum(1).sqrt(), "sum": torch.ones(3)}[pooling]
+    pooled = x / by[:, None] @ state.tables["inputs"]
+    expected = project_to_sphere(torch.func.functional_call(f.model.encoder, state.dense, (pooled,)))
+    found = f.model.embed(Params(state.dense, state.tables), {"x": x})
+    torch.testing.assert_close(found, expected)
 
 
 def test_a_lookup_is_a_dense_layer_of_which_clients_hold_some_rows() -> None:
@@ -460,7 +559,7 @@ def test_a_lookup_is_a_dense_layer_of_which_clients_hold_some_rows() -> None:
 def test_what_is_collected_travels_once_and_fixed_rows_too() -> None:
     data = tagged()
     f, state = built(data, config({"name": "fedalc-fixed", "table_steps": 5}))
-    messages = label_sets.messages_of(data.train, _key_of(f))
+    messages = label_sets.messages_of(data.train, label_sets.collection_key(f.seed))
     begin(f, state)
     once = sum(message.nbytes for message in messages)
     assert state.traffic.once_up == once == state.traffic.up
@@ -474,12 +573,6 @@ def test_what_is_collected_travels_once_and_fixed_rows_too() -> None:
     assert state.traffic.once_up == once
     class_rows = data.train.classes * (6 * 4 + 8)
     assert down[0] - class_rows == down[1] == down[2]  # the rest are the features' rows
-
-
-def _key_of(f: Federation) -> bytes:
-    from spreadout.privacy.label_sets import collection_key
-
-    return collection_key(f.seed)
 
 
 def test_a_fixed_table_keeps_labels_near_that_occur_together() -> None:
@@ -532,6 +625,62 @@ def test_noise_on_the_table_is_accounted_for() -> None:
     assert so.run(config(ARMS["fedalc"], rounds=1), data=tagged()).summary["table_privacy"] is None
 
 
+def test_every_release_of_the_table_has_noise_of_its_own() -> None:
+    """Another round, another step, another secret of the server: another noise, of the size that is said."""
+    clip, noise = 1e-4, 0.5
+    private = {"name": "fedalc", "normalize": False, "table_clip": clip, "table_noise": noise}
+    f, state = built(tagged(), config(private))
+    begin(f, state)
+    touched = RowSum(torch.arange(6), torch.zeros(6, 6), torch.ones(6), torch.ones(6))
+    method = f.method
+    assert isinstance(method, FedALC)
+    drawn = []
+    for secret, round, step in ((0, 0, 0), (0, 0, 1), (0, 1, 0), (7, 0, 0)):
+        context = ServerContext(0, secret, round, {"classes": 0.1}, {"classes": touched})
+        drawn.append(method.regularizer(state, touched, context, step).gradient.values)
+        silent = method.model_copy(update={"table_noise": 0.0})
+        clipped = silent.regularizer(state, touched, context, step).gradient.values
+        added = drawn[-1] - clipped
+        assert float(added.std()) == pytest.approx(noise * clip, rel=0.5)
+        assert 0 < float(clipped.norm()) <= 15 * clip * 1.001  # fifteen pairs, each within the clip
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(drawn, 2))
+    steps = {**private, "spreadout_steps": 3}
+    told = so.run(config(steps, rounds=4), data=tagged()).summary["table_privacy"]
+    assert told["releases"] == 12
+
+
+def test_a_fixed_table_is_clipped_and_gets_new_noise_at_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[torch.Tensor] = []
+
+    def descend(state, slot, table, gradient, optimizer, *, sphere):  # type: ignore[no-untyped-def]
+        seen.append(gradient.values)
+
+    monkeypatch.setattr("spreadout.methods.fedalc.descend_table_", descend)
+    arm = {"name": "fedalc-fixed", "table_steps": 3, "table_clip": 1e-4}
+    f, state = built(tagged(), config(arm))
+    begin(f, state)
+    assert all(0 < float(one.norm()) <= 15e-4 * 1.001 for one in seen)
+    seen.clear()
+    f, state = built(tagged(), config({**arm, "pull": 0.0, "push": 0.0, "table_noise": 1.0}))
+    begin(f, state)
+    begin(replace(f, noise_seed=5), ServerState(0, *f.model.initial(f.seed, CPU)))
+    assert len(seen) == 6
+    assert all(not torch.equal(a, b) for a, b in itertools.combinations(seen, 2))
+    assert float(torch.stack(seen).std()) == pytest.approx(1e-4, rel=0.3)
+
+
+def test_lambda_is_one_unless_it_is_said() -> None:
+    tables = []
+    for strength in ({}, {"strength": 1.0}, {"strength": 2.0}):
+        f, state = built(tagged(), config({"name": "fedalc", "spreadout_margin": 1.0, **strength}))
+        run_round(f, state)
+        tables.append(state.tables["classes"])
+    assert torch.equal(tables[0], tables[1])
+    assert not torch.equal(tables[0], tables[2])
+
+
 def test_the_noise_is_as_large_as_is_said() -> None:
     method = FedALC(normalize=False, table_clip=0.5, table_noise=2.0)
     still = TableLoss(torch.zeros(()), Rows(torch.arange(200), torch.zeros(200, 50)))
@@ -578,20 +727,10 @@ def test_rows_a_request_leaves_out_are_told_of() -> None:
         run_round(f, state)
 
 
-def test_near_is_the_opposite_of_far() -> None:
-    s = torch.linspace(-1, 1, 5)
-    for distance in ("cosine", "euclidean"):
-        near, far = NearPenalty(distance), FarPenalty(distance)  # type: ignore[arg-type]
-        torch.testing.assert_close(near.value(s), -far.value(s))
-        torch.testing.assert_close(near.slope(s), -far.slope(s))
-
-
 def test_an_instance_under_very_many_labels_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from spreadout.privacy import label_sets
-
     monkeypatch.setattr(label_sets, "MOST_LABELS", 1)
     data = tagged().train
     told = list(label_sets.messages_of(data, b"k" * 32))
-    sets, refused = label_sets.label_sets(told, data.classes)
-    assert int(sets.lengths.max()) == 1
-    assert refused["label set: too many labels"] > 0
+    found = label_sets.label_sets(told, data.classes)
+    assert int(found.sets.lengths.max()) == 1
+    assert found.refused["label set: too many labels"] > 0

@@ -60,7 +60,7 @@ def spread(table: torch.Tensor, method: FedAwS, rate: float = 0.5) -> torch.Tens
     ids = torch.tensor([0, 2])
     touched = RowSum(ids, torch.zeros(2, table.shape[1]), torch.ones(2), torch.tensor([4.0, 12.0]))
     model = EmbeddingModel(torch.nn.Identity(), {"classes": Table(*table.shape)})
-    method.server_step(state, model, ServerContext(0, 3, {"classes": rate}, {"classes": touched}))
+    method.server_step(state, model, ServerContext(0, 0, 3, {"classes": rate}, {"classes": touched}))
     return state.tables["classes"]
 
 

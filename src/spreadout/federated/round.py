@@ -66,6 +66,7 @@ class Federation:
     executor: Executor
     device: torch.device
     seed: int = 0
+    noise_seed: int | None = None  # of the server's own noise, where it must not follow from `seed`
     selection: Selection = "uniform"
     per_round: int = 1
     max_norm: float | None = None
@@ -81,6 +82,11 @@ class Federation:
     def present_training(self) -> LocalTraining:
         """How clients train in the present round."""
         return self.training.scaled(self.factor)
+
+    @property
+    def drawn_from(self) -> int:
+        """What the server's own noise follows from."""
+        return self.seed if self.noise_seed is None else self.noise_seed
 
     @property
     def rules(self) -> MergeRules:
@@ -149,7 +155,7 @@ def begin(federation: Federation, state: ServerState) -> None:
     told = told_by(f) if heard is None else heard(f)
     told_back = f.data.clients if heard is None else 0  # those elsewhere count what they are sent
     with repeatable(f.device):
-        state.traffic += f.method.prepare(told, told_back, state, f.model, f.seed)
+        state.traffic += f.method.prepare(told, told_back, state, f.model, f.drawn_from)
     state.begun = True
 
 
@@ -189,7 +195,7 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
         apply_(state, merge(aggregate, f.rules), f.rules, f.optimizers, f.model.sphere)
         rates = {name: optimizer.lr for name, optimizer in f.present_training.rows.items()}
-        context = ServerContext(f.seed, state.round, rates, aggregate.rows, f.bf16)
+        context = ServerContext(f.seed, f.drawn_from, state.round, rates, aggregate.rows, f.bf16)
         f.method.server_step(state, f.model, context)
     if not f.method.pools_data:  # data in one place crosses no network
         state.traffic += aggregate.traffic

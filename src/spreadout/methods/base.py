@@ -40,6 +40,7 @@ class ServerContext:
     """What the server knows when it takes its own step at the end of a round."""
 
     seed: int
+    noise_seed: int  # of the server's own noise: the seed in a simulation, a secret elsewhere
     round: int
     client_lr: Mapping[str, float]  # η of each table's rows on the clients
     touched: Mapping[str, RowSum]  # the rows this round's accepted clients trained
@@ -68,6 +69,11 @@ class Method(BaseModel, ABC):
     def asks(self) -> Asks:
         """What a server may let a client ask for."""
         return "own"
+
+    @property
+    def hides_in_draws(self) -> bool:
+        """Whether what a client draws hides something of it: then a server must not know its seed."""
+        return self.asks == "sample"
 
     def fresh_model(self, config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
         """A model of the kind this method trains."""
@@ -104,12 +110,17 @@ class Method(BaseModel, ABC):
         return iter(())
 
     def prepare(
-        self, told: Iterable[Told], clients: int, state: ServerState, model: EmbeddingModel, seed: int
+        self,
+        told: Iterable[Told],
+        clients: int,
+        state: ServerState,
+        model: EmbeddingModel,
+        noise_seed: int,
     ) -> Traffic:
         """What the server does once, before the first round; returns the bytes that moved for it.
 
         told: what clients said, as `tell` makes it, and to be trusted as little as anything of theirs;
-        clients: how many are told what all must know.
+        clients: how many are told what all must know; noise_seed: of the server's own noise.
         """
         return Traffic()
 

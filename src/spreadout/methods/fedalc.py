@@ -41,9 +41,8 @@ class NoisyTable(CollectsLabels):
     table_clip: float | None = Field(None, gt=0)  # the most a pair of labels moves the table by
     table_noise: float = Field(0.0, ge=0)  # deviation of the noise, in units of table_clip
     table_delta: float = Field(1e-5, gt=0, lt=1)
-    pair_sensitivity: ClassVar[float] = (
-        1.0  # of the clipped sum to one pair's count, in units of the clip
-    )
+    # Of the clipped sum to one pair's count, in units of the clip.
+    pair_sensitivity: ClassVar[float] = 1.0
 
     @model_validator(mode="after")
     def _private(self) -> Self:
@@ -114,7 +113,7 @@ class FedALC(NoisyTable, Spreadout):
         """reg_cr of Eq. 8 or 10, or its mined form Eq. 11, at the present table."""
         weights = self.pair_weights(state)
         loss = self._spread(state, touched, context, step, weights, self.table_clip)
-        return self.noisy(loss, context.seed, "table noise", context.round, step)
+        return self.noisy(loss, context.noise_seed, "table noise", context.round, step)
 
     def privacy(self, state: ServerState) -> dict[str, Any] | None:
         return self.told_of_noise(state.round * self.spreadout_steps)
@@ -138,15 +137,20 @@ class FedALCFixed(NoisyTable):
         return frozenset({"classes"})
 
     def prepare(
-        self, told: Iterable[Told], clients: int, state: ServerState, model: EmbeddingModel, seed: int
+        self,
+        told: Iterable[Told],
+        clients: int,
+        state: ServerState,
+        model: EmbeddingModel,
+        noise_seed: int,
     ) -> Traffic:
         """Algorithm 2 lines 8 to 15."""
-        traffic = super().prepare(told, clients, state, model, seed)
+        traffic = super().prepare(told, clients, state, model, noise_seed)
         weights = self.pair_weights(state)
         optimizer = Optimizer(optimizer=self.table_optimizer, lr=self.table_lr, eps=1e-8)
         sphere = model.tables["classes"].sphere
         for step in range(self.table_steps):
-            loss = self.noisy(self.objective(state, weights), seed, "fixed table noise", step)
+            loss = self.noisy(self.objective(state, weights), noise_seed, "fixed table noise", step)
             descend_table_(state, "fixed/classes", "classes", loss.gradient, optimizer, sphere=sphere)
         state.slots.pop("fixed/classes", None)
         return traffic

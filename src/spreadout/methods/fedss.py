@@ -110,7 +110,12 @@ class FedSS(Method):
             yield from ({"classes": held[i].numpy()} for i in range(len(held)))
 
     def prepare(
-        self, told: Iterable[Told], clients: int, state: ServerState, model: EmbeddingModel, seed: int
+        self,
+        told: Iterable[Told],
+        clients: int,
+        state: ServerState,
+        model: EmbeddingModel,
+        noise_seed: int,
     ) -> Traffic:
         """The popularity of all classes, which every client is then told."""
         if not self.needs_popularity:

@@ -12,7 +12,7 @@ from spreadout.correlations import CoOccurrence, PairWeights
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
-from spreadout.methods.base import Told, is_row_list
+from spreadout.methods.base import Told
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.privacy import label_sets
@@ -31,40 +31,45 @@ class CollectsLabels(PositiveOnly):
     dummies: int = Field(0, ge=0)  # invented entries a client adds, in the mean
     normalize: bool = False  # weights of each label scaled to sum 1: γ of Eq. 10 instead of σ of Eq. 9
 
+    @property
+    def hides_in_draws(self) -> bool:
+        return True  # at least the order of its examples
+
     def tell(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[Told]:
         """Algorithm 1 lines 4 to 7: a client's digests."""
         for message in label_sets.messages_of(data, key, dummies=self.dummies, seed=seed):
             yield vars(message)
 
     def prepare(
-        self, told: Iterable[Told], clients: int, state: ServerState, model: EmbeddingModel, seed: int
+        self,
+        told: Iterable[Told],
+        clients: int,
+        state: ServerState,
+        model: EmbeddingModel,
+        noise_seed: int,
     ) -> Traffic:
         """Algorithm 1 lines 8 to 10: the server merges and counts what clients sent."""
         classes = model.tables["classes"].count
-        invented = torch.zeros(classes)
         sent = 0
 
         def received() -> Iterator[LabelMessage | None]:
             nonlocal sent
             for arrays in told:
                 sent += sum(array.nbytes for array in arrays.values())
-                message = label_sets.received(arrays)
-                if message is not None and is_row_list(message.rows, classes):
-                    invented[torch.from_numpy(message.rows)] += self.dummies / max(len(message.rows), 1)
-                yield message
+                yield label_sets.received(arrays)
 
-        sets, refused = label_sets.label_sets(received(), classes)
+        collected = label_sets.label_sets(received(), classes)
         counts = label_sets.guarded(
-            CoOccurrence.of(sets, classes),
+            CoOccurrence.of(collected.sets, classes),
             anonymity=self.anonymity,
             noise=self.count_noise,
-            invented=invented,
-            seed=seed,
+            invented=self.dummies * collected.holders,
+            seed=noise_seed,
         )
         weights = counts.weights(normalize=self.normalize)
         for name in PARTS:
             state.memory[f"labels/{name}"] = getattr(weights, name).to(state.tables["classes"].device)
-        state.refused += refused
+        state.refused += collected.refused
         return Traffic(once_up=sent)
 
     def pair_weights(self, state: ServerState) -> PairWeights:
@@ -75,7 +80,7 @@ class CollectsLabels(PositiveOnly):
         x = next((column for name, column in data.columns.items() if name != "y"), None)
         if x is not None and (x.index is None or len(torch.unique(x.index)) == len(x.index)):
             return (
-                f"method.name = {self.name!r}: no instance is held under two labels, so none are ever "
-                "seen together, and labels are weighed by how often they occur alone"
+                f"method.name = {self.name!r}: every example is an instance of its own here; unless "
+                "some are equal, no labels are seen together, and how often they occur is all there is"
             )
         return super().caution(data)

@@ -100,8 +100,19 @@ def received(arrays: Mapping[str, NDArray[Any]]) -> LabelMessage | None:
     return LabelMessage(**arrays)
 
 
-def wrong_message(message: LabelMessage, classes: int, known: dict[bytes, int]) -> str | None:
-    """Why the server must refuse a message, or None; `known` are the rows it was told of before."""
+@dataclass(frozen=True)
+class Collected:
+    """What the server makes of all messages."""
+
+    sets: Ragged  # the labels of every instance
+    holders: Tensor  # (C,) who was taken to hold a class; one that holds m is a share 1/m of each
+    refused: Counter[str]  # messages by reason
+
+
+def wrong_message(
+    message: LabelMessage, classes: int, row_of: dict[bytes, int], label_of: dict[int, bytes]
+) -> str | None:
+    """Why the server must refuse a message, or None; with what it was told of rows and labels before."""
     if len(message.instances) != len(message.labels) or len(message.row_labels) != len(message.rows):
         return "malformed"
     if len(message.rows) and not (message.rows.min() >= 0 and message.rows.max() < classes):
@@ -109,33 +120,38 @@ def wrong_message(message: LabelMessage, classes: int, known: dict[bytes, int]) 
     own = dict(zip(message.row_labels.tolist(), message.rows.tolist(), strict=True))
     if len(own) != len(message.rows) or len(set(own.values())) != len(own):
         return "repeated rows"
-    if any(known.get(label, row) != row for label, row in own.items()):
+    if any(row_of.get(a, row) != row or label_of.get(row, a) != a for a, row in own.items()):
         return "rows that others have under another label"
     if not set(message.labels.tolist()) <= own.keys():
         return "labels without a row"
     return None
 
 
-def label_sets(messages: Iterable[LabelMessage | None], classes: int) -> tuple[Ragged, Counter[str]]:
+def label_sets(messages: Iterable[LabelMessage | None], classes: int) -> Collected:
     """The server's merge: equal digests are one instance, and its labels are all it was sent under.
 
-    Also how many messages were refused, by reason; None stands for one that could not be read.
+    A message is None if it could not be read.
     """
-    known: dict[bytes, int] = {}
+    row_of: dict[bytes, int] = {}
+    label_of: dict[int, bytes] = {}
+    holders = torch.zeros(classes)
     taken: list[LabelMessage] = []
     refused: Counter[str] = Counter()
     for message in messages:
-        reason = "malformed" if message is None else wrong_message(message, classes, known)
+        reason = "malformed" if message is None else wrong_message(message, classes, row_of, label_of)
         if message is None or reason:
             refused[f"label message: {reason}"] += 1
             continue
-        known.update(zip(message.row_labels.tolist(), message.rows.tolist(), strict=True))
+        labels, held = message.row_labels.tolist(), message.rows.tolist()
+        row_of.update(zip(labels, held, strict=True))
+        label_of.update(zip(held, labels, strict=True))
+        holders[held] += 1 / max(len(held), 1)
         taken.append(message)
-    if not known:
-        return Ragged.from_lists([]), refused
-    told = np.frombuffer(b"".join(known), dtype=f"V{LABEL_BYTES}")
+    if not row_of:
+        return Collected(Ragged.from_lists([]), holders, refused)
+    told = np.frombuffer(b"".join(row_of), dtype=f"V{LABEL_BYTES}")
     order = np.argsort(told)
-    rows = np.fromiter(known.values(), dtype=np.int64)[order]
+    rows = np.fromiter(row_of.values(), dtype=np.int64)[order]
     digests, instance = np.unique(np.concatenate([one.instances for one in taken]), return_inverse=True)
     label = rows[np.searchsorted(told[order], np.concatenate([one.labels for one in taken]))]
     sets = Ragged.from_pairs(
@@ -145,7 +161,7 @@ def label_sets(messages: Iterable[LabelMessage | None], classes: int) -> tuple[R
     if bool(many.any()):
         refused["label set: too many labels"] += int(many.sum())
         sets = sets.select((~many).nonzero()[:, 0])
-    return sets, refused
+    return Collected(sets, holders, refused)
 
 
 def guarded(
@@ -178,7 +194,8 @@ def guarded(
         place = torch.searchsorted(keys, wanted * counts.classes + torch.maximum(first, second))
         together = (together + drawn[place] if len(drawn) else together).clamp_min(0)
     together = torch.minimum(together, torch.minimum(count[first], count[second]))  # σ stays above 0
-    instances = max(counts.instances - float(extra.sum()), 1.0)
+    most = float(count.max()) if len(count) else 0.0
+    instances = max(counts.instances - float(extra.sum()), most, 1.0)  # a share is at most 1
     return CoOccurrence(instances, count, first, second, together)
 
 
@@ -203,9 +220,16 @@ def _label_digests(rows: NDArray[np.int64], key: bytes) -> Digests:
 
 
 def _bytes_of(column: Column) -> Iterator[bytes]:
-    """The same bytes for the same value, whoever holds it and however its features are listed."""
+    """The same bytes for the same value, whoever holds it and in whichever form.
+
+    A vector is its features that are not 0, ascending, whether a holder keeps it sparse or dense.
+    """
     own = column.to(torch.device("cpu")).compact()
-    if isinstance(own, Dense):
+    if isinstance(own, Dense) and own.values.dim() == 2:
+        for value in own.values.numpy():
+            (ids,) = np.nonzero(value)
+            yield ids.astype(np.int64).tobytes() + value[ids].astype(np.float32).tobytes()
+    elif isinstance(own, Dense):
         for value in own.values:
             yield (value + 0 if value.is_floating_point() else value).numpy().tobytes()  # no −0
     elif isinstance(own, Sparse):

@@ -133,7 +133,7 @@ def _federation(
 def _secret(node: NodeConfig, experiment: Experiment) -> int:
     """What this node's draws depend on: its own secret, or in a rehearsal the run's public seed."""
     if SECRET not in node:
-        telling = experiment.privacy is not None or experiment.method.asks == "sample"
+        telling = experiment.privacy is not None or experiment.method.hides_in_draws
         if telling and "partition-id" not in node:
             log(WARNING, "no %s in --node-config: the server can work out what this node draws", SECRET)
         return experiment.seed

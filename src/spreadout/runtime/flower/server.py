@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -170,7 +171,14 @@ class Builder:
         data = Roster.of(form.data, grants.sizes)
         per_round, selection = cohort_size(e, data, form.method)
         over_grid = OverGrid(nodes)
-        return replace(form, data=data, executor=over_grid, per_round=per_round, selection=selection)
+        return replace(
+            form,
+            data=data,
+            executor=over_grid,
+            per_round=per_round,
+            selection=selection,
+            noise_seed=secrets.randbits(63),  # new after every start: noise once shown is not used again
+        )
 
     def _refused(self, round: int, client: int, node: int, reason: str) -> None:
         log(WARNING, "round %d: client %d of node %s is refused: %s", round, client, node, reason)
