@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from drawing import chart, table
-from suite import add_running, keep, run_folders, run_suites
+from suite import add_running, command, keep, run_folders, run_suites
 
 from spreadout.comparison import Suite
 from spreadout.report.page import document
@@ -174,4 +174,4 @@ def drop(centralized: float, federated: float) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from suite import add_running
+from suite import add_running, command
 from two_stage import Candidate, choose_and_run
 
+from spreadout.errors import UserError
 from spreadout.experiment import read_toml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,6 +103,8 @@ def main() -> None:
 def print_bytes(path: Path) -> None:
     """Table IV: what the server and what the clients send in a round."""
     print(f"{'MiB a round of all clients':32}{'server':>10}{'clients':>10}{'once, up':>10}")
+    if not path.is_file():
+        raise UserError(f"{path}: is not there; run without --bytes first")
     for label, moved in a_round_of_all(json.loads(path.read_bytes())):
         print(f"{label:32}", *(f"{moved[way]:9.2f}" for way in ("down", "up", "once_up")))
 
@@ -117,4 +120,4 @@ def a_round_of_all(made: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, flo
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

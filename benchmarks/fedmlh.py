@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from record import write
-from suite import add_running
+from suite import add_running, command
 from two_stage import Candidate, choose_and_run
 
 from spreadout.assembly import pick_device
@@ -101,4 +101,4 @@ def decode(out: Path, device: str, rows: int = 10_000, block: int = 1024) -> Non
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -21,7 +21,7 @@ import gradient_noise
 import torch
 from drawing import chart, table
 from record import write
-from suite import add_running, keep, run_folders, run_suites
+from suite import add_running, command, keep, run_folders, run_suites
 
 from spreadout.auditing import foreseen
 from spreadout.comparison import Suite
@@ -144,4 +144,4 @@ def requests(made: Made) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

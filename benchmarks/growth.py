@@ -33,6 +33,7 @@ from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.federated.merge import total
 from spreadout.federated.round import Federation, run_round
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import table_bytes
 from spreadout.ragged import Ragged
 
 STORED = 1000  # distinct inputs; every example is one of them
@@ -141,7 +142,7 @@ def measure(
         "server_ms": statistics.median(spent["server"][1:]),
         "round_ms": statistics.median(whole[1:]),
         "memory_mb": _peak_mb(where) - before,
-        "table_mb": state.tables["classes"].numel() * 4 / 2**20,
+        "table_mb": table_bytes(state.tables["classes"]) / 2**20,
     }
 
 

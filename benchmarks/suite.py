@@ -10,8 +10,9 @@ import argparse
 import json
 import multiprocessing
 import statistics
+import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,17 +68,16 @@ def run_folders(kept: Path | None) -> Iterator[Path]:
 
 
 def run_suites(suites: Sequence[Suite], folder: Path, device: str, jobs: int) -> list[list[Arm]]:
-    """The arms of every suite; with several jobs, all their runs share one pool of processes.
+    """The arms of every suite; all their runs share one pool of processes.
 
     Finished runs that an earlier call left below `folder` are taken as they are.
     """
     places = [folder / suite.name for suite in suites]
-    if jobs > 1:
-        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-            several = zip(suites, places, strict=True)
-            started = [job for suite, out in several for job in side_by_side(suite, out, device, pool)]
-            for job in as_completed(started):
-                print(job.result(), flush=True)
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        several = zip(suites, places, strict=True)
+        started = [job for suite, out in several for job in side_by_side(suite, out, device, pool)]
+        for job in as_completed(started):
+            print(job.result(), flush=True)
     return [
         compare(suite, out, device=device, go_on=True) for suite, out in zip(suites, places, strict=True)
     ]
@@ -131,6 +131,14 @@ def side_by_side(suite: Suite, out: Path, device: str, pool: ProcessPoolExecutor
     return started
 
 
+def command(main: Callable[[], None]) -> None:
+    """A benchmark as a command: what is wrong with what it was given is one line."""
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")
+
+
 def _run(name: str, experiment: Experiment, folder: Path, device: str) -> str:
     torch.set_num_threads(1)  # the others are at work too
     try:
@@ -150,4 +158,4 @@ def constant(experiment: Experiment) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -163,6 +163,11 @@ BAD = [
     (["compare", "digits-demo", "--seeds", "x"], "--seeds x: write whole numbers"),
     (["compare", "digits-fedaws", "digits-fedaws"], "two of the configs have the same name"),
     (["report", "nowhere"], "nowhere: no such folder"),
+    (["compare", "digits-demo", "rounds=3"], "change settings of it with --set KEY=VALUE"),
+    (
+        ["run", "digits-fedaws", "method.name=fedalc", "method.table_noise=1"],
+        "method.table_noise: needs table_clip",
+    ),
 ]  # fmt: skip
 
 
@@ -331,6 +336,13 @@ def test_runs_without_a_common_metric_make_no_report(tmp_path: Path, monkeypatch
         == 2
     )
     assert "no metric in common" in capsys.readouterr().err
+    same = tmp_path / "again"
+    invoke(monkeypatch, "run", "digits-fedaws", *QUICK, "--out", str(same))
+    page = tmp_path / "two.html"
+    assert invoke(monkeypatch, "report", str(tmp_path / "a"), str(same), "-o", str(page)) == 0
+    written = page.read_text()
+    assert "digits-fedaws (a)" in written  # one name, two folders
+    assert "digits-fedaws (again)" in written
     (tmp_path / "a" / "summary.json").write_text("{}")
     assert invoke(monkeypatch, "report", str(tmp_path / "a")) == 2
     assert "not the summary of a run" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,12 @@ from hypothesis import strategies as st
 import spreadout as so
 from spreadout.assembly import build_federation
 from spreadout.data.federated import Splits
+from spreadout.evaluation import Evaluation, evaluate
 from spreadout.federated.round import run_round
 from spreadout.federated.server import ServerState
-from spreadout.runtime.distributed import part_of
+from spreadout.federated.tables import Sharded, Table
+from spreadout.mining import Nearest, nearest
+from spreadout.runtime.distributed import part_of, shard_
 
 ARMS = {
     "fedaws": ["clients.local_steps=3"],
@@ -28,9 +32,18 @@ ARMS = {
     "fewer clients than ranks": ["clients.per_round=1"],
     "some refused": ["clients.max_update_norm=0.9"],
 }
+MINED = ["method.spreadout=topk", "method.k=2"]
+SHARDED = {
+    "sampled": ["method.name=fedss", "method.negatives=2", "server.tables.classes.optimizer=adam"],
+    "mined": [*MINED, "method.spreadout_optimizer=adam", "method.spreadout_steps=2"],
+    "mined among some": [*MINED, "method.candidates=3"],
+    "positives counted": ["method.name=flag"],
+    "one after another": [*MINED, "run.executor=sequential"],
+    "fewer clients": [*MINED, "clients.per_round=1"],
+}
 
 
-def train(data: Splits, arm: list[str]) -> ServerState:
+def train(data: Splits, arm: list[str], *, sharded: bool = False) -> ServerState:
     base = {
         "model": {"hidden": [5], "dim": 4},
         "clients": {"per_round": "all", "batch": 3, "lr": 0.3},
@@ -38,9 +51,19 @@ def train(data: Splits, arm: list[str]) -> ServerState:
     }
     f = build_federation(so.Experiment.of(base, overrides=arm), data, torch.device("cpu"))
     state = ServerState(0, *f.model.initial(f.seed, f.device))
+    if sharded:
+        shard_(f, state, 0.0)
+        assert isinstance(state.tables["classes"], Sharded)
     for _ in range(4):
         run_round(f, state)
     return state
+
+
+def told_of(data: Splits, state: ServerState) -> Evaluation:
+    f = build_federation(
+        so.Experiment.of({"model": {"hidden": [5], "dim": 4}}), data, torch.device("cpu")
+    )
+    return evaluate(f.model, state, data.test, ["P@1", "R@2", "MRR", "mAP"])
 
 
 def one_rank(rank: int, meet: str, data: Splits, out: str) -> None:
@@ -48,7 +71,29 @@ def one_rank(rank: int, meet: str, data: Splits, out: str) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=meet, rank=rank, world_size=2)
     torch.save({name: train(data, arm) for name, arm in ARMS.items()}, f"{out}/{rank}.pt")
+    apart = {name: train(data, arm, sharded=True) for name, arm in SHARDED.items()}
+    told = {name: told_of(data, state) for name, state in apart.items()}
+    torch.save(
+        ({name: state.whole() for name, state in apart.items()}, told), f"{out}/sharded-{rank}.pt"
+    )
+    torch.save(search(), f"{out}/found-{rank}.pt")
     torch.distributed.destroy_process_group()
+
+
+def search() -> list[Nearest]:
+    """Some rows nearest to others, in a table that every process has, or a part of if there are several."""
+    drawn = torch.Generator().manual_seed(0)
+    table: Table = torch.randn(23, 4, generator=drawn)
+    queries, own = table[torch.tensor([0, 7, 22])], torch.tensor([0, 7, 22])
+    if torch.distributed.is_initialized():
+        table = Sharded.of(table)
+    low = torch.tensor([1, 3, 7])  # all of them with the first process
+    return [
+        nearest(queries, table, 5),
+        nearest(queries, table, 5, exclude=own),
+        nearest(queries, table, 2, exclude=own, candidates=low),
+        nearest(queries, table, 30),
+    ]
 
 
 def test_two_ranks_equal_one_and_each_other(toy: Splits, tmp_path: Path) -> None:
@@ -64,6 +109,25 @@ def test_two_ranks_equal_one_and_each_other(toy: Splits, tmp_path: Path) -> None
         for part in ("dense", "tables"):
             ours, theirs = getattr(first[name], part), getattr(second[name], part)
             assert all(torch.equal(ours[key], theirs[key]) for key in ours), name
+    (states, told), (_, also) = (
+        torch.load(tmp_path / f"sharded-{rank}.pt", weights_only=False) for rank in range(2)
+    )
+    for name, arm in SHARDED.items():
+        alone = train(toy, arm)
+        torch.testing.assert_close(states[name].dense, alone.dense, rtol=1e-4, atol=2e-6)
+        torch.testing.assert_close(states[name].tables, alone.tables, rtol=1e-4, atol=2e-6)
+        assert states[name].slots.keys() == alone.slots.keys()
+        for part, slots in alone.slots.items():
+            torch.testing.assert_close(states[name].slots[part], slots, rtol=1e-3, atol=1e-5)
+        assert states[name].traffic == alone.traffic
+        expected = told_of(toy, alone)
+        assert told[name].metrics == also[name].metrics == pytest.approx(expected.metrics)
+        assert asdict(told[name].gauges) == pytest.approx(asdict(expected.gauges), rel=1e-4, abs=1e-5)
+    for rank in range(2):
+        found = torch.load(tmp_path / f"found-{rank}.pt", weights_only=False)
+        for several, one in zip(found, search(), strict=True):
+            assert torch.equal(several.ids, one.ids)
+            torch.testing.assert_close(several.scores, one.scores)
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 5))
@@ -83,7 +147,8 @@ def test_parts_keep_the_order_of_the_cohort(ranks: int) -> None:
 
 
 def test_torchrun_trains_writes_one_folder_and_resumes(tmp_path: Path) -> None:
-    settings = ["rounds=4", "eval.every=2", "clients.per_round=6"]
+    settings = ["rounds=4", "eval.every=2", "clients.per_round=6", "method.spreadout=topk", "method.k=3"]
+    settings += ["method.spreadout_optimizer=adam", "run.shard_mb=0"]  # each has five of the ten rows
     alone = so.run(so.Experiment.load("digits-fedaws", settings), device="cpu")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
@@ -109,3 +174,8 @@ def test_torchrun_trains_writes_one_folder_and_resumes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     ended = json.loads((tmp_path / "run" / "summary.json").read_bytes())
     assert ended["metrics"] == made["metrics"]
+    (tmp_path / "run" / "summary.json").unlink()
+    again = so.resume(cut, device="cpu")  # what two have written, one goes on with
+    assert again.metrics == pytest.approx(made["metrics"], abs=0.6)
+    assert torch.is_tensor(again.state.tables["classes"])
+    assert len(again.state.slots["spreadout/classes"]["first"]) == 10

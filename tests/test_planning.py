@@ -34,5 +34,16 @@ def test_bytes_and_sizes_come_out_as_foretold(arm: list[str]) -> None:
 def test_time_is_that_of_the_rounds_and_evaluations_rehearsed() -> None:
     experiment = so.Experiment.of({}, overrides=["rounds=40", "eval.every=20"])
     told = forecast(experiment, "cpu")
-    assert told.seconds == pytest.approx(40 * told.seconds_per_round + 3 * told.seconds_per_evaluation)
+    told_of = 40 * told.seconds_per_round + 3 * told.seconds_per_evaluation + told.seconds_before
+    assert told.seconds == pytest.approx(told_of)
     assert told.peak_memory_bytes > 10 << 20
+
+
+def test_a_table_that_is_trained_first_is_rehearsed_in_part_and_counted_whole() -> None:
+    took = {}
+    for steps in (10, 100_000):
+        experiment = so.Experiment.of(
+            {"method": {"name": "fedalc-fixed", "table_steps": steps}}, overrides=["rounds=1"]
+        )
+        took[steps] = forecast(experiment, "cpu").seconds_before
+    assert took[100_000] > 1000 * took[10]  # ten thousand times, but for what is collected first

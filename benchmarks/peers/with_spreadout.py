@@ -25,6 +25,7 @@ from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import Aggregate
 from spreadout.federated.round import Cohort, Executor, Federation, run_round
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import local_of
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged, offsets_from_lengths
@@ -122,11 +123,15 @@ def federation_of(data: Data) -> tuple[Federation, ServerState]:
 def params_of(data: Data, state: ServerState) -> dict[str, Tensor]:
     if data.work == "A":
         weight, bias = state.dense.values()
-        return {"items.weight": state.tables["classes"], "context.weight": weight, "context.bias": bias}
+        return {
+            "items.weight": local_of(state.tables["classes"]),
+            "context.weight": weight,
+            "context.bias": bias,
+        }
     theirs = ("first.weight", "first.bias", "second.weight", "second.bias")
     ours = ("1.weight", "1.bias", "3.weight", "3.bias")
     dense = {name: state.dense[mine] for name, mine in zip(theirs, ours, strict=True)}
-    return {**dense, "rows": state.tables["classes"]}
+    return {**dense, "rows": local_of(state.tables["classes"])}
 
 
 def main() -> None:

@@ -161,10 +161,11 @@ def report(
     ),
 ) -> None:
     """Write a self-contained HTML page about finished runs."""
-    from spreadout.comparison import arms_of
+    from spreadout.comparison import arms_of, told_apart
     from spreadout.report.page import write_page
 
-    arms = [arm for folder in folders for arm in arms_of(folder)]
+    found = [(arm, folder) for folder in folders for arm in arms_of(folder)]
+    arms = told_apart([arm for arm, _ in found], [folder for _, folder in found])
     title = folders[0].resolve().name if len(folders) == 1 else "comparison"
     print(write_page(arms, output, title=title))
 

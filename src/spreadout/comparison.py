@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,6 +52,8 @@ class Suite:
         """One suite file (it has `[variants]`), or any number of configs as variants."""
         first = read_toml(sources[0])
         if "variants" in first:
+            if any("=" in source for source in sources[1:]):
+                raise UserError(f"{sources[0]}: is a suite; change settings of it with --set KEY=VALUE")
             if len(sources) > 1:
                 raise UserError(f"{sources[0]}: is a suite; give one suite, or several configs")
             return cls._from_suite(sources[0], first, seeds, overrides)
@@ -192,6 +195,15 @@ def arms_of(folder: Path) -> list[Arm]:
     arm = gather(folder.name, folder.name, [folder])
     name = str(arm.summaries[0]["name"])
     return [Arm(name, name, arm.summaries, arm.histories, arm.picture)]
+
+
+def told_apart(arms: Sequence[Arm], folders: Sequence[Path]) -> list[Arm]:
+    """Runs of one name by the names of their folders."""
+    named = Counter(arm.label for arm in arms)
+    return [
+        arm if named[arm.label] == 1 else replace(arm, label=f"{arm.label} ({folder.name})")
+        for arm, folder in zip(arms, folders, strict=True)
+    ]
 
 
 def _read_json(path: Path) -> dict[str, Any]:

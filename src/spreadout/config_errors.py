@@ -67,6 +67,8 @@ def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
         return f"{key} = {value!r}: must have at least {context['min_length']} entries"
     if kind == "value_error":
         reason = str(context["error"])
+        if key and reason.partition(":")[0].isidentifier():  # it names a key of the section it is about
+            return f"{key}.{reason}"
         return f"{key} = {value!r}: {reason}" if key and not isinstance(value, dict) else reason
     if kind.split("_")[0] in _KINDS:
         return f"{key} = {value!r}: must be {_KINDS[kind.split('_')[0]]}"

@@ -17,6 +17,7 @@ from spreadout.federated.batches import over_rows
 from spreadout.federated.local import Params
 from spreadout.federated.rows import project_to_sphere
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import Table, each_row, local_of, whole_of
 from spreadout.gauges import Gauges, class_gauges
 from spreadout.metrics import Frequencies
 from spreadout.mining import Nearest, nearest
@@ -54,7 +55,8 @@ def evaluate(
     if isinstance(model, BucketModel):
         return _evaluate_buckets(model, state, examples, names, min(deepest, model.classes), seen)
     classes = class_vectors(model, state)  # (C, dim)
-    ranked_ones = classes[model.first_class :]
+    # A sharded table has no rows that are nobody's class.
+    ranked_ones = classes[model.first_class :] if isinstance(classes, Tensor) else classes
     deepest = min(deepest, len(ranked_ones))
     wants_map = any(kind in ("mAP", *metrics.RETRIEVAL) for kind, _ in kinds)
     embeddings = []
@@ -66,12 +68,14 @@ def evaluate(
             embeddings.append(embedded)
         ranked.append(nearest(embedded, ranked_ones, deepest).ids + model.first_class)
         if wants_rank:
-            ranks.append(rank_of_right(embedded, ranked_ones, examples, some, model.first_class))
+            ranks.append(
+                rank_of_right(embedded, whole_of(ranked_ones), examples, some, model.first_class)
+            )
         away.append(_distance_to_own(embedded, classes, examples, some))
     ranking = torch.cat(ranked)
     rank = torch.cat(ranks) if ranks else None
     in_batch = any(kind == "batch R" for kind, _ in kinds)
-    rivals = batch_rivals(model, state, examples, classes) if in_batch else None
+    rivals = batch_rivals(model, state, examples, whole_of(classes)) if in_batch else None
     scores = {}
     neighbours: tuple[Tensor, Tensor] | None = None
     for name, (kind, k) in zip(names, kinds, strict=True):
@@ -86,12 +90,12 @@ def evaluate(
             else:
                 scores[name] = metrics.map_at(right, sizes, k or None)
         elif kind == "mAP":
-            scores[name] = _mean_average_precision(torch.cat(embeddings), classes, examples)
+            scores[name] = _mean_average_precision(torch.cat(embeddings), whole_of(classes), examples)
         else:
             scores[name] = metrics.compute(name, ranking, examples.labels, rank, seen)
     own = torch.cat(away)
     epsilon = float(own.mean()) if own.numel() else float("nan")
-    unit = ranked_ones if model.tables["classes"].sphere else project_to_sphere(ranked_ones)
+    unit = ranked_ones if model.tables["classes"].sphere else each_row(ranked_ones, project_to_sphere)
     return Evaluation(scores, class_gauges(unit, epsilon))
 
 
@@ -120,7 +124,7 @@ def ranked(model: EmbeddingModel, state: ServerState, examples: Examples, at: Te
         device = next(iter(state.dense.values())).device
         batch = {name: examples.inputs[name].take(at).to(device) for name in model.inputs}
         return model.rank(model.logits(Params(state.dense, {}), batch), k)
-    classes = class_vectors(model, state)[model.first_class :]
+    classes = whole_of(class_vectors(model, state))[model.first_class :]
     found = nearest(embed(model, state, examples, at), classes, k)
     return Nearest(found.scores, found.ids + model.first_class)
 
@@ -199,16 +203,20 @@ def _mean_average_precision(embedded: Tensor, classes: Tensor, examples: Example
     return 100.0 * float(each[~each.isnan()].mean())
 
 
-def class_vectors(model: EmbeddingModel, state: ServerState) -> Tensor:
+def class_vectors(model: EmbeddingModel, state: ServerState) -> Table:
     """Every class as embeddings are compared with it: (C, dim); the table itself where that is it."""
-    return model.class_vectors(Params(state.dense, state.tables))
+
+    def compared(rows: Tensor) -> Tensor:
+        return model.class_vectors(Params(state.dense, {"classes": rows}))
+
+    return each_row(state.tables["classes"], compared)
 
 
 @torch.no_grad()
 def embed(model: EmbeddingModel, state: ServerState, examples: Examples, at: Tensor) -> Tensor:
     """Embeddings of some held-out examples: (len(at), dim)."""
     device = state.tables["classes"].device
-    batch, tables = {}, dict(state.tables)
+    batch, tables = {}, {name: local_of(table) for name, table in state.tables.items()}
     for name in model.inputs:
         column = examples.inputs[name]
         if isinstance(column, Sparse) and name in model.refers:
@@ -279,7 +287,7 @@ def batch_rivals(
     return torch.cat(found) if found else torch.empty(0)
 
 
-def _distance_to_own(embedded: Tensor, classes: Tensor, examples: Examples, at: Tensor) -> Tensor:
+def _distance_to_own(embedded: Tensor, classes: Table, examples: Examples, at: Tensor) -> Tensor:
     """Euclidean distance of each example to each of its own classes, on the sphere."""
     owner, label = _trained_labels(examples, at, len(classes), classes.device)
     s = (project_to_sphere(embedded)[owner] * project_to_sphere(classes[label])).sum(-1)

@@ -132,6 +132,7 @@ class RunConfig(_Section):
     memory_gb: float = Field(1.0, gt=0)  # budget of the simulator for one chunk of clients
     precision: Literal["float32", "bf16"] = "float32"
     graphs: bool = True  # replay local steps as CUDA graphs where that can be done
+    shard_mb: float = Field(256.0, ge=0)  # larger class tables are shared out among processes
     checkpoint_every: int | None = Field(None, ge=1)  # rounds; None: at every evaluation
     log_requests: bool = False  # write requests.jsonl: who asked for which class rows, for `audit`
 

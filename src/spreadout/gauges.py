@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from spreadout.federated.tables import Table, added, first_of, local_of
 from spreadout.mining import nearest
 
 WORK_LIMIT = 4e9  # multiply-adds; above it, nearest pairs are looked for from a sample of the classes
@@ -32,12 +33,13 @@ class Gauges:
     collapsing: bool  # drawn to one point, or into a few directions
 
 
-def class_gauges(table: Tensor, epsilon: float) -> Gauges:
+def class_gauges(table: Table, epsilon: float) -> Gauges:
     """Gauges of a table of unit rows (C, d), given ε measured on examples."""
     count, dim = table.shape
-    total = table.sum(0)
+    here = local_of(table)
+    total = added(here.sum(0), table)
     mean_cosine = float((total @ total - count) / (count * (count - 1))) if count > 1 else 1.0
-    gram = (table.T @ table).double()
+    gram = added(here.T @ here, table).double()
     share = torch.linalg.eigvalsh(gram).clamp_min(0) / count  # sums to 1 for unit rows
     rank = math.exp(-float(torch.special.xlogy(share, share).sum()))
 
@@ -61,14 +63,17 @@ def class_gauges(table: Tensor, epsilon: float) -> Gauges:
     )
 
 
-def _mean_distance(table: Tensor, anchors: Tensor) -> float:
+def _mean_distance(table: Table, anchors: Tensor) -> float:
     """Mean Euclidean distance from the anchors to every other class, a block at a time."""
-    total = 0.0
+    here = local_of(table)
+    total = torch.zeros((), dtype=torch.float64, device=here.device)
     for part in torch.split(anchors, max(1, (1 << 26) // len(table))):
-        s = table[part] @ table.T
-        s[torch.arange(len(part), device=part.device), part] = 1.0  # distance 0 to itself
-        total += float((2 - 2 * s).clamp_min(0).sqrt().sum(dtype=torch.float64))
-    return total / max(len(anchors) * (len(table) - 1), 1)
+        s = table[part] @ here.T
+        place = part - first_of(table)
+        own = ((place >= 0) & (place < len(here))).nonzero()[:, 0]
+        s[own, place[own]] = 1.0  # distance 0 to itself
+        total += (2 - 2 * s).clamp_min(0).sqrt().sum(dtype=torch.float64)
+    return float(added(total, table)) / max(len(anchors) * (len(table) - 1), 1)
 
 
 def _bound(epsilon: float, rho: float) -> float:

@@ -72,9 +72,11 @@ def hits(ranked: Tensor, labels: Ragged) -> Tensor:
     owner = torch.repeat_interleave(torch.arange(len(labels)), labels.lengths)
     most = [int(part.max()) for part in (ranked, labels.values) if part.numel()]
     span = max(most, default=0) + 1
-    right = (owner * span + labels.values).to(device)
+    right = (owner * span + labels.values).to(device).sort().values
     asked = torch.arange(len(ranked), device=device)[:, None] * span + ranked
-    return torch.isin(asked, right)
+    if not len(right):
+        return torch.zeros_like(asked, dtype=torch.bool)
+    return right[torch.searchsorted(right, asked).clamp_max(len(right) - 1)] == asked
 
 
 def precision_at(ranked: Tensor, labels: Ragged, k: int) -> float:

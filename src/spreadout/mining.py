@@ -5,10 +5,15 @@ Memory is bounded by `budget` whatever the table's size; time is one pass over t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
+
+from spreadout.federated.tables import Sharded, Table, local_of
 
 DEFAULT_BUDGET = 1 << 30  # bytes for one block of scores
 
@@ -22,7 +27,7 @@ class Nearest(NamedTuple):
 
 def nearest(
     queries: Tensor,
-    table: Tensor,
+    table: Table,
     k: int,
     *,
     exclude: Tensor | None = None,
@@ -37,6 +42,48 @@ def nearest(
     `low_precision`, half as many again are found in bfloat16 and the best of them, scored again in
     full precision, are kept.
     """
+    search = partial(_nearest, budget=budget, low_precision=low_precision)
+    if isinstance(table, Sharded):
+        return _nearest_of_all(search, queries, table, k, exclude, candidates)
+    return search(queries, local_of(table), k, exclude, candidates)
+
+
+def _nearest_of_all(
+    search: Callable[..., Nearest],
+    queries: Tensor,
+    table: Sharded,
+    k: int,
+    exclude: Tensor | None,
+    candidates: Tensor | None,
+) -> Nearest:
+    """Each process finds the best of its own rows; the best of those are the best of all."""
+    if candidates is not None:
+        here = (candidates >= table.first) & (candidates < table.first + len(table.local))
+        candidates = candidates[here] - table.first
+    found = queries.new_full((len(queries), k), -torch.inf), queries.new_zeros((len(queries), k)).long()
+    if len(table.local if candidates is None else candidates):
+        excluded = None if exclude is None else exclude - table.first
+        own = search(queries, table.local, k, excluded, candidates)
+        found[0][:, : own.scores.shape[1]] = own.scores
+        found[1][:, : own.ids.shape[1]] = own.ids + table.first
+    parts = []
+    for part in found:
+        every = [torch.empty_like(part) for _ in range(dist.get_world_size())]
+        dist.all_gather(every, part)
+        parts.append(torch.cat(every, 1))
+    return _top(Nearest(*parts), min(k, len(table)))
+
+
+def _nearest(
+    queries: Tensor,
+    table: Tensor,
+    k: int,
+    exclude: Tensor | None,
+    candidates: Tensor | None,
+    *,
+    budget: int,
+    low_precision: bool,
+) -> Nearest:
     pool = len(table) if candidates is None else len(candidates)
     spare = 0 if exclude is None else 1  # room for the excluded row, dropped at the end
     spare += k // 2 if low_precision else 0  # rounding shuffles ranks near the k-th: look further
@@ -59,6 +106,13 @@ def nearest(
     if exclude is not None:
         best = Nearest(best.scores.masked_fill(best.ids == exclude[:, None], -torch.inf), best.ids)
     return _top(best, k)
+
+
+def best_of(queries: Tensor, table: Tensor, ids: Tensor, k: int, *, exclude: Tensor) -> Nearest:
+    """The k best of the rows proposed for each query, (q, m) ids; none where an id is below 0."""
+    scores = _rescored(queries, table, ids.clamp_min(0))
+    scores = scores.masked_fill((ids < 0) | (ids == exclude[:, None]), -torch.inf)
+    return _top(Nearest(scores, ids.clamp_min(0)), k)
 
 
 def _top(found: Nearest, k: int) -> Nearest:

@@ -9,6 +9,7 @@ import torch
 from spreadout.data.federated import Examples
 from spreadout.evaluation import embed
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import local_of
 from spreadout.models.embedding import EmbeddingModel
 
 MOST_CLASSES, MOST_EXAMPLES = 200, 400
@@ -23,7 +24,7 @@ def picture_of(model: EmbeddingModel, state: ServerState, examples: Examples) ->
     labelled = (examples.labels.lengths > 0).nonzero()[:, 0]
     stride = max(1, len(labelled) // MOST_EXAMPLES)
     some = labelled[::stride][:MOST_EXAMPLES]
-    rows = state.tables["classes"][:MOST_CLASSES].float().cpu()
+    rows = local_of(state.tables["classes"])[:MOST_CLASSES].float().cpu()
     points = embed(model, state, examples, some).float().cpu()
     label = examples.labels.values[examples.labels.offsets[some]]  # each example's first label
     together = torch.cat([rows, points])

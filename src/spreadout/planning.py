@@ -16,6 +16,7 @@ from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation, begin, cohort_of, run_round
 from spreadout.federated.rows import nbytes
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import table_bytes
 from spreadout.federated.traffic import Traffic
 from spreadout.runtime.sums import traffic_of
 from spreadout.summary import peak_memory
@@ -38,7 +39,8 @@ class Forecast:
     once_bytes: int  # before the first round, of all clients
     seconds_per_round: float
     seconds_per_evaluation: float
-    seconds: float  # of all rounds and evaluations
+    seconds_before: float  # what comes before the first round
+    seconds: float  # of all that
     peak_memory_bytes: int
 
 
@@ -46,9 +48,10 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     """Rehearse on the run's own data; nothing is written."""
     e, where = experiment, pick_device(device)
     held = splits.load_data(e.data, e.seed)
-    f = build_federation(e, held, where)
+    short, times = e.method.shortened()
+    f = build_federation(e.model_copy(update={"method": short}), held, where)
     state = ServerState(0, *f.model.initial(e.seed, where))
-    begin(f, state)
+    before = times * _seconds(where, lambda: begin(f, state))
     once = state.traffic.once_down + state.traffic.once_up
     examples = held.test if e.eval.split == "test" else held.validation
     assert examples is not None
@@ -65,13 +68,14 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
         classes=held.train.classes,
         cohort=f.per_round,
         rounds=e.rounds,
-        model_bytes=nbytes([*state.dense.values(), *state.tables.values()]),
+        model_bytes=nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),
         down_per_client=moved.down / visits,
         up_per_client=moved.up / visits,
         once_bytes=once,
         seconds_per_round=each,
         seconds_per_evaluation=scored,
-        seconds=each * e.rounds + scored * evaluations,
+        seconds_before=before,
+        seconds=before + each * e.rounds + scored * evaluations,
         peak_memory_bytes=peak_memory(where),
     )
 

@@ -70,7 +70,7 @@ class Predictor:
         )
         data = experiment.data
         hashing = None if data.hash_features is None else (data.hash_features, data.hash_signs)
-        state = ServerState(0, dense, tables)
+        state = ServerState(0, dense, dict(tables))
         return cls(model, state, shape, about["names"], about["ids"], hashing)
 
     def from_histories(

@@ -18,10 +18,13 @@ from torch.nn import functional as F
 
 from spreadout.correlations import PairWeights
 from spreadout.federated.rows import Rows
-from spreadout.mining import DEFAULT_BUDGET, nearest
+from spreadout.federated.tables import Table, added, first_of, local_of
+from spreadout.mining import DEFAULT_BUDGET, Nearest, nearest
 
 Distance = Literal["cosine", "euclidean"]
 Reduction = Literal["sum", "mean"]
+Search = Callable[[Tensor, Tensor], Nearest]
+"""Neighbours of some rows, given with their ids, which are not their own neighbours."""
 
 
 @dataclass(frozen=True)
@@ -249,7 +252,7 @@ def stored_pairs(
 
 
 def mined_pairs(
-    table: Tensor,
+    table: Table,
     anchors: Tensor,
     k: int,
     penalty: Penalty,
@@ -260,23 +263,28 @@ def mined_pairs(
     reduction: Reduction = "sum",
     budget: int = DEFAULT_BUDGET,
     low_precision: bool = False,
+    search: Search | None = None,
 ) -> TableLoss:
     """`Σ_{c∈anchors} Σ_{y∈N_k(c)} a_cy φ(w_c·w_y)` (Eq. 8), N_k(c) the k nearest candidates.
 
     anchors: (n,) distinct ids, the participating classes; candidates: (c,) ascending ids C′, all
     classes if None; weight: (n,) a_c, or one for every pair (FedALC, Eq. 11); clip: as in `all_pairs`.
-    The gradient moves anchors and the neighbours found, no others.
+    The gradient moves anchors and the neighbours found, no others; of a sharded table, those that are
+    here. search: finds neighbours another way than by looking at all.
     """
     rows = table[anchors]  # (n, d)
-    s, neighbours = nearest(
-        rows,
-        table,
-        k,
-        exclude=anchors,
-        candidates=candidates,
-        budget=budget,
-        low_precision=low_precision,
-    )  # (n, k)
+    if search is not None:
+        s, neighbours = search(rows, anchors)
+    else:
+        s, neighbours = nearest(
+            rows,
+            table,
+            k,
+            exclude=anchors,
+            candidates=candidates,
+            budget=budget,
+            low_precision=low_precision,
+        )  # (n, k)
     real = s > -torch.inf  # a short candidate list can leave only the anchor itself
     s = s.masked_fill(~real, 0)
     if isinstance(weight, PairWeights):
@@ -289,17 +297,23 @@ def mined_pairs(
         slope = slope.clamp(-clip / 8**0.5, clip / 8**0.5)
     scale = 1.0 if reduction == "sum" else 1.0 / max(int(real.sum()), 1)
 
-    ids, place = torch.unique(torch.cat([anchors, neighbours.flatten()]), return_inverse=True)
-    anchor_place = place[: len(anchors)]
-    neighbour_place = place[len(anchors) :].view_as(neighbours)
-    gradient = table.new_zeros(len(ids), table.shape[1])
-    pairs_at_once = max(1, budget // (2 * table.element_size() * table.shape[1] * s.shape[1]))
+    # A pair whose neighbour lies with another process is that one's: here it has no slope.
+    here, place = local_of(table), neighbours - first_of(table)
+    mine = (place >= 0) & (place < len(here))
+    slope, place = slope * mine, place.clamp(0, len(here) - 1)
+    neighbours = torch.where(mine, neighbours, anchors[:, None])
+    ids, slot = torch.unique(torch.cat([anchors, neighbours.flatten()]), return_inverse=True)
+    anchor_slot, neighbour_slot = slot[: len(anchors)], slot[len(anchors) :].view_as(neighbours)
+    gradient = rows.new_zeros(len(ids), rows.shape[1])
+    pulled = torch.zeros_like(rows)
+    pairs_at_once = max(1, budget // (2 * rows.element_size() * rows.shape[1] * s.shape[1]))
     for i in range(0, len(anchors), pairs_at_once):
         part = slice(i, i + pairs_at_once)
         pull = slope[part, :, None]  # (b, k, 1)
-        gradient[anchor_place[part]] += (pull * table[neighbours[part]]).sum(1)
+        pulled[part] = (pull * here[place[part]]).sum(1)
         towards = (pull * rows[part, None]).flatten(0, 1)  # (b·k, d)
-        gradient.index_put_((neighbour_place[part].flatten(),), towards, accumulate=True)
+        gradient.index_put_((neighbour_slot[part].flatten(),), towards, accumulate=True)
+    gradient[anchor_slot] += added(pulled, table)
     return TableLoss(value * scale, Rows(ids, gradient * scale))
 
 

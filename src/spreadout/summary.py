@@ -17,6 +17,7 @@ from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation
 from spreadout.federated.rows import nbytes
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import table_bytes
 from spreadout.gauges import Gauges
 from spreadout.judging import best_of
 from spreadout.privacy.accounting import epsilon_of
@@ -48,7 +49,7 @@ def summarize(
         "stopped_early": state.round < experiment.rounds,  # it lost patience
         "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
         "gauges": {name: last.get(name) for name in Gauges.__dataclass_fields__},
-        "model_bytes": nbytes([*state.dense.values(), *state.tables.values()]),
+        "model_bytes": nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),
         "bytes": {"down": traffic.down, "up": traffic.up, **asdict(traffic)},
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(federation.device),

@@ -21,6 +21,7 @@ from spreadout.evaluation import evaluate, needed_frequencies
 from spreadout.experiment import Experiment
 from spreadout.federated.round import Federation, RoundReport, begin, run_round
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import local_of
 from spreadout.judging import out_of_patience
 from spreadout.methods.base import Method
 from spreadout.metrics import Frequencies
@@ -160,6 +161,7 @@ class _Session:
         given = {"data": data, "encoder": encoder, "method": method}
         names = [name for name, part in given.items() if part is not None]
         state = ServerState(0, dense, tables)
+        distributed.shard_(federation, state, experiment.run.shard_mb)
         if where.type == "cuda":
             torch.cuda.reset_peak_memory_stats(where)
         return cls(experiment, held, federation, state, observer, stop, names)
@@ -171,12 +173,15 @@ class _Session:
             raise UserError(f"{folder.path}: was run with its own {missing[0]}; give it to resume too")
         for part in ("dense", "tables"):
             ours, saved = getattr(self.state, part), getattr(state, part)
-            shapes = [{name: value.shape for name, value in side.items()} for side in (ours, saved)]
+            shapes = [
+                {name: tuple(value.shape) for name, value in side.items()} for side in (ours, saved)
+            ]
             if shapes[0] != shapes[1]:
                 raise UserError(f"{folder.checkpoint}: does not fit config.toml ({part} parts differ)")
         if extra["data"] != self.federation.data.fingerprint:
             raise UserError(f"{folder.checkpoint}: was trained on other data than there is now")
         self.state = state
+        distributed.shard_(self.federation, state, self.experiment.run.shard_mb)
         if distributed.is_first():
             self.folder, self.history = folder, folder.rewind(state.round)
         else:
@@ -230,7 +235,7 @@ class _Session:
         examples = self.data.test if config.split == "test" else self.data.validation
         assert examples is not None
         for name, value in (*self.state.tables.items(), *self.state.dense.items()):
-            if not bool(value.isfinite().all()):
+            if distributed.any_of(not bool(local_of(value).isfinite().all())):
                 what = f"the table of {name}" if name in self.state.tables else name
                 raise UserError(
                     f"diverged by round {self.state.round}: {what} is not finite; "
@@ -265,6 +270,7 @@ class _Session:
         return self.state.round % every == 0 or self.state.round == self.experiment.rounds
 
     def _save(self) -> None:
+        whole = self.state.whole()  # to which all processes give their rows
         if self.folder is not None:
             extra = {
                 "seconds": self.seconds,
@@ -272,22 +278,23 @@ class _Session:
                 "own": self.own,
                 "data": self.federation.data.fingerprint,
             }
-            checkpoint.save(self.folder.checkpoint, self.state, extra)
+            checkpoint.save(self.folder.checkpoint, whole, extra)
 
     def _finish(self) -> Result:
         summary = summarize(
             self.experiment, self.data, self.federation, self.state, self.history, self.seconds
         )
+        whole = self.state.whole()
         if self.folder is not None:
             drawable = "classes" in self.state.tables
             test = self.data.test
-            picture = picture_of(self.federation.model, self.state, test) if drawable else None
+            picture = picture_of(self.federation.model, whole, test) if drawable else None
             about = {
                 "shape": asdict(DataShape.of(self.federation.data)),
                 "own": [part for part in ("encoder", "method") if part in self.own],
                 "names": list(self.data.class_names),
                 "ids": list(self.data.class_ids),
             }
-            self.folder.finish(summary, self.state, picture, about)
+            self.folder.finish(summary, whole, picture, about)
         path = self.folder.path if self.folder else None
         return Result(summary, self.history, self.state, self.federation, path)

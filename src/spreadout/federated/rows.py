@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from spreadout.federated.tables import Table
 
 Tensors = dict[str, Tensor]
 
@@ -66,7 +70,7 @@ def nbytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def gather(table: Tensor, ids: Tensor) -> Rows:
+def gather(table: Table, ids: Tensor) -> Rows:
     """Copy the rows with these ids out of a table."""
     return Rows(ids, table[ids])
 
@@ -77,7 +81,7 @@ def scatter_add_(table: Tensor, rows: Rows) -> None:
 
 
 def sub_model(
-    round: int, dense: Tensors, tables: Mapping[str, Tensor], request: Mapping[str, Tensor]
+    round: int, dense: Tensors, tables: Mapping[str, Table], request: Mapping[str, Tensor]
 ) -> SubModel:
     """The answer to one client's request."""
     return SubModel(round, dense, {name: gather(tables[name], ids) for name, ids in request.items()})

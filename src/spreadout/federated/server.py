@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch import Tensor
 from spreadout.federated.merge import Merged, MergeRules
 from spreadout.federated.optimizers import Optimizer, step_dense_, step_rows_
 from spreadout.federated.rows import Rows, Tensors, along_sphere, project_to_sphere, scatter_add_
+from spreadout.federated.tables import Sharded, Table, Tables, local_of
 from spreadout.federated.traffic import Traffic
 
 
@@ -25,18 +26,39 @@ class ServerState:
 
     round: int
     dense: Tensors
-    tables: Tensors  # (C, d) each
-    slots: dict[str, Tensors] = field(default_factory=dict)  # optimiser state by part
+    tables: Tables  # (C, d) each
+    slots: dict[str, Tables] = field(default_factory=dict)  # optimiser state by part
     memory: Tensors = field(default_factory=dict)  # what a method remembers between rounds
     traffic: Traffic = field(default_factory=Traffic)
     refused: Counter[str] = field(default_factory=Counter)
     begun: bool = False  # whether what comes before the first round is done
 
-    def slots_for(self, part: str, optimizer: Optimizer, like: Tensor, *, lazy: bool) -> Tensors:
-        """This part's optimiser state, made at first use; lazy state counts steps per row."""
+    def whole(self) -> ServerState:
+        """With no table sharded: all rows on the first process, none of those tables' on others."""
+        if not any(isinstance(table, Sharded) for table in self.tables.values()):
+            return self
+
+        def gathered(tables: Tables) -> Tables:
+            return {n: t.whole() if isinstance(t, Sharded) else t for n, t in tables.items()}
+
+        slots = {part: gathered(named) for part, named in self.slots.items()}
+        return replace(self, tables=gathered(self.tables), slots=slots)
+
+    def shard_(self, name: str) -> None:
+        """From now on every process has its own rows of this table, and of what belongs to them."""
+        self.tables[name] = Sharded.of(local_of(self.tables[name]))
+        for part, slots in self.slots.items():
+            if part.rpartition("/")[2] == name:
+                self.slots[part] = {n: Sharded.of(local_of(slot)) for n, slot in slots.items()}
+
+    def slots_for(self, part: str, optimizer: Optimizer, like: Table, *, lazy: bool) -> Tensors:
+        """This part's optimiser state, made at first use and for what is here; lazy: steps per row."""
         if part not in self.slots:
-            self.slots[part] = optimizer.init(like, len(like) if lazy else None)
-        return self.slots[part]
+            here = local_of(like)
+            made = optimizer.init(here, len(here) if lazy else None)
+            sharded = isinstance(like, Sharded)
+            self.slots[part] = {n: replace(like, local=t) if sharded else t for n, t in made.items()}  # type: ignore[type-var]
+        return {name: local_of(slot) for name, slot in self.slots[part].items()}
 
 
 @dataclass(frozen=True)
@@ -60,8 +82,9 @@ def apply_(
         value = state.dense[name]
         slots = state.slots_for(f"dense/{name}", optimizers.dense, value, lazy=False)
         step_dense_(optimizers.dense, value, -change, slots)
-    for name, rows in merged.rows.items():
-        table = state.tables[name]
+    for name, changed in merged.rows.items():
+        whole = state.tables[name]
+        table, rows = _here(whole, changed)
         if rules.rows[name] == "replace":
             scatter_add_(table, rows)
             if name in sphere:
@@ -69,7 +92,7 @@ def apply_(
         else:
             # A difference of rows, not a gradient: at rate 1 the mean of the clients' rows comes out.
             optimizer, gradient = optimizers.tables[name], Rows(rows.ids, -rows.values)
-            slots = state.slots_for(f"tables/{name}", optimizer, table, lazy=True)
+            slots = state.slots_for(f"tables/{name}", optimizer, whole, lazy=True)
             step_rows_(optimizer, table, gradient, slots, sphere=name in sphere)
 
 
@@ -78,8 +101,13 @@ def descend_table_(
     state: ServerState, part: str, name: str, gradient: Rows, optimizer: Optimizer, *, sphere: bool
 ) -> None:
     """One lazy step of a table down a regulariser's gradient; `part` names whose state it is."""
-    table = state.tables[name]
-    slots = state.slots_for(part, optimizer, table, lazy=True)
+    slots = state.slots_for(part, optimizer, state.tables[name], lazy=True)
+    table, gradient = _here(state.tables[name], gradient)
     if sphere:
         gradient = Rows(gradient.ids, along_sphere(gradient.values, table[gradient.ids]))
     step_rows_(optimizer, table, gradient, slots, sphere=sphere)
+
+
+def _here(table: Table, rows: Rows) -> tuple[Tensor, Rows]:
+    """The part of a table that is here, and what is to happen to it."""
+    return (table.local, table.own(rows)) if isinstance(table, Sharded) else (local_of(table), rows)

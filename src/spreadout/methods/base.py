@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -75,6 +75,11 @@ class Method(BaseModel, ABC):
         """Whether what a client draws hides something of it: then a server must not know its seed."""
         return self.asks == "sample"
 
+    @property
+    def shards(self) -> bool:
+        """Whether its own steps work on a class table that lies with several processes."""
+        return True
+
     def fresh_model(self, config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
         """A model of the kind this method trains."""
         return build_model(config, shape, seed)
@@ -123,6 +128,10 @@ class Method(BaseModel, ABC):
         clients: how many are told what all must know; noise_seed: of the server's own noise.
         """
         return Traffic()
+
+    def shortened(self) -> tuple[Self, float]:
+        """The same with less to do in `prepare`, and how many times as long the whole of it takes."""
+        return self, 1.0
 
     def public(self, state: ServerState) -> Tensors:
         """What every client must be told before it can ask for rows; nothing by default."""

@@ -20,6 +20,7 @@ from spreadout.federated.merge import RowMerge
 from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.rows import Rows
 from spreadout.federated.server import ServerState, descend_table_
+from spreadout.federated.tables import local_of
 from spreadout.methods.base import Asks, Method, ServerContext, every_row, with_negatives
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
@@ -130,11 +131,15 @@ class DualEncoder(Method):
         correction = losses.log_expected(real, mine, 1 / others)
         return losses.softmax(scores, label, real, scale=self.scale, correction=correction)
 
+    @property
+    def shards(self) -> bool:
+        return not self.server_spreadout
+
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """A step of the whole table down its own spreadout, at the clients' rate."""
         if not self.server_spreadout:
             return
-        table = state.tables["classes"].detach().requires_grad_()
+        table = local_of(state.tables["classes"]).detach().requires_grad_()
         with torch.enable_grad():
             items = model.class_vectors(Params(state.dense, {"classes": table}))
             real = torch.arange(len(table), device=table.device) >= model.first_class

@@ -26,6 +26,7 @@ from spreadout.federated.merge import RowSum
 from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.rows import Rows
 from spreadout.federated.server import ServerState, descend_table_
+from spreadout.federated.tables import local_of
 from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import ServerContext, Told
 from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
@@ -133,6 +134,10 @@ class FedALCFixed(NoisyTable):
     # A count more of a pair turns a push into a pull: from one end of the clip to the other.
     pair_sensitivity: ClassVar[float] = 2.0
 
+    @property
+    def shards(self) -> bool:
+        return False  # Eq. 12 is over all pairs
+
     def fixed_tables(self) -> frozenset[str]:
         return frozenset({"classes"})
 
@@ -155,10 +160,14 @@ class FedALCFixed(NoisyTable):
         state.slots.pop("fixed/classes", None)
         return traffic
 
+    def shortened(self) -> tuple[Self, float]:
+        steps = min(self.table_steps, 10)
+        return self.model_copy(update={"table_steps": steps}), self.table_steps / max(steps, 1)
+
     def objective(self, state: ServerState, weights: PairWeights) -> TableLoss:
         """reg_fc of Eq. 12: pull labels of one instance together, push its labels off all others."""
         return regularizers.pull_and_push(
-            state.tables["classes"],
+            local_of(state.tables["classes"]),
             weights,
             HingePenalty(self.spreadout_margin, self.distance),
             NearPenalty(self.distance),

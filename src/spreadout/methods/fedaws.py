@@ -16,14 +16,16 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from spreadout import randomness, regularizers
+from spreadout import approximate, randomness, regularizers
 from spreadout.correlations import PairWeights
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.merge import RowSum
 from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.server import ServerState, descend_table_
+from spreadout.federated.tables import local_of
 from spreadout.methods.base import ServerContext
 from spreadout.methods.positive_only import PositiveOnly
+from spreadout.mining import Nearest
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.regularizers import FarPenalty, HingePenalty, TableLoss
 
@@ -39,12 +41,19 @@ class Spreadout(PositiveOnly):
     mined_form: Literal["far", "hinge"] = "far"  # φ of mined pairs: −d² of Eq. 8, or that of Eq. 7
     k: int = Field(100, ge=1)  # neighbours of Eq. 8
     candidates: int | None = Field(None, ge=1)  # |C′| of Eq. 8: a fresh random subset each step
+    index: Literal["none", "ivf"] = "none"  # neighbours of Eq. 8 from an approximate index
+    index_every: int = Field(10, ge=1)  # rounds after which it is made anew
+    index_probes: int = Field(16, ge=1)  # of its lists are searched
     strength: float | None = Field(None, gt=0)  # λ; None: 1/C (Prop. 2), or 10 with top-k (Table 4)
     spreadout_lr: float | None = Field(None, gt=0)  # η of line 14; None: the clients' own row rate
     spreadout_optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"
     spreadout_steps: int = Field(1, ge=1)
     reduction: regularizers.Reduction = "sum"
     weighted: bool = False  # Remark 2: weigh each class's term by its share of examples
+
+    @property
+    def shards(self) -> bool:
+        return self.spreadout == "topk" and self.index == "none"  # anything else needs all rows
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """Line 14, `spreadout_steps` times."""
@@ -88,7 +97,7 @@ class Spreadout(PositiveOnly):
         if self.spreadout != "topk":
             penalty = hinge if self.spreadout == "hinge" else far
             return regularizers.all_pairs(
-                table, penalty, weight=weight, clip=clip, reduction=self.reduction
+                local_of(table), penalty, weight=weight, clip=clip, reduction=self.reduction
             )
         subset = None
         if self.candidates is not None and self.candidates < len(table):
@@ -105,12 +114,28 @@ class Spreadout(PositiveOnly):
             clip=clip,
             reduction=self.reduction,
             low_precision=context.low_precision,
+            search=self._by_index(state, context, step) if self.index == "ivf" else None,
         )
+
+    def _by_index(self, state: ServerState, context: ServerContext, step: int) -> regularizers.Search:
+        """Neighbours by an index of the table as it was when that was last made."""
+        table, memory = local_of(state.tables["classes"]), state.memory
+        due = context.round % self.index_every == 0 and step == 0
+        if due or "index/rows" not in memory:
+            memory["index/rows"] = approximate.snapshot(table)
+        copy = memory["index/rows"] = memory["index/rows"].cpu()
+
+        def search(rows: Tensor, ids: Tensor) -> Nearest:
+            return approximate.approximately_nearest(
+                rows, table, self.k, copy, probes=self.index_probes, exclude=ids
+            )
+
+        return search
 
     def _class_weight(self, state: ServerState, touched: RowSum) -> Tensor:
         """a_c = C·n_c/n from the example counts clients have reported so far; 1 if all are equal."""
         table = state.tables["classes"]
-        seen = state.memory.setdefault("class_examples", torch.zeros_like(table[:, 0]))
+        seen = state.memory.setdefault("class_examples", torch.zeros(len(table), device=table.device))
         seen[touched.ids] = touched.examples  # one client per class: its n_i is the class's n_c
         known = seen.sum() / (seen > 0).sum()  # mean n_c of the classes seen
         return torch.where(seen > 0, seen / known, 1.0)
@@ -120,6 +145,10 @@ class Spreadout(PositiveOnly):
             return f"method.k = {self.k}: must be below the number of classes, {data.classes}"
         if self.spreadout == "topk" and self.candidates is not None and self.candidates <= self.k:
             return f"method.candidates = {self.candidates}: must be above method.k = {self.k}"
+        if self.index == "ivf" and (self.spreadout != "topk" or self.candidates is not None):
+            return "method.index = 'ivf': is for spreadout = \"topk\" without candidates"
+        if self.index == "ivf" and not approximate.available():
+            return f"method.index = 'ivf': {approximate.MISSING}"
         if self.weighted and not _one_client_per_class(data):
             return (
                 "method.weighted = true: needs one class per client and one client per class; "

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from spreadout.federated.local import Batch, Params
 from spreadout.federated.rows import Tensors
+from spreadout.federated.tables import Tables
 from spreadout.hashing import HashFamily
 from spreadout.mining import Nearest
 from spreadout.models.embedding import EmbeddingModel
@@ -73,7 +74,7 @@ class BucketModel(EmbeddingModel):
         named = self.encoder.named_parameters()
         return sum(value.numel() for name, value in named if name.startswith("biases"))
 
-    def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tensors]:
+    def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tables]:
         """Fresh networks: the largest part of memory, so they are there once."""
         named = self.fresh().named_parameters()
         return {name: value.detach().to(device) for name, value in named}, {}
@@ -102,9 +103,9 @@ class BucketModel(EmbeddingModel):
             classes = torch.arange(start, min(start + block, self.classes), device=scores.device)
             found = scores.new_zeros(rows, len(classes))
             for table, buckets in zip(scores, self.hashes(classes), strict=True):
-                found += table[:, buckets]  # (n, block)
-            best = torch.cat([best, found], 1)
-            ids = torch.cat([ids, classes.expand(rows, -1)], 1)
+                found += table.index_select(1, buckets)  # (n, block)
+            here, place = found.topk(min(k, len(classes)), 1)
+            best, ids = torch.cat([best, here], 1), torch.cat([ids, place + start], 1)
             best, place = best.topk(min(k, best.shape[1]), 1)
             ids = ids.gather(1, place)
         return Nearest(best / self.hashes.tables, ids)

@@ -13,6 +13,7 @@ from torch.func import functional_call
 from spreadout import randomness
 from spreadout.federated.local import Batch, Params
 from spreadout.federated.rows import Tensors, project_to_sphere
+from spreadout.federated.tables import Tables
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class EmbeddingModel:
         named = self.encoder.named_parameters()
         return sum(value.numel() for name, value in named if value.dim() == 1 or "bias" in name)
 
-    def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tensors]:
+    def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tables]:
         """Fresh dense tensors and tables. The encoder keeps the weights it was built with.
 
         Its frozen parameters and buffers are part of the model's code: they do not travel.
@@ -68,7 +69,7 @@ class EmbeddingModel:
             for name, value in parameters.items()
             if value.requires_grad
         }
-        tables = {}
+        tables: Tables = {}
         for name, table in self.tables.items():
             generator = torch.Generator().manual_seed(randomness.key(seed, "table", name) >> 1)
             rows = torch.randn(table.count, table.dim, generator=generator)

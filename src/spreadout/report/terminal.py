@@ -112,9 +112,10 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     if summary["refused_updates"]:
         reasons = (f"{count} {why}" for why, count in summary["refused_updates"].items())
         rows.append(("refused", f"{', '.join(reasons)} (of {moved['participations']} updates)"))
-    if private := summary["privacy"]:
-        epsilon = "∞" if private["epsilon"] is None else f"{private['epsilon']:.2f}"
-        rows.append(("privacy", f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
+    for what, key in (("privacy", "privacy"), ("the table's", "table_privacy")):
+        if private := summary.get(key):
+            epsilon = "∞" if private["epsilon"] is None else f"{private['epsilon']:.2f}"
+            rows.append((what, f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
     rows += [("time", f"{summary['seconds']:.1f} s on {summary['device']}"), ("folder", str(folder))]
     _print_rows(rows)
 
@@ -128,6 +129,8 @@ def print_forecast(told: Forecast, *, as_json: bool) -> None:
     before = f", {human_bytes(told.once_bytes)} before the first round" if told.once_bytes else ""
     moved = f"{human_bytes(told.down_per_client)} down, {human_bytes(told.up_per_client)} up"
     evaluation = f"{told.seconds_per_evaluation:.2f} s an evaluation"
+    if told.seconds_before >= 1:
+        evaluation += f", {human_seconds(told.seconds_before)} before the first round"
     rows = [
         ("run", f"{told.rounds} rounds of {told.cohort} of {told.clients} clients"),
         ("model", f"{human_bytes(told.model_bytes)}, {told.classes} classes"),

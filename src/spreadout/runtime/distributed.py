@@ -2,9 +2,10 @@
 
     torchrun --nproc-per-node 2 -m spreadout run CONFIG
 
-Every rank holds the whole server state. What crosses between them in a round are sums: one all-reduce
-of the dense part, and the rows that some rank's clients changed. All ranks then have the same sums, bit
-for bit, and so go on having the same state. The first of them writes the run folder and talks.
+Every rank holds the whole server state, but for a large class table: of that each has a run of rows.
+What crosses between them in a round are the rows that somebody asks for, and sums: one all-reduce of the
+dense part, and the rows that some rank's clients changed. All ranks then have the same sums, bit for
+bit, and so go on having the same state. The first of them writes the run folder and talks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from spreadout.federated.merge import Aggregate, RowSum, total
 from spreadout.federated.round import Cohort, Executor, Federation, cohort_by
 from spreadout.federated.rows import Tensors
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import Sharded, Tables, fetched, table_bytes
 from spreadout.randomness import Ints
 from spreadout.runtime.ready import some_of
 
@@ -76,7 +78,25 @@ class Shared:
         f = federation
         steps = f.schedule.steps_per_client(f.data.sizes[cohort.clients.numpy()])
         mine = some_of(cohort, part_of(steps, dist.get_rank(), size()))
-        yield summed(total(self.inner(f, state, mine)), state.dense)
+        yield summed(total(self.inner(f, _with_rows_of(mine, state), mine)), state.dense)
+
+
+def _with_rows_of(cohort: Cohort, state: ServerState) -> ServerState:
+    """What clients are about to ask for, fetched from whoever has it: they train at their own pace."""
+    tables: Tables = {
+        name: fetched(table, cohort.requests[name].values) if isinstance(table, Sharded) else table
+        for name, table in state.tables.items()
+    }
+    return replace(state, tables=tables)
+
+
+def shard_(federation: Federation, state: ServerState, megabytes: float) -> None:
+    """Leave each rank its own rows of the class table, if it is a large one and the method can do so."""
+    table, f = state.tables.get("classes"), federation
+    if size() == 1 or table is None or len(table) < size() or f.model.first_class:
+        return
+    if f.method.shards and table_bytes(table) > megabytes * 2**20:
+        state.shard_("classes")
 
 
 def part_of(work: Ints, rank: int, ranks: int) -> Ints:

@@ -20,6 +20,7 @@ from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.rows import Tensors, nbytes
 from spreadout.federated.schedule import Plan, plan
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import row_bytes
 from spreadout.randomness import Ints
 
 NARROW = 64  # batches below this width are padded without a second thought
@@ -176,7 +177,7 @@ def bytes_per_client(
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
     parameters = 0 if is_fusable(federation, steps) else nbytes(state.dense.values())
     for table, count in held.items():
-        parameters += count * (nbytes([state.tables[table][:1]]) + 8)
+        parameters += count * (row_bytes(state.tables[table]) + 8)
     data, example, at_once = federation.data, 0, 0
     for name, column in data.columns.items():
         if not isinstance(column, Sparse):

@@ -15,6 +15,7 @@ from spreadout.federated.merge import Aggregate, RowSum
 from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.rows import Tensors, nbytes, sum_by_id
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import row_bytes
 from spreadout.federated.traffic import Traffic
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.runtime.ready import Chunk
@@ -147,7 +148,7 @@ def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Tr
     for name, every in cohort.requests.items():
         requests = every.select(new) if name in federation.training.fixed else every
         ids = nbytes([requests.values])
-        row = nbytes([state.tables[name][:1]])
+        row = row_bytes(state.tables[name])
         down += ids + row * requests.values.numel()
         asked += ids
         if name not in federation.training.fixed:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from spreadout.errors import UserError
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import Table, Tables, local_of
 from spreadout.federated.traffic import Traffic
 from spreadout.store.files import write_atomic
 
@@ -30,7 +31,7 @@ POINTER = "state.json"
 
 
 def save(folder: Path, state: ServerState, extra: Mapping[str, Any]) -> None:
-    """Write the state; `extra` is any JSON the run wants back with it."""
+    """Write the state, which must be whole; `extra` is any JSON the run wants back with it."""
     folder.mkdir(parents=True, exist_ok=True)
     flat = _flatten(state)
     payload = dump_tensors(flat)
@@ -94,24 +95,29 @@ def load(folder: Path, device: torch.device) -> tuple[ServerState, dict[str, Any
 
 def _flatten(state: ServerState) -> dict[str, Tensor]:
     slots = {f"{part}|{name}": t for part, named in state.slots.items() for name, t in named.items()}
-    groups = {"dense": state.dense, "tables": state.tables, "slots": slots, "memory": state.memory}
+    groups: dict[str, Mapping[str, Table]] = {
+        "dense": state.dense,
+        "tables": state.tables,
+        "slots": slots,
+        "memory": state.memory,
+    }
     return {
-        f"{group}:{name}": tensor.detach().cpu().contiguous()
+        f"{group}:{name}": local_of(tensor).detach().cpu().contiguous()
         for group, tensors in groups.items()
         for name, tensor in tensors.items()
     }
 
 
-def _unflatten(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, dict[str, Tensor]]:
-    groups: dict[str, dict[str, Tensor]] = {"dense": {}, "tables": {}, "slots": {}, "memory": {}}
+def _unflatten(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, dict[str, Any]]:
+    groups: dict[str, dict[str, Any]] = {"dense": {}, "tables": {}, "slots": {}, "memory": {}}
     for key, tensor in tensors.items():
         group, _, name = key.partition(":")
         groups[group][name] = tensor.to(device, copy=True)  # out of the file's buffer, aligned as usual
     return groups
 
 
-def _by_part(slots: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    parts: dict[str, dict[str, Tensor]] = {}
+def _by_part(slots: Mapping[str, Tensor]) -> dict[str, Tables]:
+    parts: dict[str, Tables] = {}
     for key, tensor in slots.items():
         part, _, name = key.rpartition("|")
         parts.setdefault(part, {})[name] = tensor

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 
 from spreadout.errors import UserError
 from spreadout.federated.server import ServerState
+from spreadout.federated.tables import local_of
 from spreadout.store.files import as_json, write_atomic, write_json
 
 Record = dict[str, Any]
@@ -136,7 +137,7 @@ class RunFolder:
         model.mkdir(exist_ok=True)
         tensors = {
             **{f"dense.{n}": t for n, t in state.dense.items()},
-            **{f"table.{n}": t for n, t in state.tables.items()},
+            **{f"table.{n}": local_of(t) for n, t in state.tables.items()},
         }
         save_file(
             {n: t.detach().cpu().contiguous() for n, t in tensors.items()},
