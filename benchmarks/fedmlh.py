@@ -1,17 +1,23 @@
 """FedMLH against FedAvg on the shapes of its Table 1: tune, run, keep; and decoding at the largest.
 
     python benchmarks/fedmlh.py --shapes eurlex wiki31 --jobs 4
+    python benchmarks/fedmlh.py --shapes bibtex              # the real one
     python benchmarks/fedmlh.py --decode                     # 10,000 rows against 312,330 classes
+    python benchmarks/fedmlh.py --time --examples 5000       # a round of both methods at every shape
 
 The number of rounds is chosen on a tenth of the training instances, as early stopping would; what was
 sent until then is the communication to best. B and R are varied on the first shape. Writes
-results/fedmlh/SHAPE.json, SHAPE-tuning.json and decoding.json.
+results/fedmlh/SHAPE.json, SHAPE-tuning.json, decoding.json and rounds.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import statistics
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +26,20 @@ from record import write
 from suite import add_running, command
 from two_stage import Candidate, choose_and_run
 
-from spreadout.assembly import pick_device
+from spreadout.assembly import build_federation, pick_device
+from spreadout.data.splits import load_data
+from spreadout.experiment import Experiment, overlay, read_toml
+from spreadout.federated.round import cohort_of, run_round
+from spreadout.federated.rows import nbytes
+from spreadout.federated.server import ServerState
 from spreadout.hashing import HashFamily
 from spreadout.models.buckets import BucketModel, SideBySide
+from spreadout.summary import peak_memory
 
 ROOT = Path(__file__).resolve().parent.parent
-SHAPES = ("eurlex", "wiki31", "amztitle", "wikititle")
+CONFIGS = ROOT / "configs" / "fedmlh"
+SHAPES = ("eurlex", "wiki31", "amztitle", "wikititle")  # of the paper, synthetic
+METHODS = {"fedmlh": "FedMLH", "fedavg-bce": "FedAvg"}
 
 
 def arms(shape: str) -> dict[str, Candidate]:
@@ -34,8 +48,9 @@ def arms(shape: str) -> dict[str, Candidate]:
         "fedmlh": Candidate("FedMLH", {}),
         "fedavg": Candidate("FedAvg", {"method": {"name": "fedavg-bce"}}),
     }
-    if shape == "eurlex":
-        for tables, buckets in ((4, 125), (4, 500), (2, 250), (8, 250)):
+    others = {"eurlex": ((4, 125), (4, 500), (2, 250), (8, 250)), "bibtex": ((4, 20), (4, 80), (8, 40))}
+    if shape in others:
+        for tables, buckets in others[shape]:
             changed: dict[str, Any] = {
                 "method": {"name": "fedmlh", "tables": tables, "buckets": buckets}
             }
@@ -45,26 +60,26 @@ def arms(shape: str) -> dict[str, Candidate]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=(*SHAPES, "bibtex"), default=list(SHAPES))
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "fedmlh")
     parser.add_argument("--seeds", type=int, default=3)
     add_running(parser)
     parser.add_argument("--examples", type=int, help="training instances, where there are too many")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--decode", action="store_true", help="only time decoding")
+    parser.add_argument("--time", action="store_true", help="only time rounds, one run at a time")
     a = parser.parse_args()
     if a.decode:
         decode(a.out / "decoding.json", a.device)
         return
-    more: dict[str, Any] = {}
-    if a.examples:
-        more["data"] = {"source": {"name": "synthetic", "examples": a.examples}}
-    if a.rounds:
-        more["rounds"] = a.rounds
+    if a.time:
+        time_rounds(a.shapes, a.examples, a.device, a.out / "rounds.json")
+        return
+    more: dict[str, Any] = {"rounds": a.rounds} if a.rounds else {}
     for shape in a.shapes:
         choose_and_run(
             shape,
-            ROOT / "configs" / "fedmlh" / f"{shape}.toml",
+            CONFIGS / f"{shape}.toml",
             arms(shape),
             a.out,
             seeds=a.seeds,
@@ -72,8 +87,45 @@ def main() -> None:
             jobs=a.jobs,
             runs=a.runs,
             fraction=0.1,
-            more=more,
+            more=more | (fewer(a.examples) if a.examples and shape in SHAPES else {}),
         )
+
+
+def fewer(examples: int) -> dict[str, Any]:
+    return {"data": {"source": {"name": "synthetic", "examples": examples}}}
+
+
+def time_rounds(shapes: Sequence[str], examples: int | None, device: str, out: Path) -> None:
+    """Seconds of a round without evaluation, and the most memory; every case in its own process."""
+    found = []
+    for shape in shapes:
+        for method, label in METHODS.items():
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+                made = alone.submit(one_round, shape, method, examples, device).result()
+            found.append({"shape": shape, "label": label, **made})
+            print(found[-1], flush=True)
+    write(out, {"examples": examples, "threads": torch.get_num_threads(), "results": found})
+
+
+def one_round(shape: str, method: str, examples: int | None, device: str) -> dict[str, float]:
+    config = overlay(read_toml(str(CONFIGS / f"{shape}.toml")), fewer(examples) if examples else {})
+    hashed = config["method"] if method == "fedmlh" else {}
+    e = Experiment.of({**config, "method": {**hashed, "name": method}})
+    where = pick_device(device)
+    f = build_federation(e, load_data(e.data, e.seed), where)
+    state = ServerState(0, *f.model.initial(e.seed, where))
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        run_round(f, state)
+        seconds.append(time.perf_counter() - start)
+    steps = f.schedule.steps_per_client(f.data.sizes[cohort_of(f, 2).clients.numpy()])
+    return {
+        "seconds": round(statistics.median(seconds[1:]), 3),
+        "local_steps": int(steps.sum()),
+        "model_mb": round(nbytes(state.dense.values()) / 2**20, 2),
+        "peak_gb": round(peak_memory(where) / 2**30, 2),
+    }
 
 
 @torch.no_grad()
