@@ -2,7 +2,8 @@
 
     python benchmarks/convolutions.py --out results/fedss/convolutions-cpu.json
 
-Milliseconds of one forward and backward pass over all clients, for the layers of the Omniglot network.
+Milliseconds of one forward and backward pass over all clients, for the layers of the Omniglot network
+with 64 channels.
 The simulator trains through `torch.vmap`, which turns such a convolution into a grouped one.
 """
 

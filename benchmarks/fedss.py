@@ -55,6 +55,7 @@ def main() -> None:
         with run_folders(a.runs) as folder:
             (arms,) = run_suites([suite], folder, a.device, a.jobs)
         keep(suite, arms, a.out / "omniglot.json")
+        observe(json.loads((a.out / "omniglot.json").read_bytes()), a.out / "requests.json")
     tables, figures = [], [figure_8()]
     if (a.out / "gradients.json").is_file():
         noise = json.loads((a.out / "gradients.json").read_bytes())
@@ -62,8 +63,9 @@ def main() -> None:
     if (a.out / "omniglot.json").is_file():
         made = json.loads((a.out / "omniglot.json").read_bytes())
         figures.insert(0, figure_5(made))
-        observe(made, a.out / "requests.json")
-        tables = [arms_table(made), requests(json.loads((a.out / "requests.json").read_bytes()))]
+        tables = [arms_table(made)]
+    if (a.out / "requests.json").is_file():
+        tables.append(requests(json.loads((a.out / "requests.json").read_bytes())))
     sections = [*tables, f"<h2>Figures</h2><section class=grid2>{''.join(figures)}</section>"]
     about = "Omniglot, 964 classes trained, 659 others retrieved, 20 classes a client"
     a.report.write_text(document("Federated sampled softmax", about, sections), encoding="utf-8")

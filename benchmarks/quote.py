@@ -305,6 +305,19 @@ def observed(path: str) -> str:
     return "\n".join([*lines, "", _origin(path, made)])
 
 
+def gradients(path: str) -> str:
+    """Bias and spread of sampled gradients, relative to the full one."""
+    made = _read(path)
+    head = ("negatives", "bias", "spread", "bias, not corrected", "spread, not corrected")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for size in dict.fromkeys(r["negatives"] for r in made["results"]):
+        both = {r["corrected"]: r for r in made["results"] if r["negatives"] == size}
+        cells = [f"{both[c][name]:.2f}" for c in (True, False) for name in ("bias", "spread")]
+        lines.append(f"| {size} | {' | '.join(cells)} |")
+    told = f"Of the full gradient's length; {made['draws']} draws for each of {made['clients']} clients."
+    return "\n".join([*lines, "", f"{told} {_origin(path, made)}"])
+
+
 def convolutions(path: str) -> str:
     made = _read(path)
     ways = list(dict.fromkeys(r["way"] for r in made["results"]))
@@ -393,6 +406,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     ),
     "fedss": lambda: sampled("results/fedss/omniglot.json"),
     "fedss-requests": lambda: observed("results/fedss/requests.json"),
+    "fedss-gradients": lambda: gradients("results/fedss/gradients.json"),
     "convolutions": lambda: convolutions("results/fedss/convolutions-h200.json"),
     "fedmlh": lambda: hashed("results/fedmlh/eurlex.json"),
     "fedalc": lambda: positive_labels("results/fedalc/bibtex.json"),

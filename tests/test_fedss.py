@@ -1,5 +1,6 @@
 """Federated sampled softmax: Eqs. 3 to 9, image encoders, retrieval, and what requests give away."""
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +16,15 @@ from typer.testing import CliRunner
 import spreadout as so
 from spreadout import metrics
 from spreadout.assembly import build_federation
+from spreadout.auditing import Watched
 from spreadout.cli import app
 from spreadout.data.columns import Dense
 from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.evaluation import evaluate
 from spreadout.federated.augment import Augment
+from spreadout.federated.batches import rows_held
 from spreadout.federated.local import Params
-from spreadout.federated.round import Federation, cohort_of, run_round
+from spreadout.federated.round import Federation, begin, cohort_of, run_round
 from spreadout.federated.rows import project_to_sphere
 from spreadout.federated.server import ServerState
 from spreadout.methods import FedSS
@@ -148,8 +151,56 @@ def test_with_all_other_classes_it_is_the_full_softmax() -> None:
     generator = torch.Generator().manual_seed(0)
     rows = project_to_sphere(torch.randn(10, 5, generator=generator))
     x = project_to_sphere(torch.randn(4, 5, generator=generator))
+    rows.requires_grad_()
     expected = F.cross_entropy(20 * x @ rows.T, torch.tensor([0, 1, 2, 1]))
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found, expected.detach())
+    torch.testing.assert_close(slope, torch.autograd.grad(expected, [rows])[0])
+
+
+def test_a_run_that_asks_for_all_classes_is_a_run_of_the_full_softmax() -> None:
+    tables = []
+    for method in ({"rows": 12}, {"rows": 12, "draw": "popular"}, {"name": "fedavg", "scale": 20.0}):
+        f, state = built(pictures(), config(method))
+        for _ in range(2):
+            run_round(f, state)
+        tables.append(state.tables["classes"])
+    torch.testing.assert_close(tables[0], tables[2])
+    torch.testing.assert_close(tables[1], tables[2])
+
+
+@pytest.mark.parametrize("draw", ["fresh", "popular"])
+def test_what_a_loss_is_told_of_chances_is_how_rows_are_drawn(draw: str) -> None:
+    """q = 1/(n − |P|), or a class's share of the popularity of all that are not the client's own."""
+    x = np.eye(6, dtype=np.float32)[[0, 1, 2, 2, 2, 3, 4, 5]]
+    y = np.array([0, 1, 2, 2, 2, 3, 4, 5])
+    client = np.array([0, 0, 0, 1, 2, 1, 2, 3])  # class 2 has three holders, the others one
+    data = Splits("few", FederatedDataset.from_arrays(x, y, client), Examples.from_arrays(x, y))
+    f, state = built(data, config({"rows": 5, "draw": draw}, model={}))
+    begin(f, state)
+    clients = torch.tensor([3])  # has class 5
+    ids = f.method.request(f.data, clients, seed=0, round=0)["classes"].padded(-1)
+    held = rows_held(f.data, clients, {"classes": ids}, own=True, popularity=draw == "popular")
+    assert held["classes.own"][0].tolist() == [c == 5 for c in ids[0].tolist()]
+    assert held["classes.count"].tolist() == [6]
+    assert isinstance(f.method, FedSS)
+    q = f.method._chance({name: value[0] for name, value in held.items()})
+    if draw == "fresh":
+        assert float(q) == pytest.approx(1 / 5)
+        return
+    holders = torch.tensor([1.0, 1, 3, 1, 1, 1])
+    torch.testing.assert_close(state.memory["popularity"], holders / 8)
+    torch.testing.assert_close(q[~held["classes.own"][0]], holders[ids[0][~held["classes.own"][0]]] / 7)
+
+
+def test_the_reference_with_spreadout_averages_as_fedss_does() -> None:
+    """Where nothing is spread out, it is PosOnly."""
+    tables = []
+    for method in ({"loss_form": "positives"}, {"name": "fedaws-softmax", "strength": 1e-12}):
+        f, state = built(pictures(clients=24), config(method, clients={"per_round": 12, "lr": 0.05}))
+        for _ in range(2):
+            run_round(f, state)
+        tables.append(state.tables["classes"])
+    torch.testing.assert_close(tables[0], tables[1])
 
 
 @pytest.mark.parametrize("form", ["sampled", "negatives", "positives"])
@@ -281,6 +332,51 @@ def test_resnets_have_as_many_layers_as_they_say() -> None:
         assert len(layers) == depth
 
 
+def test_resnets_halve_twice_and_pass_their_input_on() -> None:
+    made = images.build("resnet20", 3, 32, 64, 16)
+    assert isinstance(made, images.ResNet)
+    x, sizes = made.stem(torch.randn(2, 3, 32, 32)), []
+    assert (x >= 0).all()
+    for block in made.stages:
+        before, x = x, block(x)
+        assert (x >= 0).all()
+        sizes.append(tuple(x.shape[1:]))
+        with torch.no_grad():
+            after = block.after_second  # with nothing of its own to add, a block hands on what it got
+            kept = after.weight.clone(), after.bias.clone()
+            after.weight.zero_(), after.bias.zero_()
+            short = before[..., :: block.stride, :: block.stride]
+            passed = block(before)
+            torch.testing.assert_close(passed[:, : short.shape[1]], short)
+            assert not passed[:, short.shape[1] :].any()
+            after.weight.copy_(kept[0]), after.bias.copy_(kept[1])
+    assert sizes == [(16, 32, 32)] * 3 + [(32, 16, 16)] * 3 + [(64, 8, 8)] * 3
+
+
+def test_the_mobilenet_halves_five_times_and_squeezes() -> None:
+    made = images.build("mobilenet_v3_small", 3, 224, 64, 16)
+    assert isinstance(made, images.MobileNetV3Small)
+    x, sides = torch.randn(1, 3, 224, 224), []
+    for layer in made.body:
+        before, x = x, layer(x)
+        sides.append(x.shape[-1])
+        if getattr(layer, "squeeze", None) is not None:
+            with torch.no_grad():
+                for part in layer.squeeze[2].parameters():
+                    part.zero_()  # every channel then counts half
+            y = layer.depthwise(layer.expand(before))
+            half = layer.project(y * 0.5)
+            torch.testing.assert_close(layer(before), before + half if layer.residual else half)
+    assert sorted(set(sides), reverse=True) == [112, 56, 28, 14, 7]
+    assert sum(getattr(layer, "squeeze", None) is not None for layer in made.body) == 9
+    small = images.build("mobilenet_v3_small", 1, 28, 64, 16)
+    assert small.body(torch.randn(1, 1, 28, 28)).shape[-1] == 4  # strides stop there
+
+
+def test_norms_have_groups_of_about_eight() -> None:
+    assert [images.norm(c).num_groups for c in (8, 16, 24, 64, 72)] == [1, 2, 3, 8, 9]
+
+
 def test_the_mobilenet_is_as_large_as_the_published_one() -> None:
     """torchvision's has 2,542,856 parameters, of which the last layer for 1,000 classes 1,025,000."""
     made = images.build("mobilenet_v3_small", 3, 224, 64, 16)
@@ -407,29 +503,66 @@ def test_fresh_negatives_are_intersected_away_and_fixed_ones_are_not() -> None:
 
 
 @pytest.mark.parametrize("by_popularity", [False, True])
-def test_beliefs_are_calibrated(by_popularity: bool) -> None:
-    """Of classes given the probability p, about the share p are the client's: no better can be known."""
+@pytest.mark.parametrize("own", [1, 3])
+def test_beliefs_are_calibrated(by_popularity: bool, own: int) -> None:
+    """Of classes given the probability p, the share p are the client's."""
     rng = np.random.default_rng(0)
     weight = rng.dirichlet(np.full(40, 0.7))
     believed, true = [], []
-    for _ in range(600):
-        mine = rng.choice(40, size=3, replace=False, p=weight)
+    for _ in range(1500):
+        mine = rng.choice(40, size=own, replace=False, p=weight)
         rest = np.setdiff1d(np.arange(40), mine)
         share = weight[rest] / weight[rest].sum() if by_popularity else None
         sets = [np.union1d(mine, rng.choice(rest, size=12, replace=False, p=share)) for _ in range(2)]
         candidates = np.intersect1d(*sets)
-        found = posterior(candidates, 3, 2, 15, weight, by_popularity=by_popularity)
-        assert found.sum() == pytest.approx(3, abs=1e-6)
+        found = posterior(candidates, own, 2, 12 + own, weight, by_popularity=by_popularity)
+        assert found.sum() == pytest.approx(own, abs=1e-6)
         believed.append(found)
         true.append(np.isin(candidates, mine))
     belief, right = np.concatenate(believed), np.concatenate(true)
-    for low, high in ((0.0, 0.3), (0.3, 0.6), (0.6, 1.01)):
-        among = (belief >= low) & (belief < high)
-        assert among.sum() > 50
-        assert right[among].mean() == pytest.approx(belief[among].mean(), abs=0.1)
+    for low in np.arange(0, 1, 0.2):
+        among = (belief >= low) & (belief < low + 0.2 + 1e-9)
+        if among.sum() > 100:
+            chance = (belief[among] * (1 - belief[among])).sum() ** 0.5 / among.sum()
+            assert abs(right[among].mean() - belief[among].mean()) < 0.04 + 2 * chance
 
 
-def test_what_an_observer_believes_can_be_worked_out() -> None:
+def drawn_in_some_order(some: tuple[int, ...], weight: np.ndarray, without: frozenset[int]) -> float:
+    """How likely a draw without replacement is to take exactly these."""
+    total = 0.0
+    for order in itertools.permutations(some):
+        chance, left = 1.0, weight[[i for i in range(len(weight)) if i not in without]].sum()
+        for one in order:
+            chance *= weight[one] / left
+            left -= weight[one]
+        total += chance
+    return total
+
+
+@pytest.mark.parametrize("by_popularity", [False, True])
+@pytest.mark.parametrize("own", [1, 2])
+def test_beliefs_are_near_those_of_an_observer_who_tries_everything(
+    by_popularity: bool, own: int
+) -> None:
+    weight = np.array([0.3, 0.25, 0.2, 0.1, 0.08, 0.07])
+    requests = [(0, 1, 3, 4), (0, 2, 3, 4)]
+    candidates = (0, 3, 4)
+    even = np.full(6, 1 / 6)
+    likely = {}
+    for mine in itertools.combinations(candidates, own):
+        chance = drawn_in_some_order(mine, weight, frozenset())
+        for asked in requests:
+            others = tuple(c for c in asked if c not in mine)
+            chance *= drawn_in_some_order(others, weight if by_popularity else even, frozenset(mine))
+        likely[mine] = chance
+    exact = [sum(p for mine, p in likely.items() if c in mine) for c in candidates]
+    exact = [one / sum(likely.values()) for one in exact]
+    found = posterior(np.array(candidates), own, 2, 4, weight, by_popularity=by_popularity)
+    exactly = own == 1 and not by_popularity
+    assert found == pytest.approx(exact, abs=1e-9 if exactly else 0.08)
+
+
+def test_an_observer_counts_requests_and_knows_how_they_were_drawn() -> None:
     """Four classes alike, one own among the two candidates left after two requests."""
     even = np.full(4, 0.25)
     looks = audit(
@@ -443,10 +576,31 @@ def test_what_an_observer_believes_can_be_worked_out() -> None:
     assert [look.found for look in looks] == pytest.approx([1 / 3, 1 / 2])
     # One class as popular as three: by popularity it is the likelier one at first, and suspect no longer.
     skewed = np.array([0.6, 0.2, 0.1, 0.1])
-    uniform = posterior(np.array([0, 1]), 1, 2, 3, skewed)
-    assert uniform[0] == pytest.approx((0.6 / 0.4) / (0.6 / 0.4 + 0.2 / 0.8))
+    assert posterior(np.array([0, 1]), 1, 2, 3, skewed)[0] == pytest.approx(0.75)
     popular = [posterior(np.array([0, 1]), 1, t, 3, skewed, by_popularity=True)[0] for t in (1, 2, 6)]
-    assert uniform[0] > popular[0] > popular[1] > popular[2]
+    assert 0.75 > popular[0] > popular[1] > popular[2]
+    # Asked for again, the same rows are no news to one who knows that they are fixed.
+    again = [(0, [0, 1, 2])] * 4
+    asked = {0: np.array([0])}
+    known = audit(again, asked, skewed, by_popularity=True, fixed=True)
+    assert len({look.confidence for look in known}) == 1
+    unknown = audit(again, asked, skewed, by_popularity=True)
+    assert unknown[3].confidence < unknown[0].confidence
+
+
+@pytest.mark.parametrize("draw", ["fresh", "fixed", "popular", "popular-fixed"])
+def test_an_audit_goes_by_how_the_runs_negatives_are_drawn(draw: str) -> None:
+    x = np.eye(6, dtype=np.float32)[[0, 0, 0, 0, 0, 1, 2, 3, 4, 5]]
+    y = np.array([0, 0, 0, 0, 0, 1, 2, 3, 4, 5])
+    data = FederatedDataset.from_arrays(x, y, np.arange(10))  # half of all clients have class 0
+    requests = [(5, [0, 1, 2])] * 2
+    looks = Watched(requests, data, FedSS(rows=3, draw=draw)).looks()  # type: ignore[arg-type]
+    skew = data.popularity.double().numpy()
+    how = {"by_popularity": draw.startswith("popular"), "fixed": draw.endswith("fixed")}
+    expected = audit(requests, {5: np.array([1])}, skew, **how)
+    assert looks == expected
+    plain = audit(requests, {5: np.array([1])}, skew)
+    assert (looks == plain) == (draw in ("fresh", "fixed"))
 
 
 def test_a_run_logs_its_requests_and_can_be_audited(tmp_path: Path) -> None:
@@ -505,7 +659,7 @@ def test_confusion_counts_what_is_taken_for_what() -> None:
 
 def test_a_query_does_not_find_itself_and_r_is_the_size_of_its_class() -> None:
     """Three of one class and two of another, embedded by hand: found in `evaluate`, not only in metrics."""
-    x = np.array([[1, 0], [0.9, 0.1], [0.5, 0.5], [0.0, 1.0], [0.1, 0.9]], dtype=np.float32)
+    x = np.array([[1, 0], [0.9, 0.1], [0.45, 0.55], [0.0, 1.0], [0.1, 0.9]], dtype=np.float32)
     y = np.array([0, 0, 0, 1, 1])
     data = Splits("plane", FederatedDataset.from_arrays(x, y, y), Examples.from_arrays(x, y))
     scored = {"metrics": ["MAP@R", "MAP@10", "retrieval R@1"]}
@@ -514,10 +668,11 @@ def test_a_query_does_not_find_itself_and_r_is_the_size_of_its_class() -> None:
     )
     state = ServerState(0, *f.model.initial(0, CPU))
     found = evaluate(f.model, state, data.test, scored["metrics"]).metrics
-    # 0 and 1 find each other first and 2 second; 2 finds 1 and 4 alike near, then 0 or 3; 3 and 4 each other.
-    assert found["retrieval R@1"] >= 80
-    assert found["MAP@R"] > found["MAP@10"]  # R = 2 and 1 of few others, not 10
-    assert found["MAP@R"] < 100
+    # 0 and 1 find each other first and 2 second; 2 finds 4, 3, 1, 0; 3 and 4 find each other first.
+    assert found["retrieval R@1"] == pytest.approx(80)
+    assert found["MAP@R"] == pytest.approx(80)  # R = 2, 2, 2, 1, 1 others
+    each = [1 + 2 / 2, 1 + 2 / 2, 1 / 3 + 2 / 4, 1, 1]
+    assert found["MAP@10"] == pytest.approx(100 * sum(each) / 10 / 5)
 
 
 def test_images_are_asked_in_any_layout_that_is_clear(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from spreadout.metrics import PROPENSITY
 from spreadout.models.build import ModelConfig, idle_keys
 from spreadout.privacy.mechanism import GaussianMechanism
 
-ALTERNATIVES = {"clients": [("local_steps", "local_epochs")]}
+ALTERNATIVES = {"clients": [("local_steps", "local_epochs")], "method": [("negatives", "rows")]}
 NAMED = ("source", "partition")  # sections of [data] that may be given by their name alone
 
 

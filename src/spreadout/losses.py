@@ -76,7 +76,8 @@ def log_expected(held: Tensor, own: Tensor, chance: Tensor) -> Tensor:
     """log(m q) of the rows a client has sampled: how often each is expected among them (FedSS, Eq. 3).
 
     held, own: (m,) bool, the rows that are real and those that are the client's, which are always there:
-    0; chance: (m,) or (), q of each other row. → (m,)
+    0; chance: (m,) or (), q of each other row. Drawn without replacement, a row is there once at most:
+    where q differs from row to row, m·q capped at 1 stands for how likely that is. → (m,)
     """
     drawn = (held & ~own).sum().clamp_min(1)  # m of the paper
     return torch.where(own | ~held, 0.0, torch.log((drawn * chance).clamp(1e-12, 1.0)))

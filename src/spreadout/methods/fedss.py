@@ -66,6 +66,8 @@ class FedSS(Method):
             raise ValueError("give negatives or rows, not both")
         if self.loss_form == "positives" and (self.negatives or self.rows or self.matched):
             raise ValueError('loss_form = "positives" has no negatives: leave negatives and rows out')
+        if self.loss_form == "positives" and self.draw != "fresh":
+            raise ValueError(f'draw = {self.draw!r}: loss_form = "positives" draws nothing')
         if self.matched and self.loss_form != "negatives":
             raise ValueError('matched: is for loss_form = "negatives"')
         return self
@@ -169,12 +171,14 @@ class FedSS(Method):
             full = int((own >= self.rows).sum())
             return (
                 f"method.rows = {self.rows}: {full} clients have as many classes of their own "
-                "and ask for no negatives"
+                "and ask for no negatives: one request shows the server which classes they have"
             )
-        if int(own.max()) >= data.classes - data.first_class:
-            return "a client holds every class: there are no negatives left for it, and it needs none"
-        drawn = self.loss_form != "positives" and self.rows is None
-        if drawn and int(own.max()) + (self.negatives or NEGATIVES) >= data.classes - data.first_class:
+        most, every = int(own.max()), data.classes - data.first_class
+        drawn = self.loss_form != "positives"
+        if drawn and most >= every:
+            left = "nothing to learn from" if self.loss_form == "negatives" else "it needs none"
+            return f"a client holds every class: there are no negatives left for it, and {left}"
+        if drawn and self.rows is None and most + (self.negatives or NEGATIVES) >= every:
             return (
                 f"method.negatives = {self.negatives or NEGATIVES}: with their own classes some clients "
                 "ask for all there are: that is the full softmax"

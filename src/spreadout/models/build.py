@@ -137,11 +137,14 @@ def _image_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingM
     if shape.image is None:
         raise UserError(
             f"model.encoder = {config.encoder!r}: takes images, and the data has "
-            f'{shape.features} numbers an example; take encoder = "mlp"'
+            f'{shape.features} numbers an example; give (n, channels, height, width), or take "mlp"'
         )
     channels, high, wide = shape.image
     if high != wide:
-        raise UserError(f"model.encoder = {config.encoder!r}: takes square images, not {high}x{wide}")
+        raise UserError(
+            f"model.encoder = {config.encoder!r}: takes square images (n, channels, height, width), "
+            f"not {high}x{wide} of {channels} channels"
+        )
     name: ImageEncoder = config.encoder  # type: ignore[assignment]
     encoder = encoders.seeded(
         seed, lambda: images.build(name, channels, high, config.dim, config.width or 64)

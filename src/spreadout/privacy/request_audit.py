@@ -6,12 +6,18 @@ be the client's follows from how popular the class is (who holds many clients' c
 theirs) and from how likely it would have been drawn so often by chance. He is assumed to know the
 popularity of classes and how many each client has, so as not to be a weak observer; he looks at requests
 only, not at how rows have moved.
+
+Drawn without replacement, classes are not independent. They are taken to be, given how many are drawn:
+as if each rang after a time of its own, at the rate of its popularity, and those were drawn that ring
+before a common time t. Beliefs are Bayes' rule under that approximation; with one own class among
+uniform negatives they are exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,23 +46,46 @@ def posterior(
     popularity: Weights,
     *,
     by_popularity: bool = False,
+    clock: Callable[[int], float] | None = None,
 ) -> Weights:
     """For each candidate, the probability that it is one of the client's `own` classes.
 
     asked: how many rows it asks for; popularity: (C,) shares; by_popularity: negatives are drawn by
-    them, else uniformly.
+    them, else uniformly; clock: `ringing` of this popularity, if it is at hand.
     """
     if own == 0:
         return np.zeros(len(candidates))
     if own >= len(candidates):
         return np.ones(len(candidates))
-    rare = 1 - np.clip(popularity[candidates], 1e-12, 1 - 1e-12)
-    prior = 1 - rare**own
-    odds = np.log(prior) - np.log1p(-prior)
-    if by_popularity:  # drawn by chance as often as it is popular; uniformly, all are alike
-        odds = odds - requests * np.log(1 - rare ** max(asked - own, 1))
+    until = clock or partial(ringing, popularity)
+    rate = np.maximum(popularity[candidates], 1e-12)
+    odds = np.log(rate) if own == 1 else np.log(np.expm1(rate * until(own)))
+    if not by_popularity or asked <= own:  # drawn by chance, all are alike
+        return _exactly(odds, own)
+    belief = _exactly(odds - requests * np.log(-np.expm1(-rate * until(asked))), own)
+    strange = np.ones(len(popularity))  # the others are drawn among those that are not its own
+    strange[candidates] -= belief
+    drawn = ringing(popularity, asked - own, strange)
+    return _exactly(odds - requests * np.log(-np.expm1(-rate * drawn)), own)
 
-    return _exactly(odds, own)
+
+def ringing(popularity: Weights, count: int, present: Weights | None = None) -> float:
+    """The time t until which `count` of the classes ring in the mean: Σ (1 − e^(−w t)) = count.
+
+    present: how likely each is to be among them at all.
+    """
+    rate = np.maximum(popularity, 1e-12)
+    there = np.ones(len(rate)) if present is None else present
+    if count >= there.sum() - 1e-9:
+        return float("inf")
+    low, high = 0.0, 1.0
+    while (there * -np.expm1(-rate * high)).sum() < count:
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        few = (there * -np.expm1(-rate * middle)).sum() < count
+        low, high = (middle, high) if few else (low, middle)
+    return high
 
 
 def _exactly(odds: Weights, count: int) -> Weights:
@@ -95,6 +124,7 @@ def watch(
     rows every time, so that seeing them again is no evidence. Clients without classes are passed over.
     """
     seen: dict[int, tuple[int, Classes]] = {}
+    clock = cache(partial(ringing, popularity))
     for client, rows in requests:
         mine = own[client]
         if not len(mine):
@@ -104,9 +134,8 @@ def watch(
         candidates = np.intersect1d(before, asked, assume_unique=True)
         seen[client] = turn + 1, candidates
         times = 1 if fixed else turn + 1
-        belief = posterior(
-            candidates, len(mine), times, len(asked), popularity, by_popularity=by_popularity
-        )
+        known = candidates, len(mine), times, len(asked), popularity
+        belief = posterior(*known, by_popularity=by_popularity, clock=clock)
         yield client, turn + 1, candidates, belief
 
 

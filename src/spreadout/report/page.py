@@ -24,14 +24,18 @@ def write_page(arms: Sequence[Arm], output: Path, *, title: str) -> Path:
 
 def page(arms: Sequence[Arm], title: str) -> str:
     """The page's HTML; nothing in it refers to anything outside it."""
-    first = arms[0].summaries[0]
     seeds = len(arms[0].summaries)
     about = (
-        f"{first['dataset']}, {first['classes']} classes, {_clients(arms)} clients, "
-        f"{first['rounds']} rounds, {seeds} seed{'s' if seeds > 1 else ''}"
+        f"{_each(arms, 'dataset')}, {_each(arms, 'classes')} classes, {_clients(arms)} clients, "
+        f"{_each(arms, 'rounds')} rounds, {seeds} seed{'s' if seeds > 1 else ''}"
     )
     sections = [_table(arms), _legend(arms), _curves(arms), _space(arms), _origin(arms)]
     return document(title, about, sections)
+
+
+def _each(arms: Sequence[Arm], name: str) -> str:
+    """What the runs have of something: one word if it is the same for all."""
+    return " or ".join(dict.fromkeys(str(arm.summaries[0][name]) for arm in arms))
 
 
 def document(title: str, about: str, sections: Sequence[str]) -> str:
@@ -204,8 +208,10 @@ def _shown(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _clients(arms: Sequence[Arm]) -> int:
-    return max(int(arm.summaries[0]["clients"]) for arm in arms)
+def _clients(arms: Sequence[Arm]) -> str:
+    """As many as there are; a run in one place has one, and is not asked beside others."""
+    several = [arm for arm in arms if int(arm.summaries[0]["clients"]) > 1]
+    return _each(several or arms, "clients")
 
 
 def _bytes_moved(record: Record) -> float:
