@@ -17,6 +17,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from spreadout.mining import Nearest, best_of
 
+POINTS = 39, 64  # rows a list that faiss wants at least, and that it is trained on at most
 MISSING = 'needs faiss: pip install "spreadout[index]"'
 _made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # the index of each copy
 
@@ -47,8 +48,8 @@ def approximately_nearest(
 
 
 def lists_for(rows: int) -> int:
-    """How many lists an index of so many rows has: four times the root, if each gets its share."""
-    return max(1, min(int(4 * math.sqrt(rows)), rows // 39))  # faiss wants 39 points a list
+    """How many lists an index of so many rows has: the root, so that making it costs C^1.5 d."""
+    return max(1, min(math.isqrt(rows), rows // POINTS[0]))
 
 
 def _index_of(copy: Tensor) -> Any:
@@ -57,7 +58,8 @@ def _index_of(copy: Tensor) -> Any:
 
         rows = copy.float().numpy()
         kind = f"IVF{lists_for(len(rows))},SQfp16"
-        index = faiss.index_factory(rows.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+        index: Any = faiss.index_factory(rows.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+        index.cp.niter, index.cp.max_points_per_centroid = 10, POINTS[1]  # it will not last long
         index.train(rows)
         index.add(rows)
         _made[copy] = index
