@@ -389,6 +389,48 @@ def sent(path: str) -> str:
     return "\n".join(lines)
 
 
+def ranks(path: str) -> str:
+    made = _read(path)
+    head = ("", "processes", "seconds a round", "times as fast", "memory of the first", "loss")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    alone = {r["work"]: r["seconds_a_round"] for r in made["results"] if r["ranks"] == 1}
+    for r in made["results"]:
+        times = alone[r["work"]] / r["seconds_a_round"]
+        cells = (
+            f"{r['seconds_a_round']:.2f} | {times:.2f} | {r['first_ranks_mb']:,} MiB | {r['loss']:.5f}"
+        )
+        lines.append(f"| {r['work']} | {r['ranks']} | {cells} |")
+    return "\n".join([*lines, "", _origin(path, made)])
+
+
+def index(path: str) -> str:
+    made = _read(path)
+    head = ("classes", "rows", "lists searched", "ms", "all rows, ms", "neighbours found", "made in")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for r in made["results"]:
+        cells = [f"{r['classes']:,}", r["rows"], f"{r['probes']} of {r['lists']:,}"]
+        cells += [f"{r[name]:,.0f}" for name in ("milliseconds", "exact_milliseconds")]
+        cells += [f"{100 * r['recall']:.1f} %", f"{r['seconds_to_make']:g} s"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", _origin(path, made)])
+
+
+def plans(path: str) -> str:
+    """Foretold over taken."""
+    made = _read(path)
+    lines = ["| | time | memory | down | up |", "|---|---|---|---|---|"]
+    for r in made["results"]:
+        told, took = r["foretold"], r["taken"]
+        cells = [f"{told['seconds']:.1f} / {took['seconds']:.1f} s"]
+        cells.append(
+            " / ".join(f"{one['peak_memory_bytes'] / 2**20:,.0f}" for one in (told, took)) + " MiB"
+        )
+        for way in ("down_per_client", "up_per_client"):
+            cells.append(f"{100 * (told[way] / took[way] - 1):+.1f} %")
+        lines.append(f"| {r['case']} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"Foretold / taken. {_origin(path, made)}"])
+
+
 QUOTES: dict[str, Callable[[], str]] = {
     "digits": lambda: comparison("results/digits/demo.json"),
     "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),
@@ -414,6 +456,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedalc-bytes": lambda: sent("results/fedalc/bibtex.json"),
     "correlations": lambda: correlations("results/fedalc/scale.json"),
     "mining": lambda: mining("results/mining/h200.json"),
+    "ranks": lambda: ranks("results/ranks/cpu.json"),
+    "index": lambda: index("results/mining/index-cpu.json"),
+    "plans": lambda: plans("results/plans/cpu.json"),
     "peers": lambda: peers("results/peers/cpu.json"),
     "growth": lambda: growth("results/growth/cpu.json"),
 }

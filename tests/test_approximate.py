@@ -9,7 +9,8 @@ import spreadout as so
 from spreadout import approximate
 from spreadout.approximate import approximately_nearest, snapshot
 from spreadout.federated.rows import project_to_sphere
-from spreadout.mining import nearest
+from spreadout.mining import Nearest, nearest
+from spreadout.regularizers import FarPenalty, mined_pairs
 
 faiss = pytest.importorskip("faiss")
 MINED = {"name": "fedaws", "spreadout": "topk", "k": 3, "index": "ivf", "index_every": 2}
@@ -51,6 +52,15 @@ def test_a_few_lists_may_hold_too_few() -> None:
     found = approximately_nearest(table[some], table, 100, snapshot(table), probes=1, exclude=some)
     missing = found.scores == -torch.inf
     assert 0 < int(missing.sum()) < 100
+
+
+def test_where_too_few_are_found_nothing_else_moves() -> None:
+    """No neighbour is no pair: the row that stands for it keeps its place, whatever the optimiser."""
+    table, anchors = families(count=60), torch.tensor([7, 40])
+    none = Nearest(torch.full((2, 3), -torch.inf), torch.zeros(2, 3, dtype=torch.int64))
+    found = mined_pairs(table, anchors, 3, FarPenalty(), search=lambda rows, ids: none)
+    assert found.gradient.ids.tolist() == [7, 40]
+    assert not found.gradient.values.any()
 
 
 def config(**changes: object) -> so.Experiment:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,7 +24,10 @@ from spreadout.federated.round import run_round
 from spreadout.federated.server import ServerState
 from spreadout.federated.tables import Sharded, Table
 from spreadout.mining import Nearest, nearest
-from spreadout.runtime.distributed import part_of, shard_
+from spreadout.models.embedding import TableShape
+from spreadout.runtime.distributed import part_of
+from spreadout.runtime.distributed import sharded as parts_of
+from spreadout.store import checkpoint
 
 ARMS = {
     "fedaws": ["clients.local_steps=3"],
@@ -36,7 +40,8 @@ MINED = ["method.spreadout=topk", "method.k=2"]
 SHARDED = {
     "sampled": ["method.name=fedss", "method.negatives=2", "server.tables.classes.optimizer=adam"],
     "mined": [*MINED, "method.spreadout_optimizer=adam", "method.spreadout_steps=2"],
-    "mined among some": [*MINED, "method.candidates=3"],
+    "mined among some": [*MINED, "method.candidates=3", "method.spreadout_optimizer=adam"],
+    "correlated": [*MINED, "method.name=fedalc"],
     "positives counted": ["method.name=flag"],
     "one after another": [*MINED, "run.executor=sequential"],
     "fewer clients": [*MINED, "clients.per_round=1"],
@@ -50,10 +55,10 @@ def train(data: Splits, arm: list[str], *, sharded: bool = False) -> ServerState
         "method": {"name": "fedaws", "strength": 0.1},
     }
     f = build_federation(so.Experiment.of(base, overrides=arm), data, torch.device("cpu"))
-    state = ServerState(0, *f.model.initial(f.seed, f.device))
-    if sharded:
-        shard_(f, state, 0.0)
-        assert isinstance(state.tables["classes"], Sharded)
+    state = ServerState(
+        0, *f.model.initial(f.seed, f.device, parts_of(f, 0.0) if sharded else frozenset())
+    )
+    assert isinstance(state.tables["classes"], Sharded) == sharded
     for _ in range(4):
         run_round(f, state)
     return state
@@ -86,7 +91,8 @@ def search() -> list[Nearest]:
     table: Table = torch.randn(23, 4, generator=drawn)
     queries, own = table[torch.tensor([0, 7, 22])], torch.tensor([0, 7, 22])
     if torch.distributed.is_initialized():
-        table = Sharded.of(table)
+        every = table
+        table = Sharded.made(23, lambda start, stop: every[start:stop])
     low = torch.tensor([1, 3, 7])  # all of them with the first process
     return [
         nearest(queries, table, 5),
@@ -146,36 +152,68 @@ def test_parts_keep_the_order_of_the_cohort(ranks: int) -> None:
         assert part.tolist() == sorted(part.tolist())
 
 
-def test_torchrun_trains_writes_one_folder_and_resumes(tmp_path: Path) -> None:
+def test_torchrun_trains_writes_one_folder_and_goes_on_at_any_number(tmp_path: Path) -> None:
     settings = ["rounds=4", "eval.every=2", "clients.per_round=6", "method.spreadout=topk", "method.k=3"]
     settings += ["method.spreadout_optimizer=adam", "run.shard_mb=0"]  # each has five of the ten rows
     alone = so.run(so.Experiment.load("digits-fedaws", settings), device="cpu")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    cut = str(tmp_path / "run")
+    half = tmp_path / "half"
+    told = torchrun("run", "digits-fedaws", *settings, "rounds=2", "--out", str(half))
+    assert told.count("folder") == 1  # one of them talks
+    assert len((half / "metrics.jsonl").read_text().splitlines()) == 2
+    (half / "summary.json").unlink()  # as if it had been cut off there
+    config = half / "config.toml"
+    config.write_text(config.read_text().replace("rounds = 2", "rounds = 4"))
+    shutil.copytree(half, tmp_path / "by one")
+    torchrun("resume", str(half))
+    made = json.loads((half / "summary.json").read_bytes())
+    assert made["metrics"] == pytest.approx(alone.metrics, abs=0.6)
+    assert made["bytes"] == alone.summary["bytes"]
+    by_two, _ = checkpoint.load(half / "checkpoint", torch.device("cpu"))
+    by_one = so.resume(
+        tmp_path / "by one", device="cpu"
+    ).state  # what two have written, one goes on with
+    for state in (by_two, by_one):
+        torch.testing.assert_close(state.tables, alone.state.tables, rtol=1e-4, atol=2e-5)
+        torch.testing.assert_close(state.slots, alone.state.slots, rtol=1e-3, atol=1e-4)
+
+
+def torchrun(*words: str) -> str:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    start = [*command, port, "-m", "spreadout", "run", "digits-fedaws", *settings, "--out", cut]
+    start = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        port,
+    ]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        start, env=environment, capture_output=True, text=True, check=False, timeout=120
+        [*start, "-m", "spreadout", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count("folder") == 1  # one of them talks
-    made = json.loads((tmp_path / "run" / "summary.json").read_bytes())
-    assert made["metrics"] == pytest.approx(alone.metrics, abs=0.6)
-    assert made["bytes"] == alone.summary["bytes"]
-    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 3
-    (tmp_path / "run" / "summary.json").unlink()  # as if it had died at its very end
-    again = [*command, port, "-m", "spreadout", "resume", cut]
-    done = subprocess.run(
-        again, env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    ended = json.loads((tmp_path / "run" / "summary.json").read_bytes())
-    assert ended["metrics"] == made["metrics"]
-    (tmp_path / "run" / "summary.json").unlink()
-    again = so.resume(cut, device="cpu")  # what two have written, one goes on with
-    assert again.metrics == pytest.approx(made["metrics"], abs=0.6)
-    assert torch.is_tensor(again.state.tables["classes"])
-    assert len(again.state.slots["spreadout/classes"]["first"]) == 10
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def test_a_folder_that_cannot_be_written_stops_all_processes(tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "mine").touch()
+    with pytest.raises(AssertionError, match="taken: "):
+        torchrun("run", "digits-fedaws", "rounds=1", "--out", str(tmp_path / "taken"))
+
+
+@pytest.mark.parametrize(("count", "dim"), [(5, 2), (200_000, 3), (131_072, 1)])
+def test_fresh_rows_are_the_same_whichever_are_drawn(count: int, dim: int) -> None:
+    shape = TableShape(count, dim, sphere=False, scale=0.5)
+    whole = 0.5 * torch.randn(count, dim, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(shape.drawn(3, 0, count), whole)
+    for start, stop in ((0, count // 2), (count // 2, count), (count // 3, count // 3 + 1)):
+        assert torch.equal(shape.drawn(3, start, stop), whole[start:stop])

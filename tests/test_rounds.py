@@ -18,7 +18,7 @@ from spreadout.federated.sampling import sample_clients
 from spreadout.federated.server import ServerOptimizers, ServerState, apply_
 from spreadout.methods import FedAwS
 from spreadout.methods.base import ServerContext
-from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.models.embedding import EmbeddingModel, TableShape
 
 
 def test_local_update_is_a_plain_torch_training_loop() -> None:
@@ -27,7 +27,7 @@ def test_local_update_is_a_plain_torch_training_loop() -> None:
     net = torch.nn.Linear(6, 4)
     rows = project_to_sphere(torch.randn(2, 4))
     x, y = torch.randn(3, 5, 6), torch.randint(2, (3, 5))
-    model = EmbeddingModel(net, {"classes": Table(2, 4)})
+    model = EmbeddingModel(net, {"classes": TableShape(2, 4)})
     method = FedAwS()
     sgd = Optimizer(lr=0.3, momentum=0.9)
     training = LocalTraining(sgd, {"classes": Optimizer(lr=0.2)}, sphere=frozenset({"classes"}))
@@ -59,7 +59,7 @@ def spread(table: torch.Tensor, method: FedAwS, rate: float = 0.5) -> torch.Tens
     state = ServerState(3, {}, {"classes": table.clone()})
     ids = torch.tensor([0, 2])
     touched = RowSum(ids, torch.zeros(2, table.shape[1]), torch.ones(2), torch.tensor([4.0, 12.0]))
-    model = EmbeddingModel(torch.nn.Identity(), {"classes": Table(*table.shape)})
+    model = EmbeddingModel(torch.nn.Identity(), {"classes": TableShape(*table.shape)})
     method.server_step(state, model, ServerContext(0, 0, 3, {"classes": rate}, {"classes": touched}))
     return state.tables["classes"]
 

@@ -21,7 +21,7 @@ from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
 from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.models.build import DataShape
-from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.models.two_tower import TwoTower
 from spreadout.runtime import distributed
 from spreadout.runtime.ahead import Ahead
@@ -58,7 +58,8 @@ def build_federation(
     model = _model(e, data, method, encoder).on(device)
     tables = model.tables
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
-    ahead: Ahead[ReadyRound] | None = Ahead() if device.type == "cuda" else None
+    alone = distributed.size() == 1  # what is made ready ahead is a whole cohort's
+    ahead: Ahead[ReadyRound] | None = Ahead() if device.type == "cuda" and alone else None
     memory = int(e.run.memory_gb * 2**30)
     simulator = Simulator(memory, graphs, spans := Spans(memory // 4), ahead)
     federation = Federation(
@@ -181,7 +182,7 @@ def _model(
         raise UserError(f"encoder: method.name = {method.name!r} trains a network of its own")
     else:
         module, dim = _own_encoder(data, encoder)
-        model = EmbeddingModel(module, {"classes": Table(data.classes, dim)})
+        model = EmbeddingModel(module, {"classes": TableShape(data.classes, dim)})
     if isinstance(model, TwoTower) and not isinstance(method, DualEncoder):
         raise UserError(
             f"model.encoder = {e.model.encoder!r}: is for method.name = 'dual_encoder', "
@@ -272,4 +273,4 @@ def pick_device(name: str) -> torch.device:
         raise UserError("--device cuda: no CUDA device is available here; use --device cpu")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    return torch.device(name, torch.cuda.current_device()) if name == "cuda" else torch.device(name)

@@ -61,16 +61,15 @@ def evaluate(
     wants_map = any(kind in ("mAP", *metrics.RETRIEVAL) for kind, _ in kinds)
     embeddings = []
     wants_rank = any(kind in ("MRR", "mean rank") for kind, _ in kinds)
+    every_one = whole_of(ranked_ones) if wants_rank else None
     ranked, ranks, away = [], [], []
     for some in _blocks(examples, block):
         embedded = embed(model, state, examples, some)
         if wants_map:
             embeddings.append(embedded)
         ranked.append(nearest(embedded, ranked_ones, deepest).ids + model.first_class)
-        if wants_rank:
-            ranks.append(
-                rank_of_right(embedded, whole_of(ranked_ones), examples, some, model.first_class)
-            )
+        if every_one is not None:
+            ranks.append(rank_of_right(embedded, every_one, examples, some, model.first_class))
         away.append(_distance_to_own(embedded, classes, examples, some))
     ranking = torch.cat(ranked)
     rank = torch.cat(ranks) if ranks else None
@@ -215,7 +214,7 @@ def class_vectors(model: EmbeddingModel, state: ServerState) -> Table:
 @torch.no_grad()
 def embed(model: EmbeddingModel, state: ServerState, examples: Examples, at: Tensor) -> Tensor:
     """Embeddings of some held-out examples: (len(at), dim)."""
-    device = state.tables["classes"].device
+    device = next(iter(state.dense.values()), local_of(state.tables["classes"])).device
     batch, tables = {}, {name: local_of(table) for name, table in state.tables.items()}
     for name in model.inputs:
         column = examples.inputs[name]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spreadout.federated.tables import Table, added, first_of, local_of
+from spreadout.federated.tables import Table, added, local_of, places_in
 from spreadout.mining import nearest
 
 WORK_LIMIT = 4e9  # multiply-adds; above it, nearest pairs are looked for from a sample of the classes
@@ -69,8 +69,8 @@ def _mean_distance(table: Table, anchors: Tensor) -> float:
     total = torch.zeros((), dtype=torch.float64, device=here.device)
     for part in torch.split(anchors, max(1, (1 << 26) // len(table))):
         s = table[part] @ here.T
-        place = part - first_of(table)
-        own = ((place >= 0) & (place < len(here))).nonzero()[:, 0]
+        place, mine = places_in(table, part)
+        own = mine.nonzero()[:, 0]
         s[own, place[own]] = 1.0  # distance 0 to itself
         total += (2 - 2 * s).clamp_min(0).sqrt().sum(dtype=torch.float64)
     return float(added(total, table)) / max(len(anchors) * (len(table) - 1), 1)

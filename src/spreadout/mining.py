@@ -58,8 +58,8 @@ def _nearest_of_all(
 ) -> Nearest:
     """Each process finds the best of its own rows; the best of those are the best of all."""
     if candidates is not None:
-        here = (candidates >= table.first) & (candidates < table.first + len(table.local))
-        candidates = candidates[here] - table.first
+        place, here = table.places(candidates)
+        candidates = place[here]
     found = queries.new_full((len(queries), k), -torch.inf), queries.new_zeros((len(queries), k)).long()
     if len(table.local if candidates is None else candidates):
         excluded = None if exclude is None else exclude - table.first

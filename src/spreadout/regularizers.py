@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from spreadout.correlations import PairWeights
 from spreadout.federated.rows import Rows
-from spreadout.federated.tables import Table, added, first_of, local_of
+from spreadout.federated.tables import Table, added, local_of, places_in
 from spreadout.mining import DEFAULT_BUDGET, Nearest, nearest
 
 Distance = Literal["cosine", "euclidean"]
@@ -297,9 +297,11 @@ def mined_pairs(
         slope = slope.clamp(-clip / 8**0.5, clip / 8**0.5)
     scale = 1.0 if reduction == "sum" else 1.0 / max(int(real.sum()), 1)
 
-    # A pair whose neighbour lies with another process is that one's: here it has no slope.
-    here, place = local_of(table), neighbours - first_of(table)
-    mine = (place >= 0) & (place < len(here))
+    # A pair whose neighbour lies with another process is that one's, and where too few neighbours were
+    # found there is no pair: here neither has a slope, nor moves a row.
+    here = local_of(table)
+    place, mine = places_in(table, neighbours)
+    mine &= real
     slope, place = slope * mine, place.clamp(0, len(here) - 1)
     neighbours = torch.where(mine, neighbours, anchors[:, None])
     ids, slot = torch.unique(torch.cat([anchors, neighbours.flatten()]), return_inverse=True)

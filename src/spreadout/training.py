@@ -88,9 +88,22 @@ def run(
     """
     own = (data, encoder, method)
     session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
-    if out is not None and distributed.is_first():
-        session.folder = RunFolder.create(Path(out), experiment.to_toml(), force=force)
+    if out is not None:
+        session.folder = _created(Path(out), experiment, force)
     return session.train()
+
+
+def _created(out: Path, experiment: Experiment, force: bool) -> RunFolder | None:
+    """The run folder, by the process that writes it; if that cannot, no process goes on."""
+    folder, problem = None, None
+    if distributed.is_first():
+        try:
+            folder = RunFolder.create(out, experiment.to_toml(), force=force)
+        except UserError as error:
+            problem = error
+    if distributed.any_of(problem is not None):
+        raise problem or UserError(f"{out}: the first process could not write there")
+    return folder
 
 
 def resume(
@@ -113,7 +126,9 @@ def resume(
     own = (data, encoder, method)
     session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
     if opened.has_checkpoint:
-        session.go_on_from(opened, *checkpoint.load(opened.checkpoint, session.federation.device))
+        sharded = distributed.sharded(session.federation, experiment.run.shard_mb)
+        saved = checkpoint.load(opened.checkpoint, session.federation.device, sharded)
+        session.go_on_from(opened, *saved)
     elif distributed.is_first():  # it died before its first checkpoint: from the beginning
         session.folder = opened
         opened.rewind(-1)
@@ -152,7 +167,8 @@ class _Session:
         data, encoder, method = own
         held = data or splits.load_data(experiment.data, experiment.seed)
         federation = build(experiment, held, where, encoder, method)
-        dense, tables = federation.model.initial(experiment.seed, where)
+        sharded = distributed.sharded(federation, experiment.run.shard_mb)
+        dense, tables = federation.model.initial(experiment.seed, where, sharded)
         known = held.train.clients > 0  # a deployment's server has seen no example
         caution = federation.method.caution(held.train) if known else None
         for said in (caution, advice.idle_clients(federation)):
@@ -161,7 +177,6 @@ class _Session:
         given = {"data": data, "encoder": encoder, "method": method}
         names = [name for name, part in given.items() if part is not None]
         state = ServerState(0, dense, tables)
-        distributed.shard_(federation, state, experiment.run.shard_mb)
         if where.type == "cuda":
             torch.cuda.reset_peak_memory_stats(where)
         return cls(experiment, held, federation, state, observer, stop, names)
@@ -181,7 +196,6 @@ class _Session:
         if extra["data"] != self.federation.data.fingerprint:
             raise UserError(f"{folder.checkpoint}: was trained on other data than there is now")
         self.state = state
-        distributed.shard_(self.federation, state, self.experiment.run.shard_mb)
         if distributed.is_first():
             self.folder, self.history = folder, folder.rewind(state.round)
         else:
@@ -208,6 +222,7 @@ class _Session:
                 self._save()
             if stopping:
                 raise Interrupted(self.folder.path if self.folder else None, self.state.round)
+        self.seconds = time.perf_counter() - started
         return self._finish()
 
     def _log(self, report: RoundReport) -> None:
@@ -270,6 +285,8 @@ class _Session:
         return self.state.round % every == 0 or self.state.round == self.experiment.rounds
 
     def _save(self) -> None:
+        if not distributed.any_of(self.folder is not None):
+            return
         whole = self.state.whole()  # to which all processes give their rows
         if self.folder is not None:
             extra = {
@@ -284,7 +301,7 @@ class _Session:
         summary = summarize(
             self.experiment, self.data, self.federation, self.state, self.history, self.seconds
         )
-        whole = self.state.whole()
+        whole = self.state.whole(slots=False)
         if self.folder is not None:
             drawable = "classes" in self.state.tables
             test = self.data.test

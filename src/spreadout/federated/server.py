@@ -33,31 +33,28 @@ class ServerState:
     refused: Counter[str] = field(default_factory=Counter)
     begun: bool = False  # whether what comes before the first round is done
 
-    def whole(self) -> ServerState:
-        """With no table sharded: all rows on the first process, none of those tables' on others."""
+    def whole(self, *, slots: bool = True) -> ServerState:
+        """With no table sharded: all rows on the first process's host, none of those tables' on others.
+
+        slots: whether what optimisers remember is wanted too.
+        """
         if not any(isinstance(table, Sharded) for table in self.tables.values()):
             return self
 
         def gathered(tables: Tables) -> Tables:
             return {n: t.whole() if isinstance(t, Sharded) else t for n, t in tables.items()}
 
-        slots = {part: gathered(named) for part, named in self.slots.items()}
-        return replace(self, tables=gathered(self.tables), slots=slots)
-
-    def shard_(self, name: str) -> None:
-        """From now on every process has its own rows of this table, and of what belongs to them."""
-        self.tables[name] = Sharded.of(local_of(self.tables[name]))
-        for part, slots in self.slots.items():
-            if part.rpartition("/")[2] == name:
-                self.slots[part] = {n: Sharded.of(local_of(slot)) for n, slot in slots.items()}
+        kept = {part: gathered(named) for part, named in self.slots.items()} if slots else {}
+        return replace(self, tables=gathered(self.tables), slots=kept)
 
     def slots_for(self, part: str, optimizer: Optimizer, like: Table, *, lazy: bool) -> Tensors:
         """This part's optimiser state, made at first use and for what is here; lazy: steps per row."""
         if part not in self.slots:
             here = local_of(like)
             made = optimizer.init(here, len(here) if lazy else None)
-            sharded = isinstance(like, Sharded)
-            self.slots[part] = {n: replace(like, local=t) if sharded else t for n, t in made.items()}  # type: ignore[type-var]
+            self.slots[part] = dict(made)
+            if isinstance(like, Sharded):
+                self.slots[part] = {name: replace(like, local=slot) for name, slot in made.items()}
         return {name: local_of(slot) for name, slot in self.slots[part].items()}
 
 

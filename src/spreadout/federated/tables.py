@@ -27,10 +27,10 @@ class Sharded:
     count: int  # rows of the whole table
 
     @classmethod
-    def of(cls, whole: Tensor) -> Sharded:
-        """This process's run of a table that all have."""
-        start, stop = bounds(len(whole), dist.get_rank(), dist.get_world_size())
-        return cls(whole[start:stop].clone(), start, len(whole))
+    def made(cls, count: int, rows: Callable[[int, int], Tensor]) -> Sharded:
+        """A table of which each process makes its own run: the rows from one id to before another."""
+        start, stop = bounds(count, dist.get_rank(), dist.get_world_size())
+        return cls(rows(start, stop), start, count)
 
     def __len__(self) -> int:
         return self.count
@@ -45,12 +45,16 @@ class Sharded:
 
     def __getitem__(self, ids: Tensor) -> Tensor:
         """Rows of the whole table; every process asks, and for the same ones."""
-        place = ids - self.first
-        here = (place >= 0) & (place < len(self.local))
+        place, here = self.places(ids)
         found = self.local.new_zeros(*ids.shape, *self.local.shape[1:])
         found[here] = self.local[place[here]]
         dist.all_reduce(found)
         return found
+
+    def places(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Where rows are in this process's run, and which of them are."""
+        place = ids - self.first
+        return place, (place >= 0) & (place < len(self.local))
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Sharded:
         """With every row changed by itself."""
@@ -58,8 +62,8 @@ class Sharded:
 
     def own(self, rows: Rows) -> Rows:
         """Those of some rows that are here, by their place here."""
-        here = (rows.ids >= self.first) & (rows.ids < self.first + len(self.local))
-        return Rows(rows.ids[here] - self.first, rows.values[here])
+        place, here = self.places(rows.ids)
+        return Rows(place[here], rows.values[here])
 
     def whole(self, *, everywhere: bool = False) -> Tensor:
         """All rows, on the first process's host, or on every process's device; elsewhere none.
@@ -68,8 +72,8 @@ class Sharded:
         """
         kept = everywhere or dist.get_rank() == 0
         where = self.device if everywhere else torch.device("cpu")
-        found = torch.empty((self.count if kept else 0, *self.shape[1:]), dtype=self.local.dtype)
-        found = found.to(where)
+        shape = (self.count if kept else 0, *self.shape[1:])
+        found = torch.empty(shape, dtype=self.local.dtype, device=where)
         step = max(1, AT_ONCE // max(row_bytes(self), 1))
         for rank in range(dist.get_world_size()):
             start, stop = bounds(self.count, rank, dist.get_world_size())
@@ -86,7 +90,7 @@ class Sharded:
 
 
 @dataclass(frozen=True)
-class Held:
+class Fetched:
     """Some rows of a table, under their own ids."""
 
     ids: Tensor  # (m,) ascending
@@ -105,11 +109,11 @@ class Held:
         return self.values.device
 
     def __getitem__(self, ids: Tensor) -> Tensor:
-        """Rows that are held; for others, any (they are padding)."""
+        """Rows that were fetched. Padding, and only that, may name others: it gets any row."""
         return self.values[torch.searchsorted(self.ids, ids).clamp_max(len(self.ids) - 1)]
 
 
-Table = Tensor | Sharded | Held
+Table = Tensor | Sharded | Fetched
 Tables = dict[str, Table]
 
 
@@ -118,24 +122,26 @@ def bounds(count: int, rank: int, ranks: int) -> tuple[int, int]:
     return rank * count // ranks, (rank + 1) * count // ranks
 
 
-def fetched(table: Sharded, ids: Tensor) -> Held:
+def fetched(table: Sharded, ids: Tensor) -> Fetched:
     """The rows that this process asks for, and those the others do; every process asks."""
     every: list[Tensor] = [ids] * dist.get_world_size()
     dist.all_gather_object(every, ids.cpu())
     union = torch.unique(torch.cat(every)).to(table.device)
-    return Held(union, table[union], len(table))
+    return Fetched(union, table[union], len(table))
 
 
 def local_of(table: Table) -> Tensor:
     """The rows that are here."""
     if isinstance(table, Sharded):
         return table.local
-    return table.values if isinstance(table, Held) else table
+    return table.values if isinstance(table, Fetched) else table
 
 
-def first_of(table: Table) -> int:
-    """The id of the first row that is here."""
-    return table.first if isinstance(table, Sharded) else 0
+def places_in(table: Table, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Where rows are among those that are here, and which of them are."""
+    if isinstance(table, Sharded):
+        return table.places(ids)
+    return ids, torch.ones_like(ids, dtype=torch.bool)
 
 
 def whole_of(table: Table) -> Tensor:

@@ -77,8 +77,8 @@ class Method(BaseModel, ABC):
 
     @property
     def shards(self) -> bool:
-        """Whether its own steps work on a class table that lies with several processes."""
-        return True
+        """Whether it works, and to some end, on a class table that lies with several processes."""
+        return self.asks != "all"
 
     def fresh_model(self, config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
         """A model of the kind this method trains."""

@@ -133,7 +133,7 @@ class DualEncoder(Method):
 
     @property
     def shards(self) -> bool:
-        return not self.server_spreadout
+        return False  # contexts look rows up too
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """A step of the whole table down its own spreadout, at the clients' rate."""

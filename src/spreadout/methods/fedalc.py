@@ -105,6 +105,10 @@ class FedALC(NoisyTable, Spreadout):
             raise ValueError('table_clip: needs reduction = "sum", what it clips')
         return self
 
+    @property
+    def shards(self) -> bool:
+        return super().shards and not self.table_noise  # which is drawn for all rows at once
+
     def _lambda(self, state: ServerState) -> float:
         return 1.0 if self.strength is None else self.strength
 

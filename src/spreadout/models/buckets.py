@@ -74,7 +74,9 @@ class BucketModel(EmbeddingModel):
         named = self.encoder.named_parameters()
         return sum(value.numel() for name, value in named if name.startswith("biases"))
 
-    def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tables]:
+    def initial(
+        self, seed: int, device: torch.device, sharded: frozenset[str] = frozenset()
+    ) -> tuple[Tensors, Tables]:
         """Fresh networks: the largest part of memory, so they are there once."""
         named = self.fresh().named_parameters()
         return {name: value.detach().to(device) for name, value in named}, {}

@@ -15,7 +15,7 @@ from spreadout.errors import UserError
 from spreadout.hashing import HashFamily
 from spreadout.models import encoders, images
 from spreadout.models.buckets import BucketModel, Decoding, SideBySide
-from spreadout.models.embedding import EmbeddingModel, Table
+from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.models.images import ImageEncoder
 from spreadout.models.lookup import LookupModel, Pooling
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
@@ -109,22 +109,22 @@ def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingMo
         if config.encoder == "lookup":
             hidden = [1024, 1024] if config.hidden is None else config.hidden
             width = config.width or 512
-            inputs = Table(features, width, sphere=False, scale=config.init)
+            inputs = TableShape(features, width, sphere=False, scale=config.init)
             encoder = encoders.seeded(seed, lambda: encoders.mlp(width, hidden, dim))
-            tables = {"classes": Table(shape.classes, dim), "inputs": inputs}
+            tables = {"classes": TableShape(shape.classes, dim), "inputs": inputs}
             return LookupModel(encoder, tables, pooling=config.pooling)
         if config.encoder != "mlp":
             return _image_model(config, shape, seed)
         hidden = [128] if config.hidden is None else config.hidden
         encoder = encoders.seeded(seed, lambda: encoders.mlp(features, hidden, dim))
-        return EmbeddingModel(encoder, {"classes": Table(shape.classes, dim)})
+        return EmbeddingModel(encoder, {"classes": TableShape(shape.classes, dim)})
     if shape.window is None:
         raise UserError(
             f"model.encoder = {config.encoder!r}: takes histories of items, and the data has none; "
             'movielens and interactions have them, or take encoder = "mlp"'
         )
     window = shape.window
-    table = Table(shape.classes, config.dim, sphere=False, scale=config.init)
+    table = TableShape(shape.classes, config.dim, sphere=False, scale=config.init)
     return TwoTower(
         encoders.seeded(seed, lambda: _towers(config, window)),
         {"classes": table},
@@ -149,7 +149,7 @@ def _image_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingM
     encoder = encoders.seeded(
         seed, lambda: images.build(name, channels, high, config.dim, config.width or 64)
     )
-    return EmbeddingModel(encoder, {"classes": Table(shape.classes, config.dim)})
+    return EmbeddingModel(encoder, {"classes": TableShape(shape.classes, config.dim)})
 
 
 def build_bucket_model(

@@ -13,11 +13,13 @@ from torch.func import functional_call
 from spreadout import randomness
 from spreadout.federated.local import Batch, Params
 from spreadout.federated.rows import Tensors, project_to_sphere
-from spreadout.federated.tables import Tables
+from spreadout.federated.tables import Sharded, Tables
+
+DRAWN_AT_ONCE = 1 << 16  # rows; a multiple of sixteen, in which torch draws
 
 
 @dataclass(frozen=True)
-class Table:
+class TableShape:
     """A row table: how many rows of which width, and whether rows live on the unit sphere."""
 
     count: int
@@ -25,13 +27,30 @@ class Table:
     sphere: bool = True
     scale: float = 1.0  # deviation of fresh rows that do not live on the sphere
 
+    def drawn(self, seed: int, start: int, stop: int) -> Tensor:
+        """Some of its fresh rows: the same whichever are drawn, and never more held than those."""
+        generator = torch.Generator().manual_seed(seed)
+        found = torch.empty(stop - start, self.dim)
+        blocks = max(1, self.count // DRAWN_AT_ONCE)  # the last takes what is left over
+        for first in range(0, min(stop, blocks * DRAWN_AT_ONCE), DRAWN_AT_ONCE):
+            last = first + DRAWN_AT_ONCE >= blocks * DRAWN_AT_ONCE
+            size = self.count - first if last else DRAWN_AT_ONCE
+            rows = torch.randn(size, self.dim, generator=generator)
+            low, high = max(start, first), min(stop, first + size)
+            if low < high:
+                kept = rows[low - first : high - first]
+                found[low - start : high - start] = (
+                    project_to_sphere(kept) if self.sphere else kept * self.scale
+                )
+        return found
+
 
 @dataclass(frozen=True)
 class EmbeddingModel:
     """Scores are dot products of the encoder's output with class rows, both of unit length."""
 
     encoder: nn.Module  # maps a batch of inputs to (B, dim); no batch statistics, no buffers that move
-    tables: Mapping[str, Table]
+    tables: Mapping[str, TableShape]
     inputs: tuple[str, ...] = field(default=("x",))  # the columns the encoder takes
     first_class: int = 0  # rows below it are nobody's class and are never ranked
     refers: Mapping[str, str] = field(default_factory=dict)  # inputs that name rows of which table
@@ -55,8 +74,12 @@ class EmbeddingModel:
         named = self.encoder.named_parameters()
         return sum(value.numel() for name, value in named if value.dim() == 1 or "bias" in name)
 
-    def initial(self, seed: int, device: torch.device) -> tuple[Tensors, Tables]:
+    def initial(
+        self, seed: int, device: torch.device, sharded: frozenset[str] = frozenset()
+    ) -> tuple[Tensors, Tables]:
         """Fresh dense tensors and tables. The encoder keeps the weights it was built with.
+
+        sharded: tables of which this process makes only its own rows.
 
         Its frozen parameters and buffers are part of the model's code: they do not travel.
         """
@@ -71,10 +94,12 @@ class EmbeddingModel:
         }
         tables: Tables = {}
         for name, table in self.tables.items():
-            generator = torch.Generator().manual_seed(randomness.key(seed, "table", name) >> 1)
-            rows = torch.randn(table.count, table.dim, generator=generator)
-            rows = project_to_sphere(rows) if table.sphere else rows * table.scale
-            tables[name] = rows.to(device)
+
+            def rows(start: int, stop: int, name: str = name, table: TableShape = table) -> Tensor:
+                drawn = table.drawn(randomness.key(seed, "table", name) >> 1, start, stop)
+                return drawn.to(device)
+
+            tables[name] = Sharded.made(table.count, rows) if name in sharded else rows(0, table.count)
         return dense, tables
 
     def embed(self, params: Params, batch: Batch) -> Tensor:

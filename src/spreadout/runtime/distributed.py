@@ -24,7 +24,7 @@ from spreadout.federated.merge import Aggregate, RowSum, total
 from spreadout.federated.round import Cohort, Executor, Federation, cohort_by
 from spreadout.federated.rows import Tensors
 from spreadout.federated.server import ServerState
-from spreadout.federated.tables import Sharded, Tables, fetched, table_bytes
+from spreadout.federated.tables import Sharded, Tables, fetched
 from spreadout.randomness import Ints
 from spreadout.runtime.ready import some_of
 
@@ -90,13 +90,14 @@ def _with_rows_of(cohort: Cohort, state: ServerState) -> ServerState:
     return replace(state, tables=tables)
 
 
-def shard_(federation: Federation, state: ServerState, megabytes: float) -> None:
-    """Leave each rank its own rows of the class table, if it is a large one and the method can do so."""
-    table, f = state.tables.get("classes"), federation
-    if size() == 1 or table is None or len(table) < size() or f.model.first_class:
-        return
-    if f.method.shards and table_bytes(table) > megabytes * 2**20:
-        state.shard_("classes")
+def sharded(federation: Federation, megabytes: float) -> frozenset[str]:
+    """The tables of which each rank holds its own rows: a large class table, if the method can do so."""
+    model, method = federation.model, federation.method
+    table = model.tables.get("classes")
+    if size() == 1 or table is None or table.count < size() or model.first_class or not method.shards:
+        return frozenset()
+    large = 4 * table.count * table.dim > megabytes * 2**20
+    return frozenset({"classes"}) if large else frozenset()
 
 
 def part_of(work: Ints, rank: int, ranks: int) -> Ints:

@@ -9,20 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
 from spreadout.errors import UserError
 from spreadout.federated.server import ServerState
-from spreadout.federated.tables import Table, Tables, local_of
+from spreadout.federated.tables import Sharded, Table, Tables, local_of
 from spreadout.federated.traffic import Traffic
 from spreadout.store.files import write_atomic
 
@@ -62,19 +61,25 @@ def extra_of(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def load(folder: Path, device: torch.device) -> tuple[ServerState, dict[str, Any]]:
-    """Read the state back, or say in one line what is wrong with it."""
+def load(
+    folder: Path, device: torch.device, sharded: frozenset[str] = frozenset()
+) -> tuple[ServerState, dict[str, Any]]:
+    """Read the state back, or say in one line what is wrong with it.
+
+    sharded: tables of which, and of whose optimiser's state, this process reads its own rows only.
+    """
     try:
         record = json.loads((folder / POINTER).read_bytes())
-        payload = (folder / record["tensors"]).read_bytes()
+        path = folder / record["tensors"]
         if record["format"] != FORMAT:
             raise UserError(
                 f"{folder}: checkpoint format {record['format']}, this version reads {FORMAT}"
             )
-        if hashlib.sha256(payload).hexdigest() != record["sha256"]:
-            raise UserError(f"{folder}: {record['tensors']} is damaged (its checksum does not match)")
-        flat = load_tensors(payload)
-        groups = _unflatten({key: flat[key] for key in record["order"]}, device)
+        with open(path, "rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != record["sha256"]:
+                raise UserError(f"{folder}: {path.name} is damaged (its checksum does not match)")
+        with safe_open(path, "pt") as tensors:
+            groups = _read(tensors, record["order"], device, sharded)
         state = ServerState(
             record["round"],
             groups["dense"],
@@ -108,11 +113,24 @@ def _flatten(state: ServerState) -> dict[str, Tensor]:
     }
 
 
-def _unflatten(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, dict[str, Any]]:
+def _read(
+    file: Any, order: Sequence[str], device: torch.device, sharded: frozenset[str]
+) -> dict[str, dict[str, Any]]:
     groups: dict[str, dict[str, Any]] = {"dense": {}, "tables": {}, "slots": {}, "memory": {}}
-    for key, tensor in tensors.items():
+    for key in order:
         group, _, name = key.partition(":")
-        groups[group][name] = tensor.to(device, copy=True)  # out of the file's buffer, aligned as usual
+        table = name if group == "tables" else name.partition("|")[0].rpartition("/")[2]
+        if group in ("tables", "slots") and table in sharded:
+            part = file.get_slice(key)
+
+            def rows(start: int, stop: int, part: Any = part) -> Tensor:
+                own: Tensor = part[start:stop]
+                return own.to(device, copy=True)
+
+            groups[group][name] = Sharded.made(part.get_shape()[0], rows)
+        else:
+            # Out of the file, aligned as usual.
+            groups[group][name] = file.get_tensor(key).to(device, copy=True)
     return groups
 
 
