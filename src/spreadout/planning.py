@@ -22,8 +22,12 @@ from spreadout.federated.traffic import Traffic
 from spreadout.runtime.sums import traffic_of
 from spreadout.summary import peak_memory
 
-REHEARSED = {"cpu": (1, 3), "cuda": (4, 4)}  # rounds to warm up, where graphs are made, and to time
+REHEARSED = {"cpu": (1, 3), "cuda": (4, 4)}  # rounds to warm up (graphs are made); to time, at least
+    "cpu": (1, 3),
+    "cuda": (4, 4),
+}  # rounds to warm up, where graphs are made; to time, at least
 LOOKS = 32  # cohorts whose bytes are counted
+STEPS = (10, 60)  # of those before the first round, where there are more
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,8 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     """Rehearse on the run's own data; nothing is written."""
     e, where = experiment, pick_device(device)
     held = splits.load_data(e.data, e.seed)
-    short, times = e.method.shortened()
-    f = build_federation(e.model_copy(update={"method": short}), held, where)
-    state = ServerState(0, *f.model.initial(e.seed, where))
-    before = times * _seconds(where, lambda: begin(f, state))
+    f = build_federation(e, held, where)
+    before, state = _begun(f)
     once = state.traffic.once_down + state.traffic.once_up
     examples = held.test if e.eval.split == "test" else held.validation
     assert examples is not None
@@ -61,9 +63,7 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     _seconds(where, score)  # the first time is slower
     scored = _seconds(where, score)
     moved = expected_traffic(f, state)
-    warm, timed = REHEARSED[where.type]
-    rounds = [_seconds(where, lambda: run_round(f, state)) for _ in range(min(warm + timed, e.rounds))]
-    each = statistics.median(rounds[warm:] or rounds)
+    each = _round_of(f, state)
     evaluations = 1 + -(-e.rounds // e.eval.every)
     visits = max(moved.participations, 1)
     return Forecast(
@@ -81,6 +81,27 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
         seconds=before + each * e.rounds + scored * evaluations,
         peak_memory_bytes=peak_memory(where),
     )
+
+
+def _begun(f: Federation) -> tuple[float, ServerState]:
+    """What comes before the first round: its seconds, and the state it leaves. Of many steps, some."""
+    took: dict[int, float] = {}
+    for steps in (f.method.steps_before,) if f.method.steps_before <= STEPS[1] else STEPS:
+        short = replace(f, method=f.method.shortened(steps))
+        state = ServerState(0, *f.model.initial(f.seed, f.device))
+        took[steps] = _seconds(f.device, lambda short=short, state=state: begin(short, state))  # type: ignore[misc]
+    (first, least), (last, most) = min(took.items()), max(took.items())
+    more = (f.method.steps_before - first) * (most - least) / (last - first) if last > first else 0.0
+    return least + max(more, 0.0), state
+
+
+def _round_of(f: Federation, state: ServerState) -> float:
+    """Seconds of a round, from more of them the shorter they are."""
+    warm, least = REHEARSED[f.device.type]
+    took: list[float] = []
+    while len(took) < f.rounds and (len(took) < warm + least or (sum(took) < 1.5 and len(took) < 300)):
+        took.append(_seconds(f.device, lambda: run_round(f, state)))
+    return statistics.median(took[warm:] or took)
 
 
 def expected_traffic(federation: Federation, state: ServerState) -> Traffic:

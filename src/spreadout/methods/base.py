@@ -129,9 +129,14 @@ class Method(BaseModel, ABC):
         """
         return Traffic()
 
-    def shortened(self) -> tuple[Self, float]:
-        """The same with less to do in `prepare`, and how many times as long the whole of it takes."""
-        return self, 1.0
+    @property
+    def steps_before(self) -> int:
+        """How many steps `prepare` takes of its own."""
+        return 0
+
+    def shortened(self, steps: int) -> Self:
+        """The same with only so many of them."""
+        return self
 
     def public(self, state: ServerState) -> Tensors:
         """What every client must be told before it can ask for rows; nothing by default."""

@@ -164,9 +164,12 @@ class FedALCFixed(NoisyTable):
         state.slots.pop("fixed/classes", None)
         return traffic
 
-    def shortened(self) -> tuple[Self, float]:
-        steps = min(self.table_steps, 10)
-        return self.model_copy(update={"table_steps": steps}), self.table_steps / max(steps, 1)
+    @property
+    def steps_before(self) -> int:
+        return self.table_steps
+
+    def shortened(self, steps: int) -> Self:
+        return self.model_copy(update={"table_steps": steps})
 
     def objective(self, state: ServerState, weights: PairWeights) -> TableLoss:
         """reg_fc of Eq. 12: pull labels of one instance together, push its labels off all others."""
