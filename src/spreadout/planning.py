@@ -23,9 +23,6 @@ from spreadout.runtime.sums import traffic_of
 from spreadout.summary import peak_memory
 
 REHEARSED = {"cpu": (1, 3), "cuda": (4, 4)}  # rounds to warm up (graphs are made); to time, at least
-    "cpu": (1, 3),
-    "cuda": (4, 4),
-}  # rounds to warm up, where graphs are made; to time, at least
 LOOKS = 32  # cohorts whose bytes are counted
 STEPS = (10, 60)  # of those before the first round, where there are more
 
