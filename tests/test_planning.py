@@ -1,8 +1,11 @@
 """What is foretold of a run is what it then costs."""
 
+from collections.abc import Callable
+
 import pytest
 
 import spreadout as so
+from spreadout.methods import FedALCFixed
 from spreadout.planning import forecast
 
 METHODS = {
@@ -39,11 +42,28 @@ def test_time_is_that_of_the_rounds_and_evaluations_rehearsed() -> None:
     assert told.peak_memory_bytes > 10 << 20
 
 
-def test_a_table_that_is_trained_first_is_rehearsed_in_part_and_counted_whole() -> None:
-    took = {}
-    for steps in (10, 100_000):
-        experiment = so.Experiment.of(
-            {"method": {"name": "fedalc-fixed", "table_steps": steps}}, overrides=["rounds=1"]
-        )
-        took[steps] = forecast(experiment, "cpu").seconds_before
-    assert took[100_000] > 1000 * took[10]  # ten thousand times, but for what is collected first
+def test_a_table_that_is_trained_first_is_rehearsed_in_part_and_counted_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a clock that counts the table's steps, the forecast is how many there are."""
+    taken = 0
+    objective = FedALCFixed.objective
+
+    def counted(self, state, weights):  # type: ignore[no-untyped-def]
+        nonlocal taken
+        taken += 1
+        return objective(self, state, weights)
+
+    def clock(device: object, work: Callable[[], object]) -> float:
+        before = taken
+        work()
+        return float(taken - before)
+
+    monkeypatch.setattr(FedALCFixed, "objective", counted)
+    monkeypatch.setattr("spreadout.planning._seconds", clock)
+    for steps, rehearsed in ((30, 30), (100_000, 70)):
+        taken = 0
+        method = {"name": "fedalc-fixed", "table_steps": steps}
+        told = forecast(so.Experiment.of({"method": method}, overrides=["rounds=1"]), "cpu")
+        assert told.seconds_before == pytest.approx(steps)
+        assert taken == rehearsed
