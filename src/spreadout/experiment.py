@@ -187,10 +187,7 @@ class Experiment(_Section):
         """Validate plain values; `origin` names them in errors."""
         if "variants" in values:
             raise UserError(f"{origin}: is a suite; run it with `spreadout compare {origin}`")
-        changes: dict[str, Any] = {}
-        for override in overrides:
-            _put(changes, *parse_override(override))
-        merged = overlay(values, changes)
+        merged = overlay(values, changes_of(overrides))
         try:
             return cls.model_validate(merged)
         except ValidationError as error:
@@ -229,6 +226,14 @@ def presets() -> dict[str, str]:
 
 def _preset(name: str) -> Any:
     return resources.files("spreadout.presets").joinpath(name)
+
+
+def changes_of(overrides: Iterable[str]) -> dict[str, Any]:
+    """`section.key=value` settings as sections."""
+    changes: dict[str, Any] = {}
+    for override in overrides:
+        _put(changes, *parse_override(override))
+    return changes
 
 
 def parse_override(text: str) -> tuple[list[str], Any]:
