@@ -361,10 +361,18 @@ def hashed(*paths: str) -> str:
             cells += [str(rounds), f"{v['model_bytes'] / 2**20:.2f} MiB"]
             cells += [f"{n * each * cohort / 2**20:,.0f} MiB" if n else "–" for n in (rounds, passed)]
             lines.append(f"| {Path(path).stem}, {v['label']} | {' | '.join(cells)} |")
-    seeds = len(made["seeds"])
-    return "\n".join(
-        [*lines, "", f"Mean ± deviation over {seeds} seeds. {_origin(paths[0], _read(paths[0]))}"]
-    )
+    origins = " ".join(_origin(path, _read(path)) for path in paths)
+    return "\n".join([*lines, "", f"Mean ± deviation over {len(made['seeds'])} seeds. {origins}"])
+
+
+def hashed_rounds(path: str) -> str:
+    made = _read(path)
+    head = ("", "seconds a round", "local steps", "model", "memory of the process")
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for r in made["results"]:
+        cells = [f"{r['seconds']:.2f}", f"{r['local_steps']:,}", f"{r['model_mb']:.2f} MiB"]
+        lines.append(f"| {r['shape']}, {r['label']} | {' | '.join(cells)} | {r['peak_gb']:.2f} GiB |")
+    return "\n".join([*lines, "", _origin(path, made)])
 
 
 def rounds_to(curve: dict[str, list[float]], other: dict[str, list[float]]) -> int | None:
@@ -450,7 +458,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedss-requests": lambda: observed("results/fedss/requests.json"),
     "fedss-gradients": lambda: gradients("results/fedss/gradients.json"),
     "convolutions": lambda: convolutions("results/fedss/convolutions-h200.json"),
-    "fedmlh": lambda: hashed("results/fedmlh/eurlex.json"),
+    "fedmlh": lambda: hashed("results/fedmlh/bibtex.json", "results/fedmlh/eurlex.json"),
+    "fedmlh-rounds": lambda: hashed_rounds("results/fedmlh/rounds.json"),
     "fedalc": lambda: positive_labels("results/fedalc/bibtex.json"),
     "fedalc-weighed": lambda: weighed("results/fedalc/bibtex-tuning.json", "results/fedalc/bibtex.json"),
     "fedalc-bytes": lambda: sent("results/fedalc/bibtex.json"),
