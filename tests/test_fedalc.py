@@ -25,7 +25,7 @@ from spreadout.federated.round import Federation, begin, run_round
 from spreadout.federated.rows import Rows, project_to_sphere
 from spreadout.federated.server import ServerState
 from spreadout.methods import FedALC, FedALCFixed
-from spreadout.methods.base import ServerContext
+from spreadout.methods.base import Heard, ServerContext
 from spreadout.privacy import label_sets
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.ragged import Ragged, offsets_from_lengths
@@ -399,10 +399,10 @@ def test_refused_messages_take_nothing_off_the_counts() -> None:
     f, state = built(tagged(), config({"name": "fedalc", "dummies": 5}))
     told = list(f.method.tell(f.data, key=KEY, seed=0))
     invalid = [{**one, "labels": one["labels"][:-1]} for one in told]  # type: ignore[index]
-    f.method.prepare([*told, *invalid], 0, state, f.model, 0)
+    f.method.prepare(Heard([*told, *invalid], 0, 0), state, f.model)
     refused, weights = state.refused, f.method.pair_weights(state)  # type: ignore[attr-defined]
     assert refused == {"label message: malformed": len(told)}
-    f.method.prepare(told, 0, state, f.model, 0)
+    f.method.prepare(Heard(told, 0, 0), state, f.model)
     assert torch.equal(weights.alone, f.method.pair_weights(state).alone)  # type: ignore[attr-defined]
 
 

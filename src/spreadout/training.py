@@ -284,10 +284,13 @@ class _Session:
         every = self.experiment.run.checkpoint_every or self.experiment.eval.every
         return self.state.round % every == 0 or self.state.round == self.experiment.rounds
 
+    def _gathered(self, *, slots: bool = True) -> ServerState:
+        """The state to be written: all processes give their rows to the one that has a folder."""
+        written = distributed.any_of(self.folder is not None)
+        return self.state.whole(slots=slots) if written else self.state
+
     def _save(self) -> None:
-        if not distributed.any_of(self.folder is not None):
-            return
-        whole = self.state.whole()  # to which all processes give their rows
+        whole = self._gathered()
         if self.folder is not None:
             extra = {
                 "seconds": self.seconds,
@@ -301,7 +304,7 @@ class _Session:
         summary = summarize(
             self.experiment, self.data, self.federation, self.state, self.history, self.seconds
         )
-        whole = self.state.whole(slots=False)
+        whole = self._gathered(slots=False)
         if self.folder is not None:
             drawable = "classes" in self.state.tables
             test = self.data.test

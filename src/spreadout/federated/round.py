@@ -26,7 +26,7 @@ from spreadout.federated.sampling import Selection, sample_clients
 from spreadout.federated.schedule import Decay, Plan, Schedule, rate_factor
 from spreadout.federated.server import ServerOptimizers, ServerState, apply_
 from spreadout.federated.traffic import Traffic
-from spreadout.methods.base import Method, ServerContext, Told
+from spreadout.methods.base import Heard, Method, ServerContext, Told
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.privacy.label_sets import collection_key
 from spreadout.privacy.mechanism import GaussianMechanism
@@ -155,7 +155,7 @@ def begin(federation: Federation, state: ServerState) -> None:
     told = told_by(f) if heard is None else heard(f)
     told_back = f.data.clients if heard is None else 0  # those elsewhere count what they are sent
     with repeatable(f.device):
-        state.traffic += f.method.prepare(told, told_back, state, f.model, f.drawn_from)
+        state.traffic += f.method.prepare(Heard(told, told_back, f.drawn_from), state, f.model)
     state.begun = True
 
 

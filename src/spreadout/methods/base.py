@@ -47,6 +47,15 @@ class ServerContext:
     low_precision: bool = False
 
 
+@dataclass(frozen=True)
+class Heard:
+    """What the server has before the first round."""
+
+    told: Iterable[Told]  # by clients, as `tell` makes it; trusted as little as anything of theirs
+    clients: int  # who are told what all must know
+    noise_seed: int  # of the server's own noise
+
+
 class Method(BaseModel, ABC):
     """Base of all methods. A subclass names itself and overrides what its paper does differently."""
 
@@ -114,19 +123,8 @@ class Method(BaseModel, ABC):
         """
         return iter(())
 
-    def prepare(
-        self,
-        told: Iterable[Told],
-        clients: int,
-        state: ServerState,
-        model: EmbeddingModel,
-        noise_seed: int,
-    ) -> Traffic:
-        """What the server does once, before the first round; returns the bytes that moved for it.
-
-        told: what clients said, as `tell` makes it, and to be trusted as little as anything of theirs;
-        clients: how many are told what all must know; noise_seed: of the server's own noise.
-        """
+    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
+        """What the server does once, before the first round; returns the bytes that moved for it."""
         return Traffic()
 
     @property

@@ -13,7 +13,6 @@ Algorithm 2 trains W before the first round (lines 11 to 14, Eq. 12) and never a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -28,7 +27,7 @@ from spreadout.federated.rows import Rows
 from spreadout.federated.server import ServerState, descend_table_
 from spreadout.federated.tables import local_of
 from spreadout.federated.traffic import Traffic
-from spreadout.methods.base import ServerContext, Told
+from spreadout.methods.base import Heard, ServerContext
 from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.label_correlations import CollectsLabels
 from spreadout.models.embedding import EmbeddingModel
@@ -145,21 +144,16 @@ class FedALCFixed(NoisyTable):
     def fixed_tables(self) -> frozenset[str]:
         return frozenset({"classes"})
 
-    def prepare(
-        self,
-        told: Iterable[Told],
-        clients: int,
-        state: ServerState,
-        model: EmbeddingModel,
-        noise_seed: int,
-    ) -> Traffic:
+    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Algorithm 2 lines 8 to 15."""
-        traffic = super().prepare(told, clients, state, model, noise_seed)
+        traffic = super().prepare(heard, state, model)
         weights = self.pair_weights(state)
         optimizer = Optimizer(optimizer=self.table_optimizer, lr=self.table_lr, eps=1e-8)
         sphere = model.tables["classes"].sphere
         for step in range(self.table_steps):
-            loss = self.noisy(self.objective(state, weights), noise_seed, "fixed table noise", step)
+            loss = self.noisy(
+                self.objective(state, weights), heard.noise_seed, "fixed table noise", step
+            )
             descend_table_(state, "fixed/classes", "classes", loss.gradient, optimizer, sphere=sphere)
         state.slots.pop("fixed/classes", None)
         return traffic

@@ -11,7 +11,6 @@ Algorithm 2                                           here
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 import torch
@@ -26,7 +25,7 @@ from spreadout.federated.merge import RowMerge, Weighting
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.hashing import HashFamily
-from spreadout.methods.base import Method, Told
+from spreadout.methods.base import Heard, Method
 from spreadout.models.buckets import BucketModel, Decoding
 from spreadout.models.build import DataShape, ModelConfig, build_bucket_model
 from spreadout.models.embedding import EmbeddingModel
@@ -78,16 +77,9 @@ class FedMLH(Buckets):
     def hashes(self, seed: int) -> HashFamily:
         return HashFamily.drawn(self.tables, self.buckets, seed=seed, use="labels")
 
-    def prepare(
-        self,
-        told: Iterable[Told],
-        clients: int,
-        state: ServerState,
-        model: EmbeddingModel,
-        noise_seed: int,
-    ) -> Traffic:
+    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Line 3: every client is told the hash functions, once."""
-        return Traffic(once_down=clients * self.hashes(0).nbytes)  # as long with any seed
+        return Traffic(once_down=heard.clients * self.hashes(0).nbytes)  # as long with any seed
 
     def complaint(self, data: FederatedDataset) -> str | None:
         if self.buckets >= data.classes:

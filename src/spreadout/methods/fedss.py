@@ -10,7 +10,7 @@ Algorithm 1                                           here
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import (
     Asks,
+    Heard,
     Method,
     Told,
     is_row_list,
@@ -111,19 +112,12 @@ class FedSS(Method):
             held = data.rows_of(torch.arange(data.clients))["classes"]
             yield from ({"classes": held[i].numpy()} for i in range(len(held)))
 
-    def prepare(
-        self,
-        told: Iterable[Told],
-        clients: int,
-        state: ServerState,
-        model: EmbeddingModel,
-        noise_seed: int,
-    ) -> Traffic:
+    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
         """The popularity of all classes, which every client is then told."""
         if not self.needs_popularity:
             return Traffic()
         counts, sent = torch.zeros(model.tables["classes"].count), 0
-        for message in told:
+        for message in heard.told:
             held = message.get("classes")
             if held is None or not is_row_list(held, len(counts)):
                 state.refused["class message: malformed"] += 1
@@ -131,7 +125,7 @@ class FedSS(Method):
             counts[torch.from_numpy(held)] += 1
             sent += held.nbytes
         state.memory["popularity"] = counts / counts.sum().clamp_min(1)
-        return Traffic(once_up=sent, once_down=clients * nbytes([counts]))
+        return Traffic(once_up=sent, once_down=heard.clients * nbytes([counts]))
 
     def public(self, state: ServerState) -> Tensors:
         return {"popularity": state.memory["popularity"]} if self.needs_popularity else {}

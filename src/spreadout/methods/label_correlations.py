@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
@@ -12,7 +12,7 @@ from spreadout.correlations import CoOccurrence, PairWeights
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
-from spreadout.methods.base import Told
+from spreadout.methods.base import Heard, Told
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.privacy import label_sets
@@ -40,21 +40,14 @@ class CollectsLabels(PositiveOnly):
         for message in label_sets.messages_of(data, key, dummies=self.dummies, seed=seed):
             yield vars(message)
 
-    def prepare(
-        self,
-        told: Iterable[Told],
-        clients: int,
-        state: ServerState,
-        model: EmbeddingModel,
-        noise_seed: int,
-    ) -> Traffic:
+    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Algorithm 1 lines 8 to 10: the server merges and counts what clients sent."""
         classes = model.tables["classes"].count
         sent = 0
 
         def received() -> Iterator[LabelMessage | None]:
             nonlocal sent
-            for arrays in told:
+            for arrays in heard.told:
                 sent += sum(array.nbytes for array in arrays.values())
                 yield label_sets.received(arrays)
 
@@ -64,7 +57,7 @@ class CollectsLabels(PositiveOnly):
             anonymity=self.anonymity,
             noise=self.count_noise,
             invented=self.dummies * collected.holders,
-            seed=noise_seed,
+            seed=heard.noise_seed,
         )
         weights = counts.weights(normalize=self.normalize)
         for name in PARTS:
