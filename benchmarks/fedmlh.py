@@ -92,7 +92,8 @@ def main() -> None:
 
 
 def fewer(examples: int) -> dict[str, Any]:
-    return {"data": {"source": {"name": "synthetic", "examples": examples}}}
+    made = {"name": "synthetic", "examples": examples, "test_examples": max(examples // 4, 1)}
+    return {"data": {"source": made}}
 
 
 def time_rounds(shapes: Sequence[str], examples: int | None, device: str, out: Path) -> None:
