@@ -178,7 +178,7 @@ def test_what_leaves_the_span_trains_on_copies(
 def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:
     f = federation(toy)
     state = ServerState(0, *f.model.initial(0, f.device))
-    each = bytes_per_client(f, state, steps=4, width=3, held={"classes": 3})
+    each = bytes_per_client(f, state, steps=4, width=3, held={"classes": 3}, fuses=True)
     ready = make_ready(f, state, cohort_of(f, 0), 0, 2 * each)
     chunks = [len(chunk.cohort.clients) for chunk in ready.chunks]
     assert max(chunks) <= 2
@@ -189,8 +189,8 @@ def test_the_fused_path_needs_no_memory_for_copies_of_the_model(toy: Splits) -> 
     fused, copied = federation(toy, "clients.local_steps=1"), federation(toy, "clients.local_steps=2")
     state = ServerState(0, *fused.model.initial(0, fused.device))
     dense = sum(value.numel() * 4 for value in state.dense.values())
-    one = bytes_per_client(fused, state, steps=1, width=3, held={"classes": 3})
-    two = bytes_per_client(copied, state, steps=2, width=3, held={"classes": 3})
+    one = bytes_per_client(fused, state, steps=1, width=3, held={"classes": 3}, fuses=True)
+    two = bytes_per_client(copied, state, steps=2, width=3, held={"classes": 3}, fuses=True)
     assert two - one > 5 * dense
 
 

@@ -140,9 +140,12 @@ def test_two_towers_train_the_simulated_model(
     assert_same(*both(data, experiment, tmp_path, nodes=2))
 
 
-def test_a_lookups_feature_rows_travel_like_class_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asks", ["own", "seen"])
+def test_a_lookups_feature_rows_travel_like_class_rows(tmp_path: Path, asks: str) -> None:
     model = {"encoder": "lookup", "hidden": [6], "dim": 5, "width": 4}
-    experiment = Experiment.of({**TOY, "model": model, "method": {"name": "fedalc"}})
+    clients = {"batch": 3, "lr": 0.3, "local_steps": 3, "asks_features": asks}
+    made = {**TOY, "model": model, "clients": clients, "method": {"name": "fedalc"}}
+    experiment = Experiment.of(made)
     assert_same(*both(tagged(), experiment, tmp_path, nodes=3))
 
 

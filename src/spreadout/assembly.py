@@ -92,6 +92,7 @@ def build_federation(
         rounds=e.rounds,
         augment=_augment(e, data),
         bf16=e.run.precision == "bf16",
+        asks_seen=e.clients.asks_features == "seen",
         activations=model.activations(_example_shape(data)),
     )
     if not looks_up and spans.layer_of(federation) is None:

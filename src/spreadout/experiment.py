@@ -45,6 +45,7 @@ class ClientsConfig(Optimizer):
     lr: float = Field(0.1, gt=0)
     row_lr: float | None = Field(None, gt=0)  # rate of the class rows; None: lr
     input_lr: float | None = Field(None, gt=0)  # rate of the feature rows of a lookup; None: lr
+    asks_features: Literal["own", "seen"] = "own"  # of a lookup: of all its examples, or the round's
     lr_decay: Decay = "none"  # of all rates, to zero over the run
     per_round: int | Literal["all"] = "all"
     selection: Selection = "uniform"

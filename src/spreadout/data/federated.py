@@ -134,11 +134,12 @@ class FederatedDataset:
         at = self.places_of(clients)
         owner = torch.repeat_interleave(torch.arange(len(clients)), self._lengths(clients))
         return {
-            table: self._rows_at(table, at, owner, len(clients))
+            table: self.rows_at(table, at, owner, len(clients))
             for table in sorted(set(self.refers.values()))
         }
 
-    def _rows_at(self, table: str, at: Tensor, owner: Tensor, clients: int) -> Ragged:
+    def rows_at(self, table: str, at: Tensor, owner: Tensor, clients: int) -> Ragged:
+        """The distinct rows that these examples name, for each of the clients that own them."""
         owners, ids = [], []
         for name, refers in self.refers.items():
             if refers != table:
@@ -153,6 +154,20 @@ class FederatedDataset:
                 owners.append(owner[:, None].expand_as(found).flatten())
                 ids.append(found.flatten())
         return Ragged.from_pairs(torch.cat(owners), torch.cat(ids), clients)
+
+    @property
+    def features(self) -> dict[str, str]:
+        """The columns of features that are rows of a table, and of which."""
+        sparse = (name for name in self.refers if isinstance(self.columns[name], Sparse))
+        return {name: self.refers[name] for name in sparse}
+
+    @cached_property
+    def without_features(self) -> FederatedDataset:
+        """The same without those columns."""
+        gone = self.features
+        columns = {name: column for name, column in self.columns.items() if name not in gone}
+        refers = {name: table for name, table in self.refers.items() if name not in gone}
+        return replace(self, columns=columns, refers=refers)
 
     def to(self, device: torch.device) -> FederatedDataset:
         """The same data with its columns on a device; offsets stay on the host."""

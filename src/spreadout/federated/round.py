@@ -23,7 +23,7 @@ from spreadout.federated.local import Batch, Held, LocalTraining, Params
 from spreadout.federated.merge import Aggregate, MergeRules, merge, total
 from spreadout.federated.rows import Tensors
 from spreadout.federated.sampling import Selection, sample_clients
-from spreadout.federated.schedule import Decay, Plan, Schedule, rate_factor
+from spreadout.federated.schedule import Decay, Plan, Schedule, plan, rate_factor
 from spreadout.federated.server import ServerOptimizers, ServerState, apply_
 from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import Heard, Method, ServerContext, Told
@@ -76,6 +76,7 @@ class Federation:
     rounds: int = 1
     augment: Augment = field(default_factory=Augment)
     bf16: bool = False
+    asks_seen: bool = False  # of features, only those of the examples a client is about to see
     activations: int = 0  # numbers the encoder's layers put out for one example
 
     @property
@@ -176,7 +177,23 @@ def cohort_of(federation: Federation, round: int) -> Cohort:
     """Who takes part in a round, and what they ask for: a function of (seed, round) alone."""
     f = federation
     clients = sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=round)
-    return Cohort(clients, f.method.request(f.data, clients, seed=f.seed, round=round))
+    return Cohort(clients, asked_by(f, clients, round))
+
+
+def asked_by(federation: Federation, clients: Tensor, round: int) -> dict[str, Ragged]:
+    """The rows these clients ask for in a round."""
+    f = federation
+    if not (f.asks_seen and f.data.features):
+        return f.method.request(f.data, clients, seed=f.seed, round=round)
+    asked = f.method.request(f.data.without_features, clients, seed=f.seed, round=round)
+    sizes = f.data.sizes[clients.numpy()]
+    steps = plan(f.schedule, sizes, f.data.number_of(clients), seed=f.seed, round=round)
+    owner = steps.mask.nonzero()[:, 0]
+    seen = f.data.offsets[clients][owner] + steps.index[steps.mask > 0]
+    once = Ragged.from_pairs(owner, seen, len(clients))  # over several epochs too
+    owner = torch.repeat_interleave(torch.arange(len(clients)), once.lengths)
+    tables = set(f.data.features.values())
+    return asked | {table: f.data.rows_at(table, once.values, owner, len(clients)) for table in tables}
 
 
 def cohort_by(executor: Executor, federation: Federation, state: ServerState) -> Cohort:

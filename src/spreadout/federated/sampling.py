@@ -11,9 +11,10 @@ from torch import Tensor
 from spreadout import randomness
 from spreadout.randomness import Ints
 
-Selection = Literal["uniform", "weighted", "fixed", "full"]
-"""`uniform`: without replacement, all equally likely; `weighted`: without replacement, in proportion
-to their examples; `fixed`: the same uniform draw every round; `full`: everyone, every round."""
+Selection = Literal["uniform", "nonempty", "weighted", "fixed", "full"]
+"""`uniform`: without replacement, all equally likely; `nonempty`: the same among those that have
+examples; `weighted`: without replacement, in proportion to their examples; `fixed`: the same uniform
+draw every round; `full`: everyone, every round."""
 
 
 def sample_clients(
@@ -23,6 +24,10 @@ def sample_clients(
     clients = len(sizes)
     if selection == "full":
         return torch.arange(clients)
+    if selection == "nonempty":
+        busy = np.flatnonzero(sizes)
+        drawn = sample_clients("uniform", busy, min(per_round, len(busy)), seed=seed, round=round)
+        return torch.from_numpy(busy)[drawn]
     drawn_in = 0 if selection == "fixed" else round
     generator = randomness.generator(seed, "cohort", drawn_in)
     chance = None

@@ -21,7 +21,9 @@ from spreadout.federated.rows import Tensors, nbytes
 from spreadout.federated.schedule import Plan, plan
 from spreadout.federated.server import ServerState
 from spreadout.federated.tables import row_bytes
+from spreadout.models.lookup import LookupModel
 from spreadout.randomness import Ints
+from spreadout.runtime.pooled import PooledFeatures
 
 NARROW = 64  # batches below this width are padded without a second thought
 
@@ -32,7 +34,7 @@ class OnHost:
 
     cohort: Cohort
     steps: Plan
-    ids: Tensors  # per table (k, m), −1 for padding
+    pools: bool  # whether its features are pooled for all clients at once
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Chunk:
     held: Tensors  # per table (k, m) bool, which of them are real
     examples: Tensor  # (k,) int64
     active: list[int]  # clients still at work in each step
+    features: PooledFeatures | None = None  # instead of x and of the rows it names
 
 
 @dataclass(frozen=True)
@@ -58,33 +61,58 @@ class ReadyRound:
 
 
 def make_ready(
-    federation: Federation, state: ServerState, cohort: Cohort, round: int, memory: int
+    federation: Federation,
+    state: ServerState,
+    cohort: Cohort,
+    round: int,
+    memory: int,
+    *,
+    fuses: bool = False,
 ) -> ReadyRound:
-    """Cut a cohort into chunks that fit `memory` and plan their steps; the state gives shapes only."""
+    """Cut a cohort into chunks that fit `memory` and plan their steps; the state gives shapes only.
+
+    fuses: whether whoever trains them makes one step of many clients one gradient.
+    """
     f = federation
     sizes = f.data.sizes[cohort.clients.numpy()]
     idle = f.schedule.usable(sizes) == 0
     chunks = []
-    for members in _chunks(f, state, cohort, sizes, idle, memory):
+    for members in _chunks(f, state, cohort, sizes, idle, memory, fuses):
         part = some_of(cohort, members)
         numbers = f.data.number_of(part.clients)
         steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
-        chunks.append(OnHost(part, steps, row_ids(part.requests, torch.device("cpu"))))
+        chunks.append(OnHost(part, steps, fuses and pools(f, steps.mask.shape[1])))
     return ReadyRound(cohort, np.flatnonzero(idle), chunks)
 
 
 def lay_out(federation: Federation, host: OnHost, round: int) -> Chunk:
     """Gather what a chunk trains on, and put it where it will be trained."""
     f, cohort, steps = federation, host.cohort, host.steps
-    ids = {name: rows.to(f.device) for name, rows in host.ids.items()}
-    batches = f.batches(cohort.clients, steps, ids, round)
     sizes = f.data.sizes[cohort.clients.numpy()]
     examples = torch.from_numpy(f.schedule.usable(sizes)).to(f.device)
+    asked, features = cohort.requests, None
+    if host.pools:
+        features = _pooled(f, host, examples)
+        f = replace(f, data=f.data.without_features)
+        asked = {table: rows for table, rows in asked.items() if table in f.data.refers.values()}
+    ids = row_ids(asked, f.device)
+    batches = f.batches(cohort.clients, steps, ids, round)
     active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
     held = rows_held(
         f.data, cohort.clients, ids, own=f.method.needs_own, popularity=f.method.needs_popularity
     )
-    return Chunk(cohort, batches, ids, held, examples, active)
+    return Chunk(cohort, batches, ids, held, examples, active, features)
+
+
+def _pooled(federation: Federation, host: OnHost, examples: Tensor) -> PooledFeatures:
+    f, model = federation, federation.model
+    assert isinstance(model, LookupModel)
+    ((name, table),) = model.refers.items()
+    column = f.data.columns[name]
+    assert isinstance(column, Sparse)
+    at = f.data.offsets[host.cohort.clients][:, None] + host.steps.index[:, 0]
+    asked = host.cohort.requests[table]
+    return PooledFeatures.of(column, at, host.steps.mask[:, 0], asked, examples, model.pooling)
 
 
 def laid_out_ahead(
@@ -138,8 +166,23 @@ def is_fusable(federation: Federation, steps: int) -> bool:
     return steps == 1 and unchecked and federation.training.averages_gradients
 
 
+def pools(federation: Federation, steps: int) -> bool:
+    """Whether clients that take so many steps can share one lookup of their features."""
+    f = federation
+    if not isinstance(f.model, LookupModel) or f.augment or not is_fusable(f, steps):
+        return False
+    tables = frozenset(f.model.refers.values())
+    return not tables & (f.training.sphere | f.training.fixed | f.rules.counted)
+
+
 def _chunks(
-    federation: Federation, state: ServerState, cohort: Cohort, sizes: Ints, idle: Ints, memory: int
+    federation: Federation,
+    state: ServerState,
+    cohort: Cohort,
+    sizes: Ints,
+    idle: Ints,
+    memory: int,
+    fuses: bool,
 ) -> Iterator[Ints]:
     """Busy clients, most steps first, in runs whose padded tensors stay within the budget.
 
@@ -158,7 +201,7 @@ def _chunks(
         # The first client has the most steps; batches and rows are as wide as any that may follow.
         most = {table: int(lengths[rest].max()) for table, lengths in held.items()}
         widest = int(widths[rest].max())
-        each = bytes_per_client(federation, state, int(steps[rest[0]]), widest, most)
+        each = bytes_per_client(federation, state, int(steps[rest[0]]), widest, most, fuses)
         run = rest[: max(1, memory // each)]
         if widest > NARROW:
             narrow = np.flatnonzero(2 * widths[run] <= widths[run[0]])
@@ -168,22 +211,34 @@ def _chunks(
 
 
 def bytes_per_client(
-    federation: Federation, state: ServerState, steps: int, width: int, held: Mapping[str, int]
+    federation: Federation,
+    state: ServerState,
+    steps: int,
+    width: int,
+    held: Mapping[str, int],
+    fuses: bool,
 ) -> int:
     """A generous estimate of what one client of a chunk takes, padding included.
 
     held: rows of each table that it holds.
     """
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
-    parameters = 0 if is_fusable(federation, steps) else nbytes(state.dense.values())
+    fused = fuses and is_fusable(federation, steps)
+    shared = set(federation.model.refers.values()) if fuses and pools(federation, steps) else set()
+    parameters = 0 if fused else nbytes(state.dense.values())
+    pooled = 0
     for table, count in held.items():
-        parameters += count * (row_bytes(state.tables[table]) + 8)
+        row = row_bytes(state.tables[table])
+        if table in shared:  # its row and the row's change; its features twice, sorted; what is pooled
+            pooled += count * (2 * row + 64) + 4 * width * row
+        else:
+            parameters += count * (row + 8)
     data, example, at_once = federation.data, 0, 0
     for name, column in data.columns.items():
         if not isinstance(column, Sparse):
             example += column.example_bytes
-        elif name in data.refers:
-            example += 4 * held[data.refers[name]]  # over the rows held, not over all features
+        elif name in data.refers:  # over the rows held, not over all features
+            example += 0 if data.refers[name] in shared else 4 * held[data.refers[name]]
         elif federation.augment:
             example += column.example_bytes
         else:
@@ -192,4 +247,4 @@ def bytes_per_client(
     # Scores of a batch against the class rows held, and their gradients.
     activations += 6 * width * held.get("classes", 0) * 4
     batches = steps * width * (example + 16) + 2 * width * at_once
-    return max(1, copies * parameters + batches + activations)
+    return max(1, copies * parameters + pooled + batches + activations)

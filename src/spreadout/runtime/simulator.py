@@ -19,8 +19,9 @@ from spreadout.federated import checks, merge
 from spreadout.federated.local import Objective, Params, local_update
 from spreadout.federated.merge import Aggregate
 from spreadout.federated.round import Cohort, Federation, cohort_of
-from spreadout.federated.rows import along_sphere, project_to_sphere
+from spreadout.federated.rows import Tensors, along_sphere, project_to_sphere
 from spreadout.federated.server import ServerState
+from spreadout.models.embedding import EmbeddingModel
 from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.graphs import GraphCache
 from spreadout.runtime.in_span import Spans
@@ -55,7 +56,7 @@ class Simulator:
     ) -> Iterator[Aggregate]:
         ready = None if self.ahead is None else self.ahead.get(key_of(federation, state.round))
         if ready is None or ready.cohort is not cohort:
-            ready = make_ready(federation, state, cohort, state.round, self.memory)
+            ready = make_ready(federation, state, cohort, state.round, self.memory, fuses=True)
         if len(ready.idle):  # they were asked, and had nothing to say
             silent = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
             silent.traffic = traffic_of(state, some_of(cohort, ready.idle), federation)
@@ -65,6 +66,8 @@ class Simulator:
             work = Work(federation, state, early or lay_out(federation, host, state.round))
             one_step = is_fusable(federation, len(work.chunk.active))
             part = _fused(work) if one_step else _in_span(work, self.spans)
+            if part is None and work.chunk.features is not None:  # each client needs its own rows
+                work = replace(work, chunk=lay_out(federation, replace(host, pools=False), state.round))
             if part is None:
                 change, loss = _stacked(work, self.graphs)
             if place == 0:  # the device has enough to do for a while: the host looks ahead
@@ -81,7 +84,8 @@ class Simulator:
             trains = torch.cuda.current_stream(federation.device)
 
         def make() -> ReadyRound:
-            ready = make_ready(federation, state, cohort_of(federation, round), round, self.memory)
+            cohort = cohort_of(federation, round)
+            ready = make_ready(federation, state, cohort, round, self.memory, fuses=True)
             return ready if trains is None else laid_out_ahead(federation, ready, round, trains)
 
         self.ahead.start(key_of(federation, round), make)
@@ -97,9 +101,14 @@ def _fused(work: Work) -> Aggregate | None:
     for name in trained:
         rows[name].requires_grad_()
     batch = {name: column[:, 0] for name, column in chunk.batches.items()}
-    objective = torch.vmap(f.objective(), in_dims=(Params(None, 0), 0, 0))  # type: ignore[arg-type]
+    after, pooled = _looked_up(work)
+    batch |= pooled
+    objective = torch.vmap(
+        replace(f, model=after).objective(),
+        in_dims=(Params(None, 0), 0, 0),  # type: ignore[arg-type]
+    )
     loss = objective(Params(dense, rows), batch, chunk.held)  # (k,)
-    leaves = [*dense.values(), *(rows[name] for name in trained)]
+    leaves = [*dense.values(), *(rows[name] for name in trained), *pooled.values()]
     found = torch.autograd.grad((weight * loss).sum(), leaves, allow_unused=True)
     gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
     if not bool(torch.stack([loss.detach().sum(), *(g.sum() for g in gradients)]).isfinite().all()):
@@ -107,7 +116,7 @@ def _fused(work: Work) -> Aggregate | None:
     with torch.no_grad():
         change = dict(zip(dense, (g * -training.dense.lr for g in gradients), strict=False))
         moved = {}
-        for name, gradient in zip(trained, gradients[len(dense) :], strict=True):
+        for name, gradient in zip(trained, gradients[len(dense) :], strict=False):
             start, slope = rows[name].detach(), gradient / weight[:, None, None]
             rate = training.rows[name].lr
             if name in training.sphere:
@@ -115,7 +124,23 @@ def _fused(work: Work) -> Aggregate | None:
             else:
                 moved[name] = -rate * slope
         everyone = torch.ones_like(chunk.examples, dtype=torch.bool)
-        return aggregate(work, change, moved, loss.detach(), everyone)
+        part = aggregate(work, change, moved, loss.detach(), everyone)
+        if chunk.features is not None:
+            ((table,), gradient) = f.model.refers.values(), gradients[-1]
+            share = f.rules.row_weight(table, chunk.examples) / weight
+            rate = training.rows[table].lr
+            part.rows[table] = chunk.features.row_sum(gradient, share, rate)
+        return part
+
+
+def _looked_up(work: Work) -> tuple[EmbeddingModel, Tensors]:
+    """A model of pooled features, and those of the step; or the model as it is, and nothing."""
+    model, features = work.federation.model, work.chunk.features
+    if features is None:
+        return model, {}
+    ((name, table),) = model.refers.items()
+    pooled = features.pooled(work.state.tables[table]).requires_grad_()  # (k, B, width)
+    return EmbeddingModel(model.encoder, model.tables, (name,), model.first_class), {name: pooled}
 
 
 def _in_span(work: Work, spans: Spans | None) -> Aggregate | None:

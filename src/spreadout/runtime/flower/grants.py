@@ -38,6 +38,7 @@ class Grants:
     most: int | None = None  # rows of a table a client may ask for in a round
     takeover: bool = False
     roster: Mapping[int, Entry] | None = None
+    anyones: frozenset[str] = frozenset()  # tables whose rows any client may have
     log: Path | None = None
     holders: dict[int, str] = field(default_factory=dict)  # whose each client is
     sizes: dict[int, int] = field(default_factory=dict)  # examples it says it has
@@ -80,7 +81,8 @@ class Grants:
         if client not in self.own:
             self._bind(client, request)
         for table, rows in request.items():
-            if not set(rows.tolist()) <= set(self.own[client].get(table, [])):
+            own = self.own[client].get(table, [])
+            if table not in self.anyones and not set(rows.tolist()) <= set(own):
                 return NOT_ALLOWED
         return None
 
@@ -93,7 +95,7 @@ class Grants:
         return all(np.isin(rows, entry.classes).all() for rows in named)
 
     def _bind(self, client: int, request: Tensors) -> None:
-        own = {table: rows.tolist() for table, rows in request.items()}
+        own = {name: rows.tolist() for name, rows in request.items() if name not in self.anyones}
         entry = self.roster.get(client) if self.roster is not None else None
         if entry is not None and entry.classes is not None and "classes" in self.tables:
             own["classes"] = list(entry.classes)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spreadout.federated.batches import positives_of
 from spreadout.federated.local import Params, local_update
-from spreadout.federated.round import Cohort, Federation, repeatable
+from spreadout.federated.round import Cohort, Federation, asked_by, repeatable
 from spreadout.federated.rows import Rows, Tensors, Update
 from spreadout.federated.schedule import rate_factor
 from spreadout.federated.server import ServerState
@@ -36,8 +36,7 @@ def places_of(federation: Federation, numbers: Sequence[int]) -> Tensor:
 
 def requests(federation: Federation, numbers: Sequence[int], round: int) -> dict[str, Ragged]:
     """The rows these clients need in a round."""
-    f = federation
-    return f.method.request(f.data, places_of(f, numbers), seed=f.seed, round=round)
+    return asked_by(federation, places_of(federation, numbers), round)
 
 
 def without(asked: Ragged, kept: Tensor) -> Ragged:

@@ -157,6 +157,7 @@ class Builder:
             deploy.max_rows,
             deploy.takeover,
             None if deploy.roster is None else read_roster(deploy.roster),
+            frozenset(form.data.features.values()) if form.asks_seen else frozenset(),
         )
         folder = RunFolder(self.out)
         grants.log = self.out / DEPLOYMENT / LOG

@@ -1,0 +1,166 @@
+"""Pooled lookups against what they stand for: each client's own rows and feature vectors."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spreadout as so
+from spreadout.assembly import build_federation
+from spreadout.data.columns import Sparse
+from spreadout.data.federated import Splits
+from spreadout.federated.round import cohort_of, run_round
+from spreadout.federated.sampling import sample_clients
+from spreadout.federated.server import ServerState
+from spreadout.runtime import pooled, simulator
+from spreadout.runtime.pooled import Bags, PooledFeatures
+from test_fedalc import config, tagged
+
+CPU = torch.device("cpu")
+STEP = {"per_round": 4, "local_steps": 1, "lr": 0.3, "row_lr": 0.1, "input_lr": 0.7}
+
+
+def train(experiment: so.Experiment, data: Splits, rounds: int = 3) -> ServerState:
+    f = build_federation(experiment, data, CPU)
+    state = ServerState(0, *f.model.initial(f.seed, CPU))
+    for _ in range(rounds):
+        run_round(f, state)
+    return state
+
+
+def assert_same(one: ServerState, other: ServerState) -> None:
+    for name, value in one.dense.items():
+        torch.testing.assert_close(other.dense[name], value, rtol=1e-4, atol=1e-6)
+    for name, table in one.tables.items():
+        torch.testing.assert_close(other.tables[name], table, rtol=1e-4, atol=1e-6)
+    assert one.traffic == other.traffic
+
+
+@given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 3))
+def test_bags_are_weighted_sums(lengths: list[int], piece: int) -> None:
+    generator = torch.Generator().manual_seed(len(lengths))
+    total = sum(lengths)
+    rows = torch.randn(5, 3, generator=generator)
+    at = torch.randint(0, 5, (total,), generator=generator)
+    weights = torch.randn(total, generator=generator)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pooled, "PIECE", piece)
+        found = Bags.of(at, weights, torch.tensor(lengths, dtype=torch.int64)).sums(rows)
+    start = 0
+    for one, length in zip(found, lengths, strict=True):
+        here = slice(start, start + length)
+        torch.testing.assert_close(one, (weights[here, None] * rows[at[here]]).sum(0))
+        start += length
+
+
+@pytest.mark.parametrize("asks", ["own", "seen"])
+@pytest.mark.parametrize("pooling", ["mean", "sqrtn", "sum"])
+@pytest.mark.parametrize("merge", ["mean", "weighted-mean", "sum"])
+def test_pooled_lookups_equal_copied_rows(
+    asks: str, pooling: str, merge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = {"encoder": "lookup", "width": 8, "hidden": [8], "dim": 6, "init": 0.5, "pooling": pooling}
+    method = {"name": "fedaws", "weighting": "examples", "spreadout": "hinge", "merge": merge}
+    clients = {**STEP, "batch": 3, "asks_features": asks}
+    data = twice_named(tagged())
+    slow = config(method, model=model, clients=clients, run={"executor": "sequential"})
+    reference = train(slow, data)
+    calls = []
+    true = PooledFeatures.row_sum
+    monkeypatch.setattr(PooledFeatures, "row_sum", lambda *a: calls.append(1) or true(*a))
+    assert_same(reference, train(config(method, model=model, clients=clients), data))
+    assert len(calls) == 3
+
+
+def twice_named(data: Splits) -> Splits:
+    """The same data with signed weights and one feature of every example named twice."""
+    x = data.train.columns["x"]
+    assert isinstance(x, Sparse)
+    ids, weights, lengths = [], [], []
+    for i in range(x.count):
+        own = x.ids[x.offsets[i] : x.offsets[i + 1]].tolist()
+        ids += [*own, own[0]]
+        weights += [0.5 + 0.1 * (i + j) % 3 for j in range(len(own))] + [-0.2]
+        lengths.append(len(own) + 1)
+    offsets = torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()])
+    doubled = replace(x, ids=torch.tensor(ids), weights=torch.tensor(weights), offsets=offsets)
+    return replace(data, train=replace(data.train, columns={**data.train.columns, "x": doubled}))
+
+
+def test_a_client_that_breaks_the_sum_is_found_among_copies() -> None:
+    data = tagged()
+    x = data.train.columns["x"]
+    assert isinstance(x, Sparse)
+    weights = x.weights.clone()
+    stored = int(x.index[0]) if x.index is not None else 0
+    weights[x.offsets[stored] : x.offsets[stored + 1]] = float("nan")
+    broken = replace(data.train, columns={**data.train.columns, "x": replace(x, weights=weights)})
+    data = replace(data, train=broken)
+    clients = {**STEP, "per_round": "all", "batch": "full"}
+    states = [
+        train(config({"name": "fedaws"}, clients=clients, run={"executor": executor}), data)
+        for executor in ("simulator", "sequential")
+    ]
+    assert_same(states[1], states[0])
+    assert states[0].refused == states[1].refused
+    assert sum(states[0].refused.values()) > 0
+
+
+def test_clients_ask_for_the_features_they_are_about_to_see() -> None:
+    data = tagged()
+    asked = {}
+    for asks in ("own", "seen"):
+        clients = {**STEP, "batch": 2, "asks_features": asks}
+        f = build_federation(config({"name": "fedaws"}, clients=clients), data, CPU)
+        asked[asks] = cohort_of(f, 1)
+    assert torch.equal(asked["own"].clients, asked["seen"].clients)
+    own, seen = (asked[name].requests["inputs"] for name in ("own", "seen"))
+    assert seen.values.numel() < own.values.numel()
+    for i in range(len(own)):
+        assert set(seen[i].tolist()) <= set(own[i].tolist())
+    assert torch.equal(asked["own"].requests["classes"].values, asked["seen"].requests["classes"].values)
+
+
+def test_several_steps_see_what_they_asked_for() -> None:
+    clients = {**STEP, "local_steps": 3, "batch": 2, "asks_features": "seen"}
+    states = [
+        train(config({"name": "fedaws"}, clients=clients, run={"executor": executor}), tagged())
+        for executor in ("simulator", "sequential")
+    ]
+    assert_same(states[1], states[0])
+
+
+def test_a_cohort_of_many_clients_takes_one_chunk_and_no_copies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Stacked copies of the rows alone would be forty times the budget."""
+    source = {"name": "synthetic", "classes": 400, "features": 3000, "examples": 3000}
+    experiment = so.Experiment.of(
+        {
+            "data": {"source": source, "targets": "one"},
+            "model": {"encoder": "lookup", "width": 64, "hidden": [16], "dim": 8},
+            "method": {"name": "fedaws"},
+            "clients": {"per_round": 200, "local_steps": 1, "batch": 8, "selection": "nonempty"},
+            "run": {"memory_gb": 0.2},
+        }
+    )
+    monkeypatch.setattr(simulator, "_stacked", lambda *_: pytest.fail("took copies"))
+    from spreadout.data.splits import load_data
+
+    monkeypatch.setenv("SPREADOUT_CACHE", str(tmp_path))
+    f = build_federation(experiment, load_data(experiment.data, 0), CPU)
+    state = ServerState(0, *f.model.initial(0, CPU))
+    assert run_round(f, state).accepted == 200
+
+
+def test_empty_clients_are_never_drawn() -> None:
+    import numpy as np
+
+    sizes = np.array([0, 3, 0, 1, 2, 0])
+    drawn = [sample_clients("nonempty", sizes, 2, seed=0, round=r).tolist() for r in range(20)]
+    assert {client for one in drawn for client in one} == {1, 3, 4}
+    assert all(len(set(one)) == 2 for one in drawn)
+    assert sample_clients("nonempty", sizes, 6, seed=0, round=0).tolist() == [1, 3, 4]
