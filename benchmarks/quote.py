@@ -136,18 +136,22 @@ def reading(path: str) -> str:
 def rounds(*paths: str) -> str:
     """Milliseconds a round, one column for each machine."""
     made = [_read(path) for path in paths]
-    labels = {name: label for one in made for name, label in one["labels"].items()}
+    labels = {timed["name"]: timed["label"] for one in made for timed in one["results"]}
     machines = [one["hardware"] for one in made]
     lines = [
         f"| ms a round (rounds a second) | {' | '.join(machines)} |",
         "|---" * (len(made) + 1) + "|",
     ]
     for name, label in labels.items():
-        cells = [one["milliseconds_a_round"].get(name) for one in made]
+        cells = [_named(one["results"], name) for one in made]
         shown = ["–" if cell is None else f"{cell:.0f} ({1000 / cell:.0f}/s)" for cell in cells]
         lines.append(f"| {label} | {' | '.join(shown)} |")
     origins = " ".join(_origin(path, one) for path, one in zip(paths, made, strict=True))
     return "\n".join([*lines, "", origins])
+
+
+def _named(results: list[dict[str, Any]], name: str) -> float | None:
+    return next((timed["milliseconds"] for timed in results if timed["name"] == name), None)
 
 
 def retrieval(path: str) -> str:

@@ -2,15 +2,16 @@
 
     python benchmarks/rounds.py configs/dual_encoder/table2.toml --out speed.json
 
-The first rounds are left out: graphs are captured and caches filled in them.
+The first rounds are left out: graphs are captured and caches filled in them. Losses are kept beside the
+times, and the most memory the device has had in use.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from record import write
@@ -21,39 +22,52 @@ from spreadout.data.splits import load_data
 from spreadout.experiment import Experiment
 from spreadout.federated.round import run_round
 from spreadout.federated.server import ServerState
+from spreadout.summary import peak_memory
+
+FIRST = 3  # rounds that are not counted
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("suite")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     a = parser.parse_args()
     suite = Suite.load([a.suite], None, a.set)
     device = pick_device(a.device)
-    timed = {name: milliseconds(e, device, a.rounds) for name, e in suite.variants.items()}
-    for name, value in timed.items():
-        print(f"{name:16} {value:8.1f} ms a round")
-    labels = {name: suite.labels[name] for name in suite.variants}
+    found = []
+    for name, experiment in suite.variants.items():
+        found.append({"name": name, "label": suite.labels[name], **timed(experiment, device, a.rounds)})
+        print(found[-1], flush=True)
     made = {"suite": suite.name, "threads": torch.get_num_threads(), "rounds_timed": a.rounds}
-    write(a.out, {**made, "labels": labels, "milliseconds_a_round": timed})
+    write(a.out, {**made, "results": found})
 
 
-def milliseconds(experiment: Experiment, device: torch.device, rounds: int) -> float:
-    """The median over some rounds, after three that do not count."""
+def timed(experiment: Experiment, device: torch.device, rounds: int) -> dict[str, Any]:
+    """One round after another, as a run has them: the host may already be at the next."""
     federation = build_federation(experiment, load_data(experiment.data, experiment.seed), device)
     state = ServerState(0, *federation.model.initial(experiment.seed, device))
-    times = []
-    for turn in range(rounds + 3):
-        start = time.perf_counter()
-        run_round(federation, state)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        if turn >= 3:
-            times.append(time.perf_counter() - start)
-    return round(1000 * statistics.median(times), 1)
+    reports = []
+    for turn in range(rounds + FIRST):
+        if turn == FIRST:
+            _wait(device)
+            start = time.perf_counter()
+        reports.append(run_round(federation, state))
+    _wait(device)
+    each = 1000 * (time.perf_counter() - start) / rounds
+    return {
+        "milliseconds": round(each, 2),
+        "clients": reports[-1].accepted,
+        "losses": [round(report.loss, 6) for report in reports[:: max(rounds // 10, 1)]],
+        "peak_gb": round(peak_memory(device) / 2**30, 2),
+    }
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Two towers, four losses, and the paper's claims about them (Ning et al. 2021)."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from spreadout.federated.schedule import Schedule, plan
 from spreadout.federated.server import ServerState
 from spreadout.methods import DualEncoder
 from spreadout.methods.base import with_negatives
+from spreadout.models.gathers import _ByProduct, rows_at
 from spreadout.models.two_tower import MaskedMean, SelfAttention
 from spreadout.ragged import Ragged
 from spreadout.runtime.ahead import Ahead
@@ -573,3 +575,18 @@ def test_a_federated_data_set_knows_which_row_is_nobodys() -> None:
     assert shop().train.first_class == 1
     x = np.zeros((2, 1))
     assert FederatedDataset.from_arrays(x, [0, 1], [0, 1]).first_class == 0
+
+
+def test_the_gradient_of_a_gather_is_the_same_by_products() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(3, 7, 4, generator=generator)
+    places = torch.randint(0, 7, (3, 5, 2), generator=generator)
+    back = torch.randn(3, 5, 2, 4, generator=generator)
+
+    def gradient(gather: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        leaf = rows.clone().requires_grad_()
+        found = torch.vmap(gather)(places, leaf)
+        torch.testing.assert_close(found, torch.stack([r[p] for r, p in zip(rows, places, strict=True)]))
+        return torch.autograd.grad((found * back).sum(), leaf)[0]
+
+    torch.testing.assert_close(gradient(_ByProduct.apply), gradient(rows_at))

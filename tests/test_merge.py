@@ -50,10 +50,10 @@ def test_the_sum_does_not_depend_on_the_grouping() -> None:
     parts = [of_update(update, rules) for update in updates()]
     flat, nested = total(parts), total([total(parts[:2]), refused("not finite"), total(parts[2:])])
     assert nested.refused == {"not finite": 1}
-    assert (flat.clients, flat.examples, flat.loss) == (
+    assert (flat.clients, flat.examples, flat.loss_sum) == (
         nested.clients,
         nested.examples,
-        nested.loss,
+        nested.loss_sum,
     )
     for a, b in zip(merge(flat, rules).rows.values(), merge(nested, rules).rows.values(), strict=True):
         torch.testing.assert_close(a.values, b.values)

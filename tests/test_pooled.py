@@ -15,8 +15,9 @@ from spreadout.data.federated import Splits
 from spreadout.federated.round import cohort_of, run_round
 from spreadout.federated.sampling import sample_clients
 from spreadout.federated.server import ServerState
-from spreadout.runtime import pooled, simulator
-from spreadout.runtime.pooled import Bags, PooledFeatures
+from spreadout.runtime import bags, simulator
+from spreadout.runtime.bags import Bags
+from spreadout.runtime.pooled import PooledFeatures
 from test_fedalc import config, tagged
 
 CPU = torch.device("cpu")
@@ -47,7 +48,7 @@ def test_bags_are_weighted_sums(lengths: list[int], piece: int) -> None:
     at = torch.randint(0, 5, (total,), generator=generator)
     weights = torch.randn(total, generator=generator)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pooled, "PIECE", piece)
+        patch.setattr(bags, "PIECE", piece)
         found = Bags.of(at, weights, torch.tensor(lengths, dtype=torch.int64)).sums(rows)
     start = 0
     for one, length in zip(found, lengths, strict=True):

@@ -48,7 +48,7 @@ def cohort_batches(
     ids: per table (k, m), the rows each client asked for, ascending, then −1.
     """
     at = data.offsets[clients][:, None, None] + plan.index
-    batches = {"mask": plan.mask.to(device)}
+    batches = {"mask": sent(plan.mask, device)}
     for name, column in data.columns.items():
         if isinstance(column, Sparse) and name in data.refers:
             batches[name] = over_rows(column, at, plan.mask, ids[data.refers[name]])
@@ -69,7 +69,14 @@ def cohort_batches(
 
 def row_ids(requests: Mapping[str, Ragged], device: torch.device) -> dict[str, Tensor]:
     """Per table, the rows each client asked for, side by side: (k, m), −1 after the end."""
-    return {table: rows.padded(-1).to(device) for table, rows in requests.items()}
+    return {table: sent(rows.padded(-1), device) for table, rows in requests.items()}
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device; from a host it leaves through pinned memory, and nobody waits for it."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.contiguous().pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def places_in(rows: Tensor, ids: Tensor, mask: Tensor, present: Tensor | None = None) -> Tensor:

@@ -51,14 +51,9 @@ class Aggregate:
     rows: dict[str, RowSum] = field(default_factory=dict)
     clients: int = 0
     examples: int = 0
-    loss_sum: float = 0.0
+    loss_sum: float | Tensor = 0.0  # a tensor where a device is still at work on it
     refused: Counter[str] = field(default_factory=Counter)
     traffic: Traffic = field(default_factory=Traffic)
-
-    @property
-    def loss(self) -> float:
-        """Mean training loss over the accepted clients."""
-        return self.loss_sum / self.clients if self.clients else float("nan")
 
 
 @dataclass(frozen=True)
@@ -149,6 +144,9 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
         result.traffic += part.traffic
         del part  # while the next one is made, there need not be two
     for name, several in pieces.items():
+        if len(several) == 1:  # it has every id once already
+            result.rows[name] = several[0]
+            continue
         columns = (torch.cat(column) for column in zip(*map(_fields, several), strict=True))
         result.rows[name] = RowSum(*sum_by_id(*columns))
     return result

@@ -118,10 +118,15 @@ class RoundReport:
     round: int
     clients: int  # asked
     accepted: int
-    loss: float
+    loss_sum: float | Tensor  # over the accepted; a tensor where a device is still at work on it
     refused: Counter[str]
     traffic: Traffic
     cohort: Cohort  # who was asked, and what for
+
+    @property
+    def loss(self) -> float:
+        """The mean over the accepted clients; looking at it may wait for a device."""
+        return float(self.loss_sum) / self.accepted if self.accepted else float("nan")
 
 
 @contextmanager
@@ -228,7 +233,7 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
         state.round,
         len(clients),
         aggregate.clients,
-        aggregate.loss,
+        aggregate.loss_sum,
         aggregate.refused,
         aggregate.traffic,
         cohort,

@@ -115,7 +115,8 @@ def summed(part: Aggregate, like: Tensors) -> Aggregate:
     flat = torch.cat([value.reshape(-1) for value in mine])
     dist.all_reduce(flat)
     parts: list[Aggregate] = [Aggregate()] * size()
-    dist.all_gather_object(parts, replace(part, dense={}, rows=_moved(part.rows, torch.device("cpu"))))
+    rows = _moved(part.rows, torch.device("cpu"))
+    dist.all_gather_object(parts, replace(part, dense={}, rows=rows, loss_sum=float(part.loss_sum)))
     every = total([replace(one, rows=_moved(one.rows, device)) for one in parts])
     if every.clients:
         pieces = torch.split(flat, [value.numel() for value in mine])

@@ -12,46 +12,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from spreadout.data.columns import Sparse
 from spreadout.federated.merge import RowSum
 from spreadout.federated.rows import sum_by_id
 from spreadout.federated.tables import Table
 from spreadout.models.lookup import Pooling
-from spreadout.ragged import Ragged, offsets_from_lengths
-
-PIECE = 128  # entries of a bag that are added one after another; a long bag is many pieces
-
-
-@dataclass(frozen=True)
-class Bags:
-    """Weighted sums of rows: one for every bag, the same bits whoever adds them."""
-
-    at: Tensor  # (nnz,) which row, bag after bag
-    weights: Tensor  # (nnz,)
-    piece: Tensor  # (p,) where each piece of a bag begins
-    first: Tensor  # (n,) each bag's first piece
-
-    @classmethod
-    def of(cls, at: Tensor, weights: Tensor, lengths: Tensor) -> Bags:
-        """lengths (n,): entries of each bag."""
-        pieces = (lengths + PIECE - 1) // PIECE
-        first = offsets_from_lengths(pieces)[:-1]
-        within = torch.arange(int(pieces.sum()), device=at.device)
-        within -= torch.repeat_interleave(first, pieces)
-        begin = torch.repeat_interleave(offsets_from_lengths(lengths)[:-1], pieces)
-        return cls(at, weights, begin + PIECE * within, first)
-
-    def sums(self, rows: Tensor) -> Tensor:
-        """rows (m, d) → (n, d)"""
-        if not len(self.piece):
-            return rows.new_zeros(len(self.first), rows.shape[1])
-        parts = F.embedding_bag(
-            self.at, rows, self.piece, mode="sum", per_sample_weights=self.weights.to(rows.dtype)
-        )
-        every = torch.arange(len(parts), device=parts.device)
-        return F.embedding_bag(every, parts, self.first, mode="sum")
+from spreadout.ragged import Ragged
+from spreadout.runtime.bags import Bags
 
 
 @dataclass(frozen=True)

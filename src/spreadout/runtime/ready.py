@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from spreadout.data.columns import Sparse
-from spreadout.federated.batches import row_ids, rows_held
+from spreadout.federated.batches import row_ids, rows_held, sent
 from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.rows import Tensors, nbytes
 from spreadout.federated.schedule import Plan, plan
@@ -23,6 +23,7 @@ from spreadout.federated.server import ServerState
 from spreadout.federated.tables import row_bytes
 from spreadout.models.lookup import LookupModel
 from spreadout.randomness import Ints
+from spreadout.runtime.bags import HeldRows
 from spreadout.runtime.pooled import PooledFeatures
 
 NARROW = 64  # batches below this width are padded without a second thought
@@ -46,6 +47,8 @@ class Chunk:
     ids: Tensors  # per table (k, m), −1 for padding
     held: Tensors  # per table (k, m) bool, which of them are real
     examples: Tensor  # (k,) int64
+    counts: Tensor  # (k,) the same on the host
+    sums: dict[str, HeldRows]  # per table, how row slots add up by row
     active: list[int]  # clients still at work in each step
     features: PooledFeatures | None = None  # instead of x and of the rows it names
 
@@ -89,7 +92,8 @@ def lay_out(federation: Federation, host: OnHost, round: int) -> Chunk:
     """Gather what a chunk trains on, and put it where it will be trained."""
     f, cohort, steps = federation, host.cohort, host.steps
     sizes = f.data.sizes[cohort.clients.numpy()]
-    examples = torch.from_numpy(f.schedule.usable(sizes)).to(f.device)
+    counts = torch.from_numpy(f.schedule.usable(sizes))
+    examples = sent(counts, f.device)
     asked, features = cohort.requests, None
     if host.pools:
         features = _pooled(f, host, examples)
@@ -101,7 +105,10 @@ def lay_out(federation: Federation, host: OnHost, round: int) -> Chunk:
     held = rows_held(
         f.data, cohort.clients, ids, own=f.method.needs_own, popularity=f.method.needs_popularity
     )
-    return Chunk(cohort, batches, ids, held, examples, active, features)
+    # Rows that everybody holds, and those counted row by row, are summed otherwise.
+    apart = [t for t in ids if asked[t].shared is None and t not in f.rules.counted | f.training.fixed]
+    sums = {table: HeldRows.of(ids[table], examples) for table in apart}
+    return Chunk(cohort, batches, ids, held, examples, counts, sums, active, features)
 
 
 def _pooled(federation: Federation, host: OnHost, examples: Tensor) -> PooledFeatures:

@@ -111,9 +111,8 @@ def _fused(work: Work) -> Aggregate | None:
     leaves = [*dense.values(), *(rows[name] for name in trained), *pooled.values()]
     found = torch.autograd.grad((weight * loss).sum(), leaves, allow_unused=True)
     gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
-    if not bool(torch.stack([loss.detach().sum(), *(g.sum() for g in gradients)]).isfinite().all()):
-        return None
     with torch.no_grad():
+        sound = torch.stack([loss.sum(), *(g.sum() for g in gradients)]).isfinite().all()
         change = dict(zip(dense, (g * -training.dense.lr for g in gradients), strict=False))
         moved = {}
         for name, gradient in zip(trained, gradients[len(dense) :], strict=False):
@@ -123,14 +122,13 @@ def _fused(work: Work) -> Aggregate | None:
                 moved[name] = project_to_sphere(start - rate * along_sphere(slope, start)) - start
             else:
                 moved[name] = -rate * slope
-        everyone = torch.ones_like(chunk.examples, dtype=torch.bool)
-        part = aggregate(work, change, moved, loss.detach(), everyone)
+        part = aggregate(work, change, moved, loss.detach())
         if chunk.features is not None:
             ((table,), gradient) = f.model.refers.values(), gradients[-1]
             share = f.rules.row_weight(table, chunk.examples) / weight
             rate = training.rows[table].lr
             part.rows[table] = chunk.features.row_sum(gradient, share, rate)
-        return part
+    return part if bool(sound) else None
 
 
 def _looked_up(work: Work) -> tuple[EmbeddingModel, Tensors]:

@@ -40,6 +40,9 @@ class Work:
         return table[ids.clamp_min(0)] * (ids >= 0)[..., None]
 
 
+MANY = 8  # clients of a chunk whose sums take little beside what is summed
+
+
 def accepted_sum(
     work: Work, change: Params, loss: Tensor, also: Callable[[Tensor], Tensors] = lambda weight: {}
 ) -> Aggregate:
@@ -54,65 +57,84 @@ def accepted_sum(
         bad = checks.bad_clients(change.dense, change.rows, loss, chunk.examples, f.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         weight = f.rules.client_weight(chunk.examples)
+        if len(loss) >= MANY:
+            # Rarely is anyone refused: a device goes on with the sums before the host knows.
+            sums = {name: _weighted_sum(weight, value) for name, value in change.dense.items()}
+            part = aggregate(work, sums | also(weight), change.rows, loss)
+            if bool(accepted.all()):
+                return part
         # One tensor after another leaves for its sum: both at once may be too much.
+        kept = None if bool(accepted.all()) else accepted
         names = list(change.dense)
-        sums = {name: _weighted_sum(weight, accepted, change.dense.pop(name)) for name in names}
+        sums = {name: _weighted_sum(weight, change.dense.pop(name), kept) for name in names}
         sums |= also(weight * accepted)
-        part = aggregate(work, sums, change.rows, loss, accepted)
+        part = aggregate(work, sums, change.rows, loss, kept)
     for reason, refused in bad.items():
         part.refused[reason] += int(refused.sum())
     part.refused = +part.refused  # drop reasons nobody was refused for
     return part
 
 
-def _weighted_sum(weight: Tensor, accepted: Tensor, value: Tensor) -> Tensor:
-    """Σ ω_i Δ_i over the accepted clients; a refused one may hold NaN, so it is left out, not zeroed."""
-    kept = value if bool(accepted.all()) else value[accepted]
-    return torch.einsum("k,k...->...", weight[accepted], kept)
+def _weighted_sum(weight: Tensor, value: Tensor, kept: Tensor | None = None) -> Tensor:
+    """Σ ω_i Δ_i over the kept clients; a refused one may hold NaN, so it is left out, not zeroed."""
+    if kept is not None:
+        weight, value = weight[kept], value[kept]
+    return torch.einsum("k,k...->...", weight, value)
 
 
-def aggregate(work: Work, dense: Tensors, rows: Tensors, loss: Tensor, accepted: Tensor) -> Aggregate:
-    """Sums over the accepted clients of a chunk, from dense sums and per-client row changes."""
+def aggregate(
+    work: Work, dense: Tensors, rows: Tensors, loss: Tensor, kept: Tensor | None = None
+) -> Aggregate:
+    """Sums over the clients of a chunk, or the kept (k,) of them: from dense sums and row changes.
+
+    The loss stays on the device: whoever waits for it may do so later.
+    """
     chunk, rules = work.chunk, work.federation.rules
     summed = {}
     for name, change in rows.items():
-        counted = name in rules.counted
-        if chunk.cohort.requests[name].shared is not None and not counted:
-            summed[name] = _whole_sum(work, name, change, accepted)
-            continue
-        real = (chunk.ids[name] >= 0) & accepted[:, None]  # (k, m)
-        owner = real.nonzero()[:, 0]  # (rows,)
-        if counted:
-            told = work.federation.data, chunk.cohort.clients, chunk.ids[name], chunk.examples.cpu()
-            examples = positives_of(*told)[real].float()
-            weight = examples
+        if chunk.cohort.requests[name].shared is not None and name not in rules.counted:
+            summed[name] = _whole_sum(work, name, change, kept)
+        elif kept is None and name in chunk.sums:
+            summed[name] = chunk.sums[name].sum(change, rules.row_weight(name, chunk.examples))
         else:
-            examples = chunk.examples[owner].float()
-            weight = rules.row_weight(name, chunk.examples)[owner]
-        each = torch.ones_like(examples)
-        columns = chunk.ids[name][real], change[real] * weight[:, None], each, examples
-        summed[name] = RowSum(*sum_by_id(*columns))
-    kept = chunk.examples[accepted]
+            summed[name] = _row_sum(work, name, change, kept)
+    counts = chunk.counts if kept is None else chunk.counts[kept.cpu()]
     part = Aggregate(
         dense,
-        float(rules.client_weight(kept).sum()),
+        float(rules.client_weight(counts).sum()),
         summed,
-        len(kept),
-        int(kept.sum()),
-        float(loss[accepted].sum()),
+        len(counts),
+        int(counts.sum()),
+        (loss if kept is None else loss[kept]).sum(),
     )
-    if not len(kept):  # nothing was accepted: an empty sum, not a sum of zeros
+    if not len(counts):  # nothing was accepted: an empty sum, not a sum of zeros
         part.dense, part.rows = {}, {}
     part.traffic = traffic_of(work.state, chunk.cohort, work.federation)
     return part
 
 
-def _whole_sum(work: Work, name: str, change: Tensor, accepted: Tensor) -> RowSum:
+def _row_sum(work: Work, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
+    """Row sums worked out on the spot: over the kept clients, or with a weight for every row."""
+    chunk, rules = work.chunk, work.federation.rules
+    real = chunk.ids[name] >= 0  # (k, m)
+    real = real if kept is None else real & kept[:, None]
+    owner = real.nonzero()[:, 0]  # (rows,)
+    if name in rules.counted:
+        told = work.federation.data, chunk.cohort.clients, chunk.ids[name], chunk.counts
+        weight = examples = positives_of(*told)[real].float()
+    else:
+        examples = chunk.examples[owner].float()
+        weight = rules.row_weight(name, chunk.examples)[owner]
+    columns = chunk.ids[name][real], change[real] * weight[:, None], torch.ones_like(examples), examples
+    return RowSum(*sum_by_id(*columns))
+
+
+def _whole_sum(work: Work, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
     """Row sums where every client holds the same rows: no ids to sort."""
     chunk = work.chunk
-    examples = chunk.examples[accepted].float()
+    examples = (chunk.examples if kept is None else chunk.examples[kept]).float()
     weight = work.federation.rules.row_weight(name, chunk.examples)
-    total = _weighted_sum(weight, accepted, change)  # (m, d)
+    total = _weighted_sum(weight, change, kept)  # (m, d)
     each = torch.ones(len(total), device=total.device)
     return RowSum(chunk.ids[name][0], total, each * len(examples), each * examples.sum())
 

@@ -101,7 +101,7 @@ def tell(
                 event["round"],
                 event["asked"],
                 event["accepted"],
-                float("nan") if event["loss"] is None else event["loss"],
+                float("nan") if event["loss"] is None else event["loss"] * event["accepted"],
                 Counter(event["refused"]),
                 Traffic(),
                 Cohort(torch.empty(0, dtype=torch.int64), {}),
