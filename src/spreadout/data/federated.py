@@ -147,13 +147,14 @@ class FederatedDataset:
             column = self.columns[name]
             if isinstance(column, Lists | Sparse):
                 lists = column.ragged(at)
-                owners.append(torch.repeat_interleave(owner, lists.lengths.cpu()))
-                ids.append(lists.values.cpu())
+                owners.append(torch.repeat_interleave(owner.to(lists.values.device), lists.lengths))
+                ids.append(lists.values)
             else:
-                found = column.take(at).cpu()[:, None].flatten(1)  # (n, ids of an example)
-                owners.append(owner[:, None].expand_as(found).flatten())
+                found = column.take(at)[:, None].flatten(1)  # (n, ids of an example)
+                owners.append(owner.to(found.device)[:, None].expand_as(found).flatten())
                 ids.append(found.flatten())
-        return Ragged.from_pairs(torch.cat(owners), torch.cat(ids), clients)
+        named = Ragged.from_pairs(torch.cat(owners), torch.cat(ids), clients)  # sorted where they are
+        return Ragged(named.offsets.cpu(), named.values.cpu())
 
     @property
     def features(self) -> dict[str, str]:

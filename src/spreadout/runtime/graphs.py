@@ -22,6 +22,7 @@ from spreadout.federated.rows import Tensors
 MOST_GRAPHS = 4  # each keeps the memory of its steps
 PATIENCE = 32  # captures, after which they must have been worth it
 MOST_STEPS = 512  # a graph of more takes long to capture and gains nothing
+MOST_BYTES = 1 << 30  # of what is trained: beyond, a graph's copies are dear and its gain is none
 Inputs = dict[str, Tensors]  # dense, rows, batches, held, gate
 
 
@@ -35,12 +36,13 @@ class GraphCache:
         self._captures, self._replays = 0, 0
         self.given_up = False
 
-    def takes(self, steps: int) -> bool:
+    def takes(self, steps: int, trained: int) -> bool:
         """Whether a stack of clients that take up to so many steps is worth a graph.
 
-        Not where most of the graph's steps would be padding.
+        Not where most of the graph's steps would be padding. trained: bytes of all they train.
         """
-        return not self.given_up and steps <= MOST_STEPS and 2 * steps >= len(self._places)
+        small = steps <= MOST_STEPS and trained <= MOST_BYTES
+        return not self.given_up and small and 2 * steps >= len(self._places)
 
     def room(self, what: str, needed: int, round_to: int = 1) -> int:
         """A length that is enough and rarely changes: the most that was ever needed, rounded up."""

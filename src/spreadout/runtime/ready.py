@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from spreadout.federated.server import ServerState
 from spreadout.federated.tables import row_bytes
 from spreadout.models.lookup import LookupModel
 from spreadout.randomness import Ints
-from spreadout.runtime.bags import HeldRows
+from spreadout.runtime.bags import Bags, HeldRows
 from spreadout.runtime.pooled import PooledFeatures
 
 NARROW = 64  # batches below this width are padded without a second thought
@@ -132,26 +133,42 @@ def laid_out_ahead(
     """
     if len(ready.chunks) != 1:
         return ready
-    beside = _stream_beside(federation.device)
-    with torch.cuda.stream(beside):
-        first = lay_out(federation, ready.chunks[0], round)
-    beside.synchronize()
-    laid = (*first.batches.values(), *first.ids.values(), *first.held.values(), first.examples)
-    for tensor in laid:
-        if isinstance(tensor, Tensor):
-            tensor.record_stream(trains)  # its memory is not free before that stream is done
+    first = lay_out(federation, ready.chunks[0], round)
+    torch.cuda.current_stream(federation.device).synchronize()
+    for tensor in _tensors_in(first):
+        tensor.record_stream(trains)  # its memory is not free before that stream is done
     return replace(ready, first=first)
+
+
+def _tensors_in(part: object) -> Iterator[Tensor]:
+    """Everything on a device that a chunk is made of."""
+    if isinstance(part, Tensor):
+        yield from [part] if part.is_cuda else []
+    elif isinstance(part, Mapping):
+        for value in part.values():
+            yield from _tensors_in(value)
+    elif isinstance(part, PooledFeatures | HeldRows | Bags | Chunk):
+        yield from _tensors_in({one.name: getattr(part, one.name) for one in fields(part)})
 
 
 _of_thread = threading.local()
 
 
-def _stream_beside(device: torch.device) -> torch.cuda.Stream:
-    """One for each thread and device: memory freed on a stream is found again on it."""
+@contextmanager
+def beside(device: torch.device) -> Iterator[None]:
+    """Within it, what is asked of a GPU goes beside what other threads ask of it.
+
+    One stream for each thread and device: memory freed on a stream is found again on it.
+    """
+    if device.type != "cuda":
+        yield
+        return
     streams: dict[torch.device, torch.cuda.Stream] = _of_thread.__dict__.setdefault("streams", {})
     if device not in streams:
-        streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    return streams[device]
+        # Its small kernels go first: they would wait for all blocks of a large product otherwise.
+        streams[device] = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(streams[device]):
+        yield
 
 
 def key_of(federation: Federation, round: int) -> Hashable:

@@ -19,7 +19,7 @@ from spreadout.federated import checks, merge
 from spreadout.federated.local import Objective, Params, local_update
 from spreadout.federated.merge import Aggregate
 from spreadout.federated.round import Cohort, Federation, cohort_of
-from spreadout.federated.rows import Tensors, along_sphere, project_to_sphere
+from spreadout.federated.rows import Tensors, along_sphere, nbytes, project_to_sphere
 from spreadout.federated.server import ServerState
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.runtime.ahead import Ahead
@@ -27,6 +27,7 @@ from spreadout.runtime.graphs import GraphCache
 from spreadout.runtime.in_span import Spans
 from spreadout.runtime.ready import (
     ReadyRound,
+    beside,
     is_fusable,
     key_of,
     laid_out_ahead,
@@ -65,12 +66,14 @@ class Simulator:
             early = ready.first if place == 0 else None
             work = Work(federation, state, early or lay_out(federation, host, state.round))
             one_step = is_fusable(federation, len(work.chunk.active))
+            if place == 0 and one_step:  # it ends with a look at the gradients: too late to begin then
+                self._begin_next(federation, state)
             part = _fused(work) if one_step else _in_span(work, self.spans)
             if part is None and work.chunk.features is not None:  # each client needs its own rows
                 work = replace(work, chunk=lay_out(federation, replace(host, pools=False), state.round))
             if part is None:
                 change, loss = _stacked(work, self.graphs)
-            if place == 0:  # the device has enough to do for a while: the host looks ahead
+            if place == 0 and not one_step:  # the device has enough to do: the host looks ahead
                 self._begin_next(federation, state)
             yield part if part is not None else accepted_sum(work, change, loss)
 
@@ -84,9 +87,10 @@ class Simulator:
             trains = torch.cuda.current_stream(federation.device)
 
         def make() -> ReadyRound:
-            cohort = cohort_of(federation, round)
-            ready = make_ready(federation, state, cohort, round, self.memory, fuses=True)
-            return ready if trains is None else laid_out_ahead(federation, ready, round, trains)
+            with beside(federation.device):
+                cohort = cohort_of(federation, round)
+                ready = make_ready(federation, state, cohort, round, self.memory, fuses=True)
+                return ready if trains is None else laid_out_ahead(federation, ready, round, trains)
 
         self.ahead.start(key_of(federation, round), make)
 
@@ -178,7 +182,8 @@ def _stacked(work: Work, graphs: GraphCache | None = None) -> tuple[Params, Tens
     start, objective = Params(dense, work.rows()), torch.vmap(f.objective())
     replayed = None
     tensors = all(isinstance(column, Tensor) for column in chunk.batches.values())
-    if graphs is not None and tensors and graphs.takes(len(chunk.active)):
+    trained = nbytes([*dense.values(), *start.rows.values()])
+    if graphs is not None and tensors and graphs.takes(len(chunk.active), trained):
         replayed = _replayed(work, objective, start, graphs)
     return replayed or local_update(
         objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
