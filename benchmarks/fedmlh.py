@@ -4,15 +4,19 @@
     python benchmarks/fedmlh.py --shapes bibtex              # the real one
     python benchmarks/fedmlh.py --decode                     # 10,000 rows against 312,330 classes
     python benchmarks/fedmlh.py --time --examples 5000       # a round of both methods at every shape
+    python benchmarks/fedmlh.py --curves RUNS --shapes amztitle   # the first stage as far as it came
+
+For runs of another machine, `--made-on RESULT COMMIT` names a result file of that machine.
 
 The number of rounds is chosen on a tenth of the training instances, as early stopping would; what was
 sent until then is the communication to best. B and R are varied on the first shape. Writes
-results/fedmlh/SHAPE.json, SHAPE-tuning.json, decoding.json and rounds.json.
+results/fedmlh/SHAPE.json, SHAPE-tuning.json, SHAPE-curves.json, decoding.json and rounds.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import statistics
 import time
@@ -34,11 +38,13 @@ from spreadout.federated.rows import nbytes
 from spreadout.federated.server import ServerState
 from spreadout.hashing import HashFamily
 from spreadout.models.buckets import BucketModel, SideBySide
+from spreadout.store.run_folder import RunFolder
 from spreadout.summary import peak_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs" / "fedmlh"
 SHAPES = ("eurlex", "wiki31", "amztitle", "wikititle")  # of the paper, synthetic
+KEPT = ("P@1", "P@3", "P@5", "P@1 infrequent")
 METHODS = {"fedmlh": "FedMLH", "fedavg-bce": "FedAvg"}
 
 
@@ -68,7 +74,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--decode", action="store_true", help="only time decoding")
     parser.add_argument("--time", action="store_true", help="only time rounds, one run at a time")
+    parser.add_argument("--curves", type=Path, metavar="RUNS", help="only read a --runs folder")
+    parser.add_argument("--made-on", nargs=2, metavar=("RESULT", "COMMIT"))
     a = parser.parse_args()
+    if a.curves:
+        for shape in a.shapes:
+            keep_curves(shape, a.curves, a.made_on, a.out / f"{shape}-curves.json")
+        return
     if a.decode:
         decode(a.out / "decoding.json", a.device)
         return
@@ -94,6 +106,26 @@ def main() -> None:
 def fewer(examples: int) -> dict[str, Any]:
     made = {"name": "synthetic", "examples": examples, "test_examples": max(examples // 4, 1)}
     return {"data": {"source": made}}
+
+
+def keep_curves(shape: str, runs: Path, made_on: Sequence[str] | None, out: Path) -> None:
+    """Round by round, on held-out instances: of runs that were finished, or stopped for want of time."""
+    found, examples = [], 0
+    for arm, candidate in list(arms(shape).items())[:2]:
+        folder = RunFolder.open(runs / f"{shape}-tuning" / f"{arm}-only" / "seed-0")
+        records = [record for record in folder.history() if record["round"]]
+        e = Experiment.load(folder.config)
+        examples = getattr(e.data.source, "examples", 0)
+        curve = {name: [record[name] for record in records] for name in ("round", *KEPT)}
+        sent = [record["bytes_down"] + record["bytes_up"] for record in records]
+        model = records[0]["bytes_up"] // records[0]["round"] // 4  # of as many clients
+        made = {"arm": arm, "label": candidate.label, "model_bytes": model, "of_rounds": e.rounds}
+        found.append({**made, "patience": e.eval.patience, "curve": {**curve, "bytes": sent}})
+    stamp = {}
+    if made_on:
+        there = json.loads(Path(made_on[0]).read_text(encoding="utf-8"))
+        stamp = {"commit": made_on[1], **{name: there[name] for name in ("hardware", "versions")}}
+    write(out, {**stamp, "examples": examples, "fraction": 0.1, "arms": found})
 
 
 def time_rounds(shapes: Sequence[str], examples: int | None, device: str, out: Path) -> None:

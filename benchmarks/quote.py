@@ -369,9 +369,35 @@ def hashed(*paths: str) -> str:
     return "\n".join([*lines, "", f"Mean ± deviation over {len(made['seeds'])} seeds. {origins}"])
 
 
+def hashed_curves(*paths: str) -> str:
+    """The same on held-out instances, at the best round there was."""
+    head = ("", "P@1", "P@3", "P@5", "P@1 infrequent", "best of rounds", "model", "sent to best")
+    lines = [f"| {' | '.join(head)} | to FedAvg's best |", "|---" * (len(head) + 1) + "|"]
+    for path in paths:
+        made = _read(path)
+        plain = next(arm["curve"] for arm in made["arms"] if arm["arm"] == "fedavg")
+        aim = max(_means(plain))
+        for arm in made["arms"]:
+            curve, means = arm["curve"], _means(arm["curve"])
+            best = means.index(max(means))
+            passed = next((at for at, mean in enumerate(means) if mean >= aim), None)
+            cells = [f"{curve[name][best]:.1f}" for name in head[1:5]]
+            cells += [f"{curve['round'][best]} of {curve['round'][-1]}"]
+            cells += [f"{arm['model_bytes'] / 2**20:.0f} MiB", f"{curve['bytes'][best] / 2**30:.1f} GiB"]
+            cells += ["–" if passed is None else f"{curve['bytes'][passed] / 2**30:.1f} GiB"]
+            shape = Path(path).stem.removesuffix("-curves")
+            lines.append(f"| {shape}, {arm['label']} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
+
+
+def _means(curve: dict[str, list[float]]) -> list[float]:
+    """Of P@1, P@3 and P@5, round by round."""
+    return [sum(values) / 3 for values in zip(*(curve[f"P@{k}"] for k in (1, 3, 5)), strict=True)]
+
+
 def hashed_rounds(path: str) -> str:
     made = _read(path)
-    head = ("", "seconds a round", "local steps", "model", "memory of the process")
+    head = ("", "seconds a round", "local steps", "model", "memory")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for r in made["results"]:
         cells = [f"{r['seconds']:.2f}", f"{r['local_steps']:,}", f"{r['model_mb']:.2f} MiB"]
@@ -381,11 +407,8 @@ def hashed_rounds(path: str) -> str:
 
 def rounds_to(curve: dict[str, list[float]], other: dict[str, list[float]]) -> int | None:
     """The first round whose mean of P@1, P@3 and P@5 is what another curve ends with."""
-    means = [
-        [sum(values) for values in zip(*(one[f"P@{k}"] for k in (1, 3, 5)), strict=True)]
-        for one in (curve, other)
-    ]
-    reached = (r for r, mean in zip(curve["round"], means[0], strict=True) if mean >= means[1][-1])
+    aim = _means(other)[-1]
+    reached = (r for r, mean in zip(curve["round"], _means(curve), strict=True) if mean >= aim)
     return next((int(r) for r in reached), None)
 
 
@@ -462,8 +485,14 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedss-requests": lambda: observed("results/fedss/requests.json"),
     "fedss-gradients": lambda: gradients("results/fedss/gradients.json"),
     "convolutions": lambda: convolutions("results/fedss/convolutions-h200.json"),
-    "fedmlh": lambda: hashed("results/fedmlh/bibtex.json", "results/fedmlh/eurlex.json"),
+    "fedmlh": lambda: hashed(
+        *(f"results/fedmlh/{shape}.json" for shape in ("bibtex", "eurlex", "wiki31"))
+    ),
+    "fedmlh-curves": lambda: hashed_curves(
+        *(f"results/fedmlh/{shape}-curves.json" for shape in ("amztitle", "wikititle"))
+    ),
     "fedmlh-rounds": lambda: hashed_rounds("results/fedmlh/rounds.json"),
+    "fedmlh-rounds-gpu": lambda: hashed_rounds("results/fedmlh/rounds-h200.json"),
     "fedalc": lambda: positive_labels("results/fedalc/bibtex.json"),
     "fedalc-weighed": lambda: weighed("results/fedalc/bibtex-tuning.json", "results/fedalc/bibtex.json"),
     "fedalc-bytes": lambda: sent("results/fedalc/bibtex.json"),

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,3 +74,23 @@ def test_rates_fall_to_zero_at_the_end_of_the_run() -> None:
     assert [rate_factor("none", r, 4) for r in range(4)] == [1, 1, 1, 1]
     assert [rate_factor("linear", r, 4) for r in range(5)] == [1, 0.75, 0.5, 0.25, 0]
     assert [rate_factor("cosine", r, 4) for r in (0, 2, 4)] == pytest.approx([1, 0.5, 0])
+
+
+@given(
+    st.lists(st.integers(0, 12), min_size=2, max_size=6),
+    st.sampled_from(
+        [Schedule(steps=2, batch=4), Schedule(epochs=2, batch=3), Schedule(epochs=1, batch=None)]
+    ),
+    st.data(),
+)
+def test_some_clients_of_a_plan_have_their_own_plan(
+    sizes: list[int], schedule: Schedule, data: st.DataObject
+) -> None:
+    members = sorted(data.draw(st.sets(st.integers(0, len(sizes) - 1), min_size=1)))
+    numbers, at = np.arange(len(sizes)), np.array(members)
+    every = plan(schedule, np.array(sizes), numbers, seed=0, round=1)
+    some = plan(schedule, np.array(sizes)[at], numbers[at], seed=0, round=1)
+    selected = every.select(torch.from_numpy(at))
+    assert torch.equal(selected.index, some.index)
+    assert torch.equal(selected.mask, some.mask)
+    assert torch.equal(selected.steps, some.steps)

@@ -39,6 +39,7 @@ class Cohort:
 
     clients: Tensor  # (k,) int64
     requests: dict[str, Ragged]  # k lists of row ids per table
+    plan: Plan | None = None  # of their steps, where what they ask for follows from it
 
 
 class Executor(Protocol):
@@ -182,14 +183,14 @@ def cohort_of(federation: Federation, round: int) -> Cohort:
     """Who takes part in a round, and what they ask for: a function of (seed, round) alone."""
     f = federation
     clients = sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=round)
-    return Cohort(clients, asked_by(f, clients, round))
+    return asking(f, clients, round)
 
 
-def asked_by(federation: Federation, clients: Tensor, round: int) -> dict[str, Ragged]:
-    """The rows these clients ask for in a round."""
+def asking(federation: Federation, clients: Tensor, round: int) -> Cohort:
+    """These clients, and the rows they ask for in a round."""
     f = federation
     if not (f.asks_seen and f.data.features):
-        return f.method.request(f.data, clients, seed=f.seed, round=round)
+        return Cohort(clients, f.method.request(f.data, clients, seed=f.seed, round=round))
     asked = f.method.request(f.data.without_features, clients, seed=f.seed, round=round)
     sizes = f.data.sizes[clients.numpy()]
     steps = plan(f.schedule, sizes, f.data.number_of(clients), seed=f.seed, round=round)
@@ -198,7 +199,8 @@ def asked_by(federation: Federation, clients: Tensor, round: int) -> dict[str, R
     once = Ragged.from_pairs(owner, seen, len(clients))  # over several epochs too
     owner = torch.repeat_interleave(torch.arange(len(clients)), once.lengths)
     tables = set(f.data.features.values())
-    return asked | {table: f.data.rows_at(table, once.values, owner, len(clients)) for table in tables}
+    seen_rows = {t: f.data.rows_at(t, once.values, owner, len(clients)) for t in tables}
+    return Cohort(clients, asked | seen_rows, steps)
 
 
 def cohort_by(executor: Executor, federation: Federation, state: ServerState) -> Cohort:

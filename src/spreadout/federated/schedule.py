@@ -74,6 +74,13 @@ class Plan:
     mask: Tensor  # (k, S, B) float32, 1 where a batch slot is filled
     steps: Tensor  # (k,) int64, how many of the S steps each client takes; the rest are empty
 
+    def select(self, clients: Tensor) -> Plan:
+        """The plan of some of the clients, no longer and no wider than they need."""
+        steps, mask = self.steps[clients], self.mask[clients]
+        longest = int(steps.max()) if len(steps) else 0
+        widest = int(mask.sum(-1).max()) if mask.numel() else 0
+        return Plan(self.index[clients, :longest, :widest], mask[:, :longest, :widest], steps)
+
 
 def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: int) -> Plan:
     """The cohort's plan; each client's part of it does not depend on who else is in the cohort."""

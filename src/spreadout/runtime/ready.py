@@ -83,8 +83,10 @@ def make_ready(
     chunks = []
     for members in _chunks(f, state, cohort, sizes, idle, memory, fuses):
         part = some_of(cohort, members)
-        numbers = f.data.number_of(part.clients)
-        steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
+        steps = part.plan
+        if steps is None:
+            numbers = f.data.number_of(part.clients)
+            steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
         chunks.append(OnHost(part, steps, fuses and pools(f, steps.mask.shape[1])))
     return ReadyRound(cohort, np.flatnonzero(idle), chunks)
 
@@ -181,7 +183,8 @@ def key_of(federation: Federation, round: int) -> Hashable:
 def some_of(cohort: Cohort, members: Ints) -> Cohort:
     """The clients at these places of a cohort, with what they asked for."""
     at = torch.from_numpy(members)
-    return Cohort(cohort.clients[at], {name: rows.select(at) for name, rows in cohort.requests.items()})
+    requests = {name: rows.select(at) for name, rows in cohort.requests.items()}
+    return Cohort(cohort.clients[at], requests, cohort.plan and cohort.plan.select(at))
 
 
 def is_fusable(federation: Federation, steps: int) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spreadout.federated.batches import positives_of
 from spreadout.federated.local import Params, local_update
-from spreadout.federated.round import Cohort, Federation, asked_by, repeatable
+from spreadout.federated.round import Federation, asking, repeatable
 from spreadout.federated.rows import Rows, Tensors, Update
 from spreadout.federated.schedule import rate_factor
 from spreadout.federated.server import ServerState
@@ -36,7 +36,7 @@ def places_of(federation: Federation, numbers: Sequence[int]) -> Tensor:
 
 def requests(federation: Federation, numbers: Sequence[int], round: int) -> dict[str, Ragged]:
     """The rows these clients need in a round."""
-    return asked_by(federation, places_of(federation, numbers), round)
+    return asking(federation, places_of(federation, numbers), round).requests
 
 
 def without(asked: Ragged, kept: Tensor) -> Ragged:
@@ -61,7 +61,7 @@ def train(
     f = replace(federation, factor=rate_factor(federation.decay, round, federation.rounds))
     start = {name: value.to(f.device) for name, value in dense.items()}
     held = {name: Rows(some.ids.to(f.device), some.values.to(f.device)) for name, some in rows.items()}
-    cohort = Cohort(places_of(f, numbers), requests(f, numbers, round))
+    cohort = asking(f, places_of(f, numbers), round)
     shapes = ServerState(round, start, {name: some.values for name, some in held.items()})
     with repeatable(f.device):
         ready = make_ready(f, shapes, cohort, round, memory)
