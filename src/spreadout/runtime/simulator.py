@@ -8,8 +8,9 @@ a first layer on sparse features need any (`in_span.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -65,17 +66,16 @@ class Simulator:
         for place, host in enumerate(ready.chunks):
             early = ready.first if place == 0 else None
             work = Work(federation, state, early or lay_out(federation, host, state.round))
+            # While the host waits for the first chunk, it looks ahead.
+            meanwhile = partial(self._begin_next, federation, state) if place == 0 else _nothing
             one_step = is_fusable(federation, len(work.chunk.active))
-            if place == 0 and one_step:  # it ends with a look at the gradients: too late to begin then
-                self._begin_next(federation, state)
-            part = _fused(work) if one_step else _in_span(work, self.spans)
+            part = _fused(work, meanwhile) if one_step else _in_span(work, self.spans)
             if part is None and work.chunk.features is not None:  # each client needs its own rows
                 work = replace(work, chunk=lay_out(federation, replace(host, pools=False), state.round))
             if part is None:
                 change, loss = _stacked(work, self.graphs)
-            if place == 0 and not one_step:  # the device has enough to do: the host looks ahead
-                self._begin_next(federation, state)
-            yield part if part is not None else accepted_sum(work, change, loss)
+                part = accepted_sum(work, change, loss, meanwhile=meanwhile)
+            yield part
 
     def _begin_next(self, federation: Federation, state: ServerState) -> None:
         if self.ahead is None or state.round + 1 >= federation.rounds:
@@ -95,7 +95,11 @@ class Simulator:
         self.ahead.start(key_of(federation, round), make)
 
 
-def _fused(work: Work) -> Aggregate | None:
+def _nothing() -> None:
+    """What there is to do meanwhile, mostly."""
+
+
+def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
     """One step of every client as one gradient; None if a client broke it and must be found."""
     f, chunk, training = work.federation, work.chunk, work.federation.present_training
     weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
@@ -132,6 +136,7 @@ def _fused(work: Work) -> Aggregate | None:
             share = f.rules.row_weight(table, chunk.examples) / weight
             rate = training.rows[table].lr
             part.rows[table] = chunk.features.row_sum(gradient, share, rate)
+    meanwhile()
     return part if bool(sound) else None
 
 

@@ -44,11 +44,16 @@ MANY = 8  # clients of a chunk whose sums take little beside what is summed
 
 
 def accepted_sum(
-    work: Work, change: Params, loss: Tensor, also: Callable[[Tensor], Tensors] = lambda weight: {}
+    work: Work,
+    change: Params,
+    loss: Tensor,
+    also: Callable[[Tensor], Tensors] = lambda weight: {},
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Aggregate:
     """The sum of the changes that pass the server's checks.
 
     also: sums of dense parts that no client's change was made of, from the clients' weights.
+    meanwhile: what the host does just before it waits for the device.
     """
     f, chunk = work.federation, work.chunk
     with torch.no_grad():
@@ -61,8 +66,12 @@ def accepted_sum(
             # Rarely is anyone refused: a device goes on with the sums before the host knows.
             sums = {name: _weighted_sum(weight, value) for name, value in change.dense.items()}
             part = aggregate(work, sums | also(weight), change.rows, loss)
-            if bool(accepted.all()):
+            everyone = accepted.all()
+            meanwhile()
+            if bool(everyone):
                 return part
+        else:
+            meanwhile()
         # One tensor after another leaves for its sum: both at once may be too much.
         kept = None if bool(accepted.all()) else accepted
         names = list(change.dense)
