@@ -22,7 +22,7 @@ from spreadout.federated.rows import Tensors
 MOST_GRAPHS = 4  # each keeps the memory of its steps
 PATIENCE = 32  # captures, after which they must have been worth it
 MOST_STEPS = 512  # a graph of more takes long to capture and gains nothing
-MOST_BYTES = 1 << 30  # of what is trained: beyond, a graph's copies are dear and its gain is none
+MOST_BYTES = 1 << 28  # of what is trained: beyond, a graph's copies are dear and its gain is none
 Inputs = dict[str, Tensors]  # dense, rows, batches, held, gate
 
 
