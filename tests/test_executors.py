@@ -300,3 +300,38 @@ def test_places_in_a_graph_suffice_and_settle() -> None:
     assert changes <= 5  # of 300
     # 53 of 100 are at work in a step's mean; the slack is 15, and some steps grew twice.
     assert sum(before) < 0.75 * 100 * len(before)
+
+
+class Entangled(torch.nn.Module):
+    """Parameters whose gradients are one tensor, or parts of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.one, self.other = (torch.nn.Parameter(torch.randn(6, 4)) for _ in range(2))
+        self.upper, self.lower = (torch.nn.Parameter(torch.randn(3, 4)) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1)[:, :6] @ (self.one + self.other + torch.cat([self.upper, self.lower]))
+
+
+def test_gradients_that_share_memory_are_left_whole() -> None:
+    from spreadout.federated.local import LocalTraining, Params, local_update
+    from spreadout.federated.optimizers import Optimizer
+
+    encoder, adam = Entangled(), Optimizer(optimizer="adam", lr=0.1, beta2=0.999, eps=1e-8)
+    x = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(1))
+    batches = {"x": x, "mask": torch.ones(4, 5)}
+
+    def objective(params, batch, held):  # type: ignore[no-untyped-def]
+        return torch.func.functional_call(encoder, params.dense, (batch["x"],)).square().mean()
+
+    dense = {name: value.detach().clone() for name, value in encoder.named_parameters()}
+    change, _ = local_update(objective, LocalTraining(adam, {}), Params(dense, {}), batches, {})
+    reference = torch.optim.Adam(encoder.parameters(), lr=0.1, betas=(0.9, 0.999), eps=1e-8)
+    for step in x:
+        reference.zero_grad()
+        encoder(step).square().mean().backward()
+        reference.step()
+    for name, value in encoder.named_parameters():
+        torch.testing.assert_close(dense[name] + change.dense[name], value.detach())

@@ -7,6 +7,7 @@ whether `objective` is the one-client function itself or its `torch.vmap`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
@@ -100,13 +101,16 @@ def local_update(
             share = None if gate is None else gate[now, step]
             loss_sum[now] += loss.detach() * (1.0 if share is None else (share > 0).float())
             left = list(reversed(gradients[: len(trained)]))
+            # Two parameters that are added have one gradient between them.
+            users = Counter(_memory_of(gradient) for gradient in left if gradient is not None)
             del gradients, loss
             for name, optimizer, value in state.parts:
                 gradient = left.pop()  # and with that its memory is free again
                 if gradient is None:  # the loss does not depend on it
                     continue
                 sphere = name in training.sphere
-                _step_(value[now], gradient, optimizer, state.at(name, now), sphere, share)
+                alone = users[_memory_of(gradient)] == 1
+                _step_(value[now], gradient, optimizer, state.at(name, now), sphere, share, alone)
     with torch.no_grad():
         state.forget()
         dense = {name: value.sub_(start.dense[name]) for name, value in params.dense.items()}
@@ -122,8 +126,12 @@ def _step_(
     slots: Tensors,
     sphere: bool,
     share: Tensor | None,
+    alone: bool,
 ) -> None:
-    """One step, in place; share (k,): how much of it each client of a stack takes, None: all of it."""
+    """One step, in place; share (k,): how much of it each client of a stack takes, None: all of it.
+
+    alone: whether the gradient's memory is nobody else's, and may be spent.
+    """
     if share is not None:
         share = share.view(-1, *[1] * (gradient.dim() - 1))
     if optimizer.is_plain and not sphere:  # in one pass over memory
@@ -132,7 +140,9 @@ def _step_(
         else:
             value.addcmul_(gradient, share, value=-optimizer.lr)
         return
-    move = optimizer.move(along_sphere(gradient, value) if sphere else gradient, slots)
+    if sphere:
+        gradient = along_sphere(gradient, value)
+    move = optimizer.move(gradient, slots, spend=alone)
     if share is not None:
         move = move * share
     if sphere:
@@ -162,6 +172,10 @@ class _Slots:
             slot: tensor if slot == "steps" else tensor[now]
             for slot, tensor in self._slots[name].items()
         }
+
+
+def _memory_of(gradient: Tensor) -> int:
+    return gradient.untyped_storage().data_ptr()
 
 
 def _device(params: Params) -> torch.device:

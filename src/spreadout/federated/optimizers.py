@@ -57,8 +57,11 @@ class Optimizer(BaseModel):
             slots["second"] = torch.full_like(like, 0.1)  # TensorFlow's and optax's start
         return slots
 
-    def move(self, gradient: Tensor, slots: Tensors) -> Tensor:
-        """The step to add for this gradient; `slots` are updated in place."""
+    def move(self, gradient: Tensor, slots: Tensors, *, spend: bool = False) -> Tensor:
+        """The step to add for this gradient; `slots` are updated in place.
+
+        spend: whether the step may take the gradient's place in memory.
+        """
         if self.optimizer == "sgd":
             if not self.momentum:
                 return gradient * -self.lr
@@ -76,7 +79,8 @@ class Optimizer(BaseModel):
             square = gradient.square()
             second.sub_((1 - self.beta2) * torch.sign(second - square) * square)
         # In place where that can be: models may be as large as what is left of memory.
-        scale = (second / (1 - self.beta2**steps)).sqrt_().add_(self.eps)
+        place = gradient if spend and gradient.is_contiguous() else torch.empty_like(second)
+        scale = torch.div(second, 1 - self.beta2**steps, out=place).sqrt_().add_(self.eps)
         rate = -self.lr / (1 - self.beta1**steps)
         return torch.div(first, scale, out=scale).mul_(rate)
 
