@@ -466,7 +466,36 @@ def plans(path: str) -> str:
     return "\n".join([*lines, "", f"Foretold / taken. {_origin(path, made)}"])
 
 
+def extreme(*paths: str) -> str:
+    """Precisions, a line for every variant of every file."""
+    lines = ["| | | P@1 | P@3 | P@5 |", "|---|---|---|---|---|"]
+    for path in paths:
+        shape = Path(path).stem.partition("-")[2]
+        for v in _read(path)["variants"]:
+            cells = (f"{v['metrics'][name]:g}" for name in ("P@1", "P@3", "P@5"))
+            lines.append(f"| {shape} | {v['label']} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
+
+
+def timed(*paths: str) -> str:
+    """Rounds beside the losses they reached."""
+    lines = ["| | ms a round | clients | loss, first and last | memory |", "|---|---|---|---|---|"]
+    for path in paths:
+        for r in _read(path)["results"]:
+            losses = f"{r['losses'][0]:.5f} → {r['losses'][-1]:.5f}"
+            each = f"{r['milliseconds']:.1f} | {r['clients']:,}"
+            lines.append(f"| {r['label']} | {each} | {losses} | {r['peak_gb']:.2f} GiB |")
+    return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
+
+
 QUOTES: dict[str, Callable[[], str]] = {
+    "extreme": lambda: extreme(
+        *(f"results/extreme/table3-{shape}.json" for shape in ("amazoncat-13k", "wikilshtc-325k"))
+    ),
+    "extreme-ablation": lambda: extreme("results/extreme/table4-amazoncat-13k.json"),
+    "gpu": lambda: timed(
+        "results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"
+    ),
     "digits": lambda: comparison("results/digits/demo.json"),
     "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),
     "bibtex": lambda: comparison("results/bibtex/fedaws.json"),
