@@ -395,14 +395,13 @@ def _means(curve: dict[str, list[float]]) -> list[float]:
     return [sum(values) / 3 for values in zip(*(curve[f"P@{k}"] for k in (1, 3, 5)), strict=True)]
 
 
-def hashed_rounds(path: str) -> str:
-    made = _read(path)
+def hashed_rounds(*paths: str) -> str:
     head = ("", "seconds a round", "local steps", "model", "memory")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for r in made["results"]:
+    for r in (r for path in paths for r in _read(path)["results"]):
         cells = [f"{r['seconds']:.2f}", f"{r['local_steps']:,}", f"{r['model_mb']:.2f} MiB"]
         lines.append(f"| {r['shape']}, {r['label']} | {' | '.join(cells)} | {r['peak_gb']:.2f} GiB |")
-    return "\n".join([*lines, "", _origin(path, made)])
+    return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
 
 
 def rounds_to(curve: dict[str, list[float]], other: dict[str, list[float]]) -> int | None:
@@ -493,9 +492,7 @@ QUOTES: dict[str, Callable[[], str]] = {
         *(f"results/extreme/table3-{shape}.json" for shape in ("amazoncat-13k", "wikilshtc-325k"))
     ),
     "extreme-ablation": lambda: extreme("results/extreme/table4-amazoncat-13k.json"),
-    "gpu": lambda: timed(
-        "results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"
-    ),
+    "gpu": lambda: timed("results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"),
     "digits": lambda: comparison("results/digits/demo.json"),
     "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),
     "bibtex": lambda: comparison("results/bibtex/fedaws.json"),
@@ -520,7 +517,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedmlh-curves": lambda: hashed_curves(
         *(f"results/fedmlh/{shape}-curves.json" for shape in ("amztitle", "wikititle"))
     ),
-    "fedmlh-rounds": lambda: hashed_rounds("results/fedmlh/rounds.json"),
+    "fedmlh-rounds": lambda: hashed_rounds(
+        "results/fedmlh/rounds.json", "results/fedmlh/rounds-wikititle.json"
+    ),
     "fedmlh-rounds-gpu": lambda: hashed_rounds("results/fedmlh/rounds-h200.json"),
     "fedalc": lambda: positive_labels("results/fedalc/bibtex.json"),
     "fedalc-weighed": lambda: weighed("results/fedalc/bibtex-tuning.json", "results/fedalc/bibtex.json"),
