@@ -455,11 +455,14 @@ def test_a_round_made_ahead_is_the_round_itself() -> None:
 
 def test_a_failure_in_the_background_is_met_where_it_is_needed() -> None:
     ahead: Ahead[int] = Ahead()
-    ahead.start(1, lambda: 1 // 0)
+    ahead.begin({1: lambda: 1 // 0, 2: lambda: 5})
     assert ahead.get(1) is None
-    ahead.start(1, lambda: 7)
+    assert ahead.get(2) == 5
+    ahead.begin({1: lambda: 7, 2: lambda: 6})
     assert ahead.get(1) == 7
-    assert ahead.get(2) is None
+    assert ahead.get(2) == 5  # what is begun is not begun again
+    ahead.begin({3: lambda: 8})
+    assert ahead.get(2) is None  # and what is no longer wanted is forgotten
 
 
 def test_batch_recall_is_a_plain_loop_over_batches() -> None:

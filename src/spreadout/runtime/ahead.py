@@ -1,8 +1,8 @@
-"""One thing made ready in the background while another is at work."""
+"""A few things made ready in the background while another is at work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
@@ -10,23 +10,26 @@ T = TypeVar("T")
 
 
 class Ahead(Generic[T]):
-    """What belongs to one key, computed in a thread of its own; the latest only."""
+    """What belongs to each of a few keys, computed one after another in a thread of its own."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ahead")
-        self._key: Hashable = None
-        self._future: Future[T] | None = None
+        self._futures: dict[Hashable, Future[T]] = {}
 
-    def start(self, key: Hashable, work: Callable[[], T]) -> None:
-        """Begin with what belongs to this key, unless it is begun already."""
-        if self._future is None or self._key != key:
-            self._key, self._future = key, self._pool.submit(work)
+    def begin(self, works: Mapping[Hashable, Callable[[], T]]) -> None:
+        """Begin with what belongs to these keys, unless it is begun already, and forget all others."""
+        for key in self._futures.keys() - works.keys():
+            self._futures.pop(key).cancel()
+        for key, work in works.items():
+            if key not in self._futures:
+                self._futures[key] = self._pool.submit(work)
 
     def get(self, key: Hashable) -> T | None:
         """What belongs to this key, waiting for it; None if it was not begun, or failed."""
-        if self._future is None or self._key != key:
+        future = self._futures.get(key)
+        if future is None:
             return None
-        if self._future.exception() is not None:
-            self._future = None  # whoever needs it makes it again, and meets the error itself
+        if future.exception() is not None:
+            del self._futures[key]  # whoever needs it makes it again, and meets the error itself
             return None
-        return self._future.result()
+        return future.result()

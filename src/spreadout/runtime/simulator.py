@@ -38,6 +38,8 @@ from spreadout.runtime.ready import (
 )
 from spreadout.runtime.sums import Work, accepted_sum, aggregate, traffic_of
 
+ROUNDS_AHEAD = 2
+
 
 @dataclass(frozen=True)
 class Simulator:
@@ -46,7 +48,7 @@ class Simulator:
     memory: int = 1 << 30
     graphs: GraphCache | None = None  # of local steps on a CUDA device
     spans: Spans | None = None  # for first layers on sparse features
-    ahead: Ahead[ReadyRound] | None = None  # makes the next round ready meanwhile
+    ahead: Ahead[ReadyRound] | None = None  # makes the next rounds ready meanwhile
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """The round's cohort, which may have been drawn already."""
@@ -78,21 +80,22 @@ class Simulator:
             yield part
 
     def _begin_next(self, federation: Federation, state: ServerState) -> None:
-        if self.ahead is None or state.round + 1 >= federation.rounds:
+        """Rounds to come, made ready in the background: two, so that one is while the other is used."""
+        if self.ahead is None:
             return
-        round = state.round + 1
-
+        last = min(state.round + ROUNDS_AHEAD, federation.rounds - 1)
         trains = None
         if federation.device.type == "cuda":
             trains = torch.cuda.current_stream(federation.device)
 
-        def make() -> ReadyRound:
+        def make(round: int) -> ReadyRound:
             with beside(federation.device):
                 cohort = cohort_of(federation, round)
                 ready = make_ready(federation, state, cohort, round, self.memory, fuses=True)
                 return ready if trains is None else laid_out_ahead(federation, ready, round, trains)
 
-        self.ahead.start(key_of(federation, round), make)
+        rounds = range(state.round + 1, last + 1)
+        self.ahead.begin({key_of(federation, round): partial(make, round) for round in rounds})
 
 
 def _nothing() -> None:
