@@ -73,7 +73,9 @@ def main() -> None:
     parser.add_argument("--examples", type=int, help="training instances, where there are too many")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--decode", action="store_true", help="only time decoding")
-    parser.add_argument("--time", action="store_true", help="only time rounds, one run at a time")
+    parser.add_argument(
+        "--time", nargs="?", const="rounds.json", metavar="FILE", help="only time rounds, one at a time"
+    )
     parser.add_argument("--curves", type=Path, metavar="RUNS", help="only read a --runs folder")
     parser.add_argument("--made-on", nargs=2, metavar=("RESULT", "COMMIT"))
     a = parser.parse_args()
@@ -85,7 +87,7 @@ def main() -> None:
         decode(a.out / "decoding.json", a.device)
         return
     if a.time:
-        time_rounds(a.shapes, a.examples, a.device, a.out / "rounds.json")
+        time_rounds(a.shapes, a.examples, a.device, a.out / a.time)
         return
     more: dict[str, Any] = {"rounds": a.rounds} if a.rounds else {}
     for shape in a.shapes:

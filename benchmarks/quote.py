@@ -344,7 +344,7 @@ def hashed(*paths: str) -> str:
         "rounds",
         "model",
         "sent to best",
-        "to FedAvg's best",
+        "to FedAvg's end",
     )
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for path in paths:

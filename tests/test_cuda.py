@@ -56,6 +56,29 @@ def test_label_correlations_and_lookups_on_the_gpu(arm: str, steps: int) -> None
     assert states["cuda"].traffic == states["cpu"].traffic
 
 
+@pytest.mark.parametrize("asks", ["own", "seen"])
+def test_pooled_lookups_on_the_gpu(asks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spreadout.runtime.pooled import PooledFeatures
+    from test_fedalc import config, tagged
+
+    calls: list[int] = []
+    true = PooledFeatures.row_sum
+    monkeypatch.setattr(PooledFeatures, "row_sum", lambda *a: calls.append(1) or true(*a))
+    clients = {"per_round": 10, "batch": 4, "lr": 0.3, "local_steps": 1, "asks_features": asks}
+    states = []
+    for device, executor in (("cpu", "sequential"), ("cuda", "simulator"), ("cuda", "simulator")):
+        experiment = config({"name": "fedaws"}, clients=clients, run={"executor": executor}, rounds=6)
+        f = build_federation(experiment, tagged(180, classes=12, features=60), torch.device(device))
+        states.append(ServerState(0, *f.model.initial(f.seed, f.device)))
+        for _ in range(6):
+            run_round(f, states[-1])
+    assert len(calls) == 12
+    for name, table in states[0].tables.items():
+        torch.testing.assert_close(states[1].tables[name].cpu(), table, rtol=1e-3, atol=1e-5)
+        assert torch.equal(states[1].tables[name], states[2].tables[name])
+    assert states[0].traffic == states[1].traffic
+
+
 @pytest.mark.parametrize("method", ["fedmlh", "fedavg-bce"])
 def test_bucket_networks_on_the_gpu(method: str) -> None:
     from test_fedmlh import HASHED, config, tagged

@@ -29,7 +29,7 @@ from spreadout.federated.schedule import Schedule, plan
 from spreadout.federated.server import ServerState
 from spreadout.methods import DualEncoder
 from spreadout.methods.base import with_negatives
-from spreadout.models.gathers import _ByProduct, rows_at
+from spreadout.models.gathers import _ByProduct, gathered
 from spreadout.models.two_tower import MaskedMean, SelfAttention
 from spreadout.ragged import Ragged
 from spreadout.runtime.ahead import Ahead
@@ -592,4 +592,4 @@ def test_the_gradient_of_a_gather_is_the_same_by_products() -> None:
         torch.testing.assert_close(found, torch.stack([r[p] for r, p in zip(rows, places, strict=True)]))
         return torch.autograd.grad((found * back).sum(), leaf)[0]
 
-    torch.testing.assert_close(gradient(_ByProduct.apply), gradient(rows_at))
+    torch.testing.assert_close(gradient(_ByProduct.apply), gradient(gathered))

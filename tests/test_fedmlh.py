@@ -23,14 +23,16 @@ from spreadout.data.federated import Examples, FederatedDataset, Splits
 from spreadout.data.splits import DataConfig, load_data
 from spreadout.evaluation import evaluate, frequencies
 from spreadout.federated.local import Params
-from spreadout.federated.round import Federation, begin, run_round
+from spreadout.federated.round import Cohort, Federation, begin, run_round
 from spreadout.federated.server import ServerState
+from spreadout.federated.traffic import Traffic
 from spreadout.hashing import PRIME, HashFamily, signs
 from spreadout.methods import FedMLH
 from spreadout.models.buckets import BucketModel, SideBySide, side_by_side_bytes
 from spreadout.plan_hash import bucket_positives, least_buckets, plans
 from spreadout.ragged import Ragged, offsets_from_lengths
 from spreadout.report.page import write_page
+from spreadout.runtime.sums import traffic_of
 from spreadout.sketch import CountSketch
 
 CPU = torch.device("cpu")
@@ -172,6 +174,7 @@ def test_lemma_1_bounds_what_a_bucket_has() -> None:
     bound = np.array([bucket_positives(n, everything, buckets) for n in own])
     assert (total / draws > bound - 1.5).all()  # an expectation, estimated
     assert (total / draws).mean() > bound.mean()
+    assert bucket_positives(10, 1000, 50) == pytest.approx(10 + 990 / 50 - 1000 / 50**2)  # as printed
 
 
 @settings(deadline=None)
@@ -211,7 +214,7 @@ SHAPES = {  # d̃, p, R, B, hidden; Table 5 in MiB; rounds to best and Table 4 i
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_tables_4_and_5_come_out_of_the_networks(name: str) -> None:
+def test_tables_4_and_5_come_out_of_the_networks_and_the_ledger(name: str) -> None:
     (features, classes, tables, buckets, hidden), memory, rounds, volume = SHAPES[name]
     for networks, outputs, size, turns, moved in (
         (tables, buckets, memory[0], rounds[0], volume[0]),
@@ -224,7 +227,13 @@ def test_tables_4_and_5_come_out_of_the_networks(name: str) -> None:
         assert counted == side_by_side_bytes(networks, widths)
         mib = counted / 2**20
         assert mib == pytest.approx(size, rel=0.005 if size < 100 else 0.035)  # as it is rounded there
-        assert mib * 4 * turns == pytest.approx(moved, rel=0.003)
+        state = ServerState(0, {n: p.detach() for n, p in made.named_parameters()}, {})
+        f, _ = built(tagged(), config(HASHED))
+        ledger = Traffic()
+        for _ in range(turns):
+            ledger += traffic_of(state, Cohort(torch.arange(4), {}), f)
+        assert ledger.down == ledger.up
+        assert ledger.up / 2**20 == pytest.approx(moved, rel=0.003)
 
 
 def test_the_ledger_counts_the_hashes_once_and_the_networks_every_round() -> None:
@@ -349,6 +358,13 @@ def test_frequent_and_infrequent_add_up_and_the_cap_helps_short_sets() -> None:
     names = ["P@3", "P@3 frequent", "P@3 infrequent", "capped P@3", "PSP@3"]
     found = evaluate(f.model, state, data.test, names, seen=seen).metrics
     assert found["P@3 frequent"] + found["P@3 infrequent"] == pytest.approx(found["P@3"])
+    often = set(seen.is_frequent.nonzero()[:, 0].tolist())
+    same = torch.arange(20).expand(len(data.test), -1)  # classes 0, 1 and 2 for everyone
+    for name, counted in (("P@3 frequent", often), ("P@3 infrequent", set(range(20)) - often)):
+        right = [len({0, 1, 2} & counted & set(data.test.labels[i].tolist())) for i in range(len(same))]
+        labelled = [r for r, length in zip(right, data.test.labels.lengths, strict=True) if length]
+        by_hand = 100 * sum(labelled) / (3 * len(labelled))
+        assert metrics.compute(name, same, data.test.labels, seen=seen) == pytest.approx(by_hand)
     short = data.test.labels.lengths
     assert int(short.max()) <= 3
     ranking = torch.cat([torch.arange(20)[None]] * len(data.test))
@@ -449,6 +465,17 @@ def test_training_stops_when_it_gets_no_better() -> None:
     assert result.summary["stopped_early"]
     with pytest.raises(so.UserError, match=r"R@9 is not among eval\.metrics"):
         config(HASHED, eval={"metrics": ["P@1"], "best_by": ["R@9"]})
+
+
+def test_the_best_round_is_best_by_the_mean_of_the_metrics() -> None:
+    names = ["P@1", "P@3", "P@5"]
+    evaluated = {"metrics": names, "every": 1, "best_by": names}
+    result = so.run(config(HASHED, rounds=12, eval=evaluated), data=tagged(seed=3))
+    means = [sum(record[name] for name in names) for record in result.history]
+    alone = [record["P@1"] for record in result.history]
+    best = means.index(max(means))
+    assert result.summary["best"]["round"] == best
+    assert best != alone.index(max(alone))  # or it would prove nothing
 
 
 # ---------------------------------------------------------------- bad input

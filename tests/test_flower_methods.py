@@ -178,3 +178,17 @@ def test_what_a_deployment_cannot_do_is_said_before_it_begins(tmp_path: Path) ->
         experiment = Experiment.of(TOY, overrides=[override])
         with pytest.raises(so.errors.UserError, match=word):
             both(several_classes(), experiment, tmp_path, nodes=2)
+
+
+def test_rows_that_are_anyones_leave_the_others_bound() -> None:
+    from spreadout.runtime.flower.grants import NOT_ALLOWED, Grants
+
+    grants = Grants("own", {"classes": 9, "inputs": 9}, anyones=frozenset({"inputs"}))
+
+    def asks(classes: list[int], inputs: list[int]) -> str | None:
+        return grants.refusal(0, {"classes": torch.tensor(classes), "inputs": torch.tensor(inputs)})
+
+    assert asks([1], [1, 2]) is None
+    assert asks([1], [5, 8]) is None  # another round's features
+    assert asks([2], [1, 2]) == NOT_ALLOWED
+    assert asks([1], [9]) == NOT_ALLOWED  # there is no such row

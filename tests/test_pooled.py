@@ -3,24 +3,34 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 import spreadout as so
 from spreadout.assembly import build_federation
 from spreadout.data.columns import Sparse
 from spreadout.data.federated import Splits
-from spreadout.federated.round import cohort_of, run_round
+from spreadout.data.splits import load_data
+from spreadout.federated.merge import RowMerge
+from spreadout.federated.round import Federation, cohort_of, run_round
 from spreadout.federated.sampling import sample_clients
 from spreadout.federated.server import ServerState
+from spreadout.methods import FedAwS
 from spreadout.runtime import bags, simulator
+from spreadout.runtime.ahead import Ahead
 from spreadout.runtime.bags import Bags
 from spreadout.runtime.pooled import PooledFeatures
+from spreadout.runtime.ready import lay_out, make_ready
+from spreadout.runtime.sequential import sequential
+from spreadout.runtime.simulator import Simulator
 from test_fedalc import config, tagged
 
 CPU = torch.device("cpu")
+MEMORY = 40 * 2**20
 STEP = {"per_round": 4, "local_steps": 1, "lr": 0.3, "row_lr": 0.1, "input_lr": 0.7}
 
 
@@ -55,6 +65,31 @@ def test_bags_are_weighted_sums(lengths: list[int], piece: int) -> None:
         here = slice(start, start + length)
         torch.testing.assert_close(one, (weights[here, None] * rows[at[here]]).sum(0))
         start += length
+
+
+class ByRow(FedAwS):
+    """Rows of features merged in another way than by their sum."""
+
+    rule: RowMerge = "mean"
+
+    def row_merge(self) -> dict[str, RowMerge]:
+        return {**super().row_merge(), "inputs": self.rule}
+
+
+@pytest.mark.parametrize("rule", ["mean", "weighted-mean", "sum"])
+@pytest.mark.parametrize("weighting", ["examples", "uniform"])
+def test_rows_of_features_are_merged_as_they_should_be(rule: RowMerge, weighting: str) -> None:
+    clients = {**STEP, "batch": 3}
+    states = []
+    for executor in ("sequential", "simulator"):
+        experiment = config({"name": "fedaws"}, clients=clients, run={"executor": executor})
+        method = ByRow(rule=rule, weighting=weighting)  # type: ignore[arg-type]
+        f = build_federation(experiment, tagged(), CPU, method=method)
+        assert f.rules.rows["inputs"] == rule
+        states.append(ServerState(0, *f.model.initial(f.seed, CPU)))
+        for _ in range(3):
+            run_round(f, states[-1])
+    assert_same(*states)
 
 
 @pytest.mark.parametrize("asks", ["own", "seen"])
@@ -134,32 +169,96 @@ def test_several_steps_see_what_they_asked_for() -> None:
     assert_same(states[1], states[0])
 
 
-def test_a_cohort_of_many_clients_takes_one_chunk_and_no_copies(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Stacked copies of the rows alone would be forty times the budget."""
+def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int) -> Federation:
+    """Two hundred clients of one step, whose own rows would take far more than `memory`."""
     source = {"name": "synthetic", "classes": 400, "features": 3000, "examples": 3000}
     experiment = so.Experiment.of(
         {
             "data": {"source": source, "targets": "one"},
             "model": {"encoder": "lookup", "width": 64, "hidden": [16], "dim": 8},
             "method": {"name": "fedaws"},
-            "clients": {"per_round": 200, "local_steps": 1, "batch": 8, "selection": "nonempty"},
-            "run": {"memory_gb": 0.2},
+            "clients": {
+                **STEP,
+                "per_round": 200,
+                "batch": 8,
+                "selection": "nonempty",
+                "asks_features": "seen",
+            },
+            "run": {"memory_gb": memory / 2**30},
         }
     )
-    monkeypatch.setattr(simulator, "_stacked", lambda *_: pytest.fail("took copies"))
-    from spreadout.data.splits import load_data
-
     monkeypatch.setenv("SPREADOUT_CACHE", str(tmp_path))
-    f = build_federation(experiment, load_data(experiment.data, 0), CPU)
+    return build_federation(experiment, load_data(experiment.data, 0), CPU)
+
+
+def test_a_cohort_of_many_clients_takes_one_chunk_and_no_copies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    f = many(tmp_path, monkeypatch, MEMORY)
     state = ServerState(0, *f.model.initial(0, CPU))
+    ready = make_ready(f, state, cohort_of(f, 0), 0, MEMORY, fuses=True)
+    assert [host.pools for host in ready.chunks] == [True]
+    assert lay_out(f, ready.chunks[0], 0).features is not None
+    assert len(make_ready(f, state, cohort_of(f, 0), 0, MEMORY).chunks) > 1  # with copies
     assert run_round(f, state).accepted == 200
 
 
-def test_empty_clients_are_never_drawn() -> None:
-    import numpy as np
+def test_finding_a_broken_client_keeps_to_the_memory_there_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    f = many(tmp_path, monkeypatch, MEMORY)
+    state = ServerState(0, *f.model.initial(0, CPU))
+    cohort = cohort_of(f, 0)
+    largest = max(len(host.cohort.clients) for host in make_ready(f, state, cohort, 0, MEMORY).chunks)
+    x = f.data.columns["x"]
+    assert isinstance(x, Sparse)
+    first = int(f.data.offsets[cohort.clients[7]])
+    weights = x.weights.clone()
+    for example in range(first, int(f.data.offsets[cohort.clients[7] + 1])):
+        stored = example if x.index is None else int(x.index[example])
+        weights[x.offsets[stored]] = float("nan")
+    f = replace(f, data=replace(f.data, columns={**f.data.columns, "x": replace(x, weights=weights)}))
+    seen = []
+    true = simulator._stacked
+    monkeypatch.setattr(
+        simulator, "_stacked", lambda work, *a: seen.append(len(work.chunk.examples)) or true(work, *a)
+    )
+    assert run_round(f, state).accepted == 199
+    assert max(seen) <= largest < 200
+    assert sum(seen) == 200
+    slow = replace(f, executor=sequential)
+    reference = ServerState(0, *f.model.initial(0, CPU))
+    run_round(slow, reference)
+    assert_same(reference, state)
+    assert reference.refused == state.refused
 
+
+def test_features_are_asked_for_by_lookups_only() -> None:
+    clients = {"asks_features": "seen"}
+    experiment = so.Experiment.of({"model": {"hidden": [4], "dim": 4}, "clients": clients})
+    with pytest.raises(so.UserError, match="asks_features"):
+        build_federation(experiment, tagged(), CPU)
+
+
+def test_a_round_ahead_is_of_those_who_ask_as_they_do_now() -> None:
+    """And a method without a hash can look ahead too."""
+
+    class Listed(FedAwS):
+        rare: list[int] = Field(default_factory=list)
+
+    experiment = config({"name": "fedaws"}, clients={**STEP, "batch": 2})
+    f = build_federation(experiment, tagged(), CPU, method=Listed())
+    assert isinstance(f.executor, Simulator)
+    f = replace(f, executor=replace(f.executor, ahead=Ahead()), rounds=9)
+    state = ServerState(0, *f.model.initial(f.seed, CPU))
+    run_round(f, state)
+    sparing = replace(f, asks_seen=True)
+    asked = sparing.executor.cohort(sparing, state).requests["inputs"]  # type: ignore[attr-defined]
+    assert torch.equal(asked.values, cohort_of(sparing, 1).requests["inputs"].values)
+    run_round(f, state)
+
+
+def test_empty_clients_are_never_drawn() -> None:
     sizes = np.array([0, 3, 0, 1, 2, 0])
     drawn = [sample_clients("nonempty", sizes, 2, seed=0, round=r).tolist() for r in range(20)]
     assert {client for one in drawn for client in one} == {1, 3, 4}

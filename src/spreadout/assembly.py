@@ -47,6 +47,10 @@ def build_federation(
     method = method or e.method
     _refuse_misfits(e, held, method)
     looks_up = encoder is None and e.model.encoder == "lookup"
+    if e.clients.asks_features == "seen" and not looks_up:
+        raise UserError(
+            'clients.asks_features = "seen": is for model.encoder = "lookup", whose features have rows'
+        )
     data = _looked_up(held.train) if looks_up else held.train
     if not method.has_class_table:
         data = _without_rows(data)

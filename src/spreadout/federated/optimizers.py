@@ -51,7 +51,7 @@ class Optimizer(BaseModel):
         if self.optimizer in ("adam", "yogi"):
             slots["first"] = torch.zeros_like(like)
             slots["second"] = torch.zeros_like(like)
-            shape = (1,) if rows is None else (rows, 1)
+            shape = (rows, 1) if rows is not None else (1,) if like.dim() else ()
             slots["steps"] = torch.zeros(shape, dtype=torch.float32, device=like.device)
         if self.optimizer == "adagrad":
             slots["second"] = torch.full_like(like, 0.1)  # TensorFlow's and optax's start

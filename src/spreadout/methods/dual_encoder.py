@@ -22,7 +22,7 @@ from spreadout.federated.server import ServerState, descend_table_
 from spreadout.federated.tables import local_of
 from spreadout.methods.base import Asks, Method, ServerContext, every_row, with_negatives
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.models.gathers import rows_at
+from spreadout.models.gathers import gathered
 from spreadout.ragged import Ragged
 
 Loss = Literal["batch_softmax", "hinge", "global_softmax", "sampled_softmax"]
@@ -96,7 +96,7 @@ class DualEncoder(Method):
         items = model.class_vectors(params)  # (m, dim)
         mask = batch["mask"]
         label = batch["y"]
-        own = rows_at(label, items)  # (B, dim)
+        own = gathered(label, items)  # (B, dim)
         each = self._each(contexts, items, own, label, batch, held)
         loss = losses.masked_mean(each, mask)
         if self.spreadout:
@@ -111,7 +111,7 @@ class DualEncoder(Method):
                 loss = loss + strength * regularizers.off_diagonal(left, right, mask > 0)
         if self.l2:
             weights = sum(value.square().sum() for value in params.dense.values())
-            rows = rows_at(label, params.rows["classes"]).square().sum(-1)  # before they are scaled
+            rows = gathered(label, params.rows["classes"]).square().sum(-1)  # before they are scaled
             loss = loss + self.l2 * (weights + losses.masked_mean(rows, mask))
         return loss
 

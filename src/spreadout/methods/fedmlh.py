@@ -62,7 +62,8 @@ class Buckets(Method):
         labels = batch["y"] if batch["y"].dim() > 1 else batch["y"][:, None]  # (B, L), −1: none
         # Lines 4 to 7: a bucket is right if any of its classes is. Padding falls into one too many.
         buckets = torch.where(labels >= 0, model.buckets_of(labels.clamp_min(0)), logits.shape[-1])
-        right = torch.zeros_like(F.pad(logits, (0, 1))).scatter(-1, buckets, 1.0)[..., :-1]
+        none = logits.new_zeros(*logits.shape[:-1], logits.shape[-1] + 1)
+        right = none.scatter(-1, buckets, 1.0)[..., :-1]
         each = F.binary_cross_entropy_with_logits(logits, right, reduction="none").mean(-1).sum(0)
         return losses.masked_mean(each, batch["mask"])
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 FEW = 1024  # rows; beyond, unit vectors are longer than a sort takes
 
 
-def rows_at(places: Tensor, rows: Tensor) -> Tensor:
+def gathered(places: Tensor, rows: Tensor) -> Tensor:
     """rows (m, d) at places (…) → (…, d)"""
     if rows.is_cuda and rows.shape[0] <= FEW:
         found: Tensor = _ByProduct.apply(places, rows)  # type: ignore[no-untyped-call]

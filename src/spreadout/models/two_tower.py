@@ -18,7 +18,7 @@ from torch.func import functional_call
 from spreadout.federated.local import Batch, Params
 from spreadout.federated.rows import project_to_sphere
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.models.gathers import rows_at
+from spreadout.models.gathers import gathered
 
 Similarity = Literal["cosine", "dot"]
 
@@ -34,7 +34,7 @@ class TwoTower(EmbeddingModel):
         """f(x): the contexts of a batch, (B, dim)."""
         history = batch[self.inputs[0]]  # (B, L)
         present = history >= 0
-        rows = rows_at(history.clamp_min(0), params.rows["classes"])  # (B, L, d)
+        rows = gathered(history.clamp_min(0), params.rows["classes"])  # (B, L, d)
         rows = rows * present[..., None]
         found: Tensor = functional_call(self.encoder, params.dense, (rows, present))
         return self._sized(found.float())

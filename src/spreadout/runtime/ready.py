@@ -15,18 +15,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spreadout.data.columns import Sparse
+from spreadout.data.columns import Lists, Sparse
 from spreadout.federated.batches import row_ids, rows_held, sent
 from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.rows import Tensors, nbytes
 from spreadout.federated.schedule import Plan, plan
 from spreadout.federated.server import ServerState
 from spreadout.federated.tables import row_bytes
+from spreadout.models.gathers import FEW
 from spreadout.models.lookup import LookupModel
 from spreadout.randomness import Ints
 from spreadout.runtime.bags import Bags, HeldRows
 from spreadout.runtime.pooled import PooledFeatures
 
+SHARE_AHEAD = 8  # of the memory there is, this part may hold a round to come
 NARROW = 64  # batches below this width are padded without a second thought
 
 
@@ -87,7 +89,7 @@ def make_ready(
         if steps is None:
             numbers = f.data.number_of(part.clients)
             steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
-        chunks.append(OnHost(part, steps, fuses and pools(f, steps.mask.shape[1])))
+        chunks.append(OnHost(part, steps, fuses and can_pool(f, steps.mask.shape[1])))
     return ReadyRound(cohort, np.flatnonzero(idle), chunks)
 
 
@@ -126,20 +128,28 @@ def _pooled(federation: Federation, host: OnHost, examples: Tensor) -> PooledFea
 
 
 def laid_out_ahead(
-    federation: Federation, ready: ReadyRound, round: int, trains: torch.cuda.Stream
+    federation: Federation, ready: ReadyRound, round: int, memory: int, trains: torch.cuda.Stream
 ) -> ReadyRound:
     """The same with its chunk on the device, copied there beside what the device is at work on.
 
-    Only where there is one: several are as many because each fills the memory there is. trains: the
-    stream that will read it.
+    Only where there is one, and a small one: several are as many because each fills the memory there
+    is. trains: the stream that will read it.
     """
-    if len(ready.chunks) != 1:
+    if len(ready.chunks) != 1 or SHARE_AHEAD * _laid_out_bytes(federation, ready.chunks[0]) > memory:
         return ready
     first = lay_out(federation, ready.chunks[0], round)
     torch.cuda.current_stream(federation.device).synchronize()
     for tensor in _tensors_in(first):
         tensor.record_stream(trains)  # its memory is not free before that stream is done
     return replace(ready, first=first)
+
+
+def _laid_out_bytes(federation: Federation, host: OnHost) -> int:
+    """About what a chunk takes on the device before anything is trained."""
+    columns = federation.data.columns.values()
+    example = sum(column.example_bytes for column in columns if not isinstance(column, Sparse))
+    rows = sum(asked.values.numel() for asked in host.cohort.requests.values())
+    return host.steps.index.numel() * (example + 12) + 64 * rows
 
 
 def _tensors_in(part: object) -> Iterator[Tensor]:
@@ -174,10 +184,11 @@ def beside(device: torch.device) -> Iterator[None]:
 
 
 def key_of(federation: Federation, round: int) -> Hashable:
-    """Everything a round made ready depends on."""
+    """Everything a round made ready depends on; a method of one's own need not have a hash."""
     f = federation
-    drawn = f.seed, f.selection, f.per_round, round
-    return id(f.data), f.method, f.schedule, f.augment, f.device, *drawn
+    drawn = f.seed, f.selection, f.per_round, f.asks_seen, round
+    apart = f.max_norm is not None, f.privacy is not None, f.training.averages_gradients
+    return id(f.data), id(f.model), repr(f.method), f.schedule, f.augment, f.device, *apart, *drawn
 
 
 def some_of(cohort: Cohort, members: Ints) -> Cohort:
@@ -193,7 +204,7 @@ def is_fusable(federation: Federation, steps: int) -> bool:
     return steps == 1 and unchecked and federation.training.averages_gradients
 
 
-def pools(federation: Federation, steps: int) -> bool:
+def can_pool(federation: Federation, steps: int) -> bool:
     """Whether clients that take so many steps can share one lookup of their features."""
     f = federation
     if not isinstance(f.model, LookupModel) or f.augment or not is_fusable(f, steps):
@@ -251,21 +262,25 @@ def bytes_per_client(
     """
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
     fused = fuses and is_fusable(federation, steps)
-    shared = set(federation.model.refers.values()) if fuses and pools(federation, steps) else set()
+    pooling = fuses and can_pool(federation, steps)
+    shared = set(federation.model.refers.values()) if pooling else set()
     parameters = 0 if fused else nbytes(state.dense.values())
     pooled = 0
     for table, count in held.items():
         row = row_bytes(state.tables[table])
-        if table in shared:  # its row and the row's change; its features twice, sorted; what is pooled
-            pooled += count * (2 * row + 64) + 4 * width * row
+        if table in shared:  # its row and the row's change; what is pooled, and its gradient
+            pooled += count * 2 * row + 4 * width * row
         else:
             parameters += count * (row + 8)
     data, example, at_once = federation.data, 0, 0
     for name, column in data.columns.items():
         if not isinstance(column, Sparse):
             example += column.example_bytes
-        elif name in data.refers:  # over the rows held, not over all features
-            example += 0 if data.refers[name] in shared else 4 * held[data.refers[name]]
+        elif name in data.refers and data.refers[name] in shared:
+            named = -(-len(column.ids) // max(column.count, 1))  # features an example has, about
+            pooled += width * named * 64  # sorted by example and by feature
+        elif name in data.refers:
+            example += 4 * held[data.refers[name]]  # over the rows held, not over all features
         elif federation.augment:
             example += column.example_bytes
         else:
@@ -273,5 +288,9 @@ def bytes_per_client(
     activations = 8 * width * federation.activations * 4
     # Scores of a batch against the class rows held, and their gradients.
     activations += 6 * width * held.get("classes", 0) * 4
+    for name, table in data.refers.items():
+        column = data.columns[name]
+        if isinstance(column, Lists) and federation.device.type == "cuda":  # see models/gathers.py
+            activations += width * (column.width or column.longest) * min(held[table], FEW) * 4
     batches = steps * width * (example + 16) + 2 * width * at_once
     return max(1, copies * parameters + pooled + batches + activations)

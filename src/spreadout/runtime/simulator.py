@@ -3,7 +3,7 @@
 Clients are sorted by how much they do and cut into chunks that fit a memory budget. With several
 local steps a chunk trains on stacked copies of the dense part and of each client's own rows. With one
 linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i ∇_i`, one batched gradient. Nor does
-a first layer on sparse features need any (`in_span.py`).
+a first layer on sparse features need any (`in_span.py`), nor, in one step, a lookup (`pooled.py`).
 """
 
 from __future__ import annotations
@@ -69,15 +69,24 @@ class Simulator:
             early = ready.first if place == 0 else None
             work = Work(federation, state, early or lay_out(federation, host, state.round))
             # While the host waits for the first chunk, it looks ahead.
-            meanwhile = partial(self._begin_next, federation, state) if place == 0 else _nothing
-            one_step = is_fusable(federation, len(work.chunk.active))
-            part = _fused(work, meanwhile) if one_step else _in_span(work, self.spans)
-            if part is None and work.chunk.features is not None:  # each client needs its own rows
-                work = replace(work, chunk=lay_out(federation, replace(host, pools=False), state.round))
+            meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
+            if is_fusable(federation, len(work.chunk.active)):
+                part = _fused(work, meanwhile)
+                if part is None:
+                    yield from self._apart(federation, state, host.cohort)
+                    continue
+            else:
+                part = _in_span(work, self.spans)
             if part is None:
-                change, loss = _stacked(work, self.graphs)
-                part = accepted_sum(work, change, loss, meanwhile=meanwhile)
+                part = accepted_sum(work, *_stacked(work, self.graphs), meanwhile=meanwhile)
             yield part
+
+    def _apart(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
+        """Clients of one step, each with its own change: somebody's is broken, and must be found."""
+        ready = make_ready(federation, state, cohort, state.round, self.memory)
+        for host in ready.chunks:
+            work = Work(federation, state, lay_out(federation, host, state.round))
+            yield accepted_sum(work, *_stacked(work))
 
     def _begin_next(self, federation: Federation, state: ServerState) -> None:
         """Rounds to come, made ready in the background: two, so that one is while the other is used."""
@@ -92,14 +101,12 @@ class Simulator:
             with beside(federation.device):
                 cohort = cohort_of(federation, round)
                 ready = make_ready(federation, state, cohort, round, self.memory, fuses=True)
-                return ready if trains is None else laid_out_ahead(federation, ready, round, trains)
+                if trains is None:
+                    return ready
+                return laid_out_ahead(federation, ready, round, self.memory, trains)
 
         rounds = range(state.round + 1, last + 1)
         self.ahead.begin({key_of(federation, round): partial(make, round) for round in rounds})
-
-
-def _nothing() -> None:
-    """What there is to do meanwhile, mostly."""
 
 
 def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
@@ -112,7 +119,7 @@ def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
     for name in trained:
         rows[name].requires_grad_()
     batch = {name: column[:, 0] for name, column in chunk.batches.items()}
-    after, pooled = _looked_up(work)
+    after, pooled = _pooled_inputs(work)
     batch |= pooled
     objective = torch.vmap(
         replace(f, model=after).objective(),
@@ -135,15 +142,15 @@ def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
                 moved[name] = -rate * slope
         part = aggregate(work, change, moved, loss.detach())
         if chunk.features is not None:
-            ((table,), gradient) = f.model.refers.values(), gradients[-1]
+            (table,) = f.model.refers.values()
             share = f.rules.row_weight(table, chunk.examples) / weight
             rate = training.rows[table].lr
-            part.rows[table] = chunk.features.row_sum(gradient, share, rate)
+            part.rows[table] = chunk.features.row_sum(gradients[-1], share, rate)
     meanwhile()
     return part if bool(sound) else None
 
 
-def _looked_up(work: Work) -> tuple[EmbeddingModel, Tensors]:
+def _pooled_inputs(work: Work) -> tuple[EmbeddingModel, Tensors]:
     """A model of pooled features, and those of the step; or the model as it is, and nothing."""
     model, features = work.federation.model, work.chunk.features
     if features is None:
@@ -226,7 +233,7 @@ def _replayed(
         "held": held,
         "gate": {"gate": gate},
     }
-    about = f.method, id(f.model), f.bf16
+    about = repr(f.method), id(f.model), f.bf16
     done = graphs.run(objective, f.training, inputs, places, about)
     if done is None:
         return None

@@ -2,7 +2,8 @@
 
 A client belongs to one node, known by its key: to the one the operator's roster names, or else to the
 first that claimed it. Where a method's clients ask for their own rows only, those are the ones the
-roster names, or else the first it asked for; a client that asks for anything else gets nothing.
+roster names, or else the first it asked for; a client that asks for anything else gets nothing. Rows of
+features are anyone's where clients ask for those of a round's examples: they are other ones every time.
 """
 
 from __future__ import annotations
