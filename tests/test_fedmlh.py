@@ -540,3 +540,29 @@ def test_hashed_runs_stand_beside_others_in_a_report(tmp_path: Path) -> None:
     assert "How close the two nearest classes are" not in text
     told = CliRunner().invoke(app, ["audit", str(tmp_path / "hashed")])
     assert told.exit_code != 0
+
+
+def test_a_sketch_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        CountSketch.empty(0, 10, seed=0)
+    with pytest.raises(ValueError, match="median, mean"):
+        CountSketch.empty(2, 10, seed=0).estimate(torch.arange(3), how="mdian")  # type: ignore[arg-type]
+
+
+def test_labels_below_zero_are_refused() -> None:
+    data = tagged()
+    y = data.train.columns["y"]
+    assert isinstance(y, Lists)
+    wrong = replace(y, values=torch.where(y.values == y.values[0], -5, y.values))
+    train = replace(data.train, columns={**data.train.columns, "y": wrong})
+    with pytest.raises(so.UserError, match="a training label is -5"):
+        build_federation(config(HASHED), replace(data, train=train), CPU)
+
+
+def test_clients_that_are_never_chosen_are_no_reason_to_warn() -> None:
+    from spreadout.advice import idle_clients
+
+    f, _ = built(tagged(), config(HASHED))
+    empty = replace(f.data, offsets=torch.cat([f.data.offsets, f.data.offsets[-1:]]))
+    assert "1 of 5" in str(idle_clients(replace(f, data=empty)))
+    assert idle_clients(replace(f, data=empty, selection="nonempty")) is None

@@ -12,8 +12,8 @@ from spreadout.methods.positive_only import PositiveOnly
 def idle_clients(federation: Federation) -> str | None:
     """What to say of clients that have nothing to train on."""
     idle = int((federation.schedule.usable(federation.data.sizes) == 0).sum())
-    if idle == 0:
-        return None
+    if idle == 0 or federation.selection in ("nonempty", "weighted"):
+        return None  # and there they are never chosen
     return (
         f"{idle} of {federation.data.clients} clients have no examples to train on; "
         "whenever they are chosen their updates are refused"

@@ -137,6 +137,8 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
         raise UserError(
             f"a training label is {int(named.max())}: there are {data.classes} classes, numbered from 0"
         )
+    if len(named) and int(named.min()) < 0:
+        raise UserError(f"a training label is {int(named.min())}: classes are numbered from 0")
     if isinstance(y, Lists) and not method.label_sets:
         remedy = 'set data.targets to "each" or "one"'
         if e.data.partition.name == "frequent_classes":

@@ -120,7 +120,9 @@ class EvalConfig(_Section):
     def _measured(self) -> EvalConfig:
         for name in self.best_by:
             if name not in self.metrics:
-                raise ValueError(f"best_by: {name} is not among eval.metrics; set eval.best_by too")
+                raise ValueError(
+                    f"best_by: {name} is not among eval.metrics; add it there, or set another eval.best_by"
+                )
             if len(self.best_by) > 1 and name in metrics.LOWER_IS_BETTER:
                 raise ValueError(f"best_by: {name} has no mean with others, the lower the better")
         return self

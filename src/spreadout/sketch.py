@@ -13,7 +13,10 @@ from spreadout.hashing import HashFamily, signs
 
 @dataclass(frozen=True)
 class CountSketch:
-    """A long vector kept in K tables of R buckets: large entries can be read back."""
+    """A long vector kept in K tables of R buckets: large entries can be read back.
+
+    Sketches made with one seed add up: the sum of their cells is the sketch of the sum.
+    """
 
     cells: Tensor  # (K, R)
     places: HashFamily
@@ -21,6 +24,9 @@ class CountSketch:
 
     @classmethod
     def empty(cls, tables: int, buckets: int, *, seed: int) -> CountSketch:
+        """A vector of zeros."""
+        if tables < 1 or buckets < 1:
+            raise ValueError(f"{tables} tables of {buckets} buckets: at least one of each is needed")
         places = HashFamily.drawn(tables, buckets, seed=seed, use="sketch places")
         side = HashFamily.drawn(tables, 2, seed=seed, use="sketch signs")
         return cls(torch.zeros(tables, buckets), places, side)
@@ -32,6 +38,8 @@ class CountSketch:
 
     def estimate(self, ids: Tensor, how: Literal["median", "mean"] = "median") -> Tensor:
         """Line 6: what the vector has at these places."""
+        if how not in ("median", "mean"):
+            raise ValueError(f"how = {how!r}: unknown; known: median, mean")
         read = self.cells.gather(1, self.places(ids)) * signs(self.side, ids)  # (K, n)
         # torch's median takes the lower of two middle values; the mean of both has no bias.
         return read.quantile(0.5, 0) if how == "median" else read.mean(0)

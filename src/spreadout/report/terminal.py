@@ -158,17 +158,12 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
         caption=caption,
         caption_justify="left",
     )
-    table.add_column("variant")
-    for column in (
-        *names,
-        "down",
-        "up",
-        "largest\ncosine",
-        "mean\ncosine",
-        "effective\nrank",
-        "error\nbound",
-        "seconds",
-    ):
+    table.add_column("variant", no_wrap=True)
+    heads = ("largest\ncosine", "mean\ncosine", "effective\nrank", "error\nbound")
+    # Methods without a class table have none of them.
+    some = [name for name in SHOWN_GAUGES if any(arm.gauge(name) is not None for arm in arms)]
+    gauges = [head for head, name in zip(heads, SHOWN_GAUGES, strict=True) if name in some]
+    for column in (*names, "down", "up", *gauges, "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
     for arm in arms:
         scores = [spread(arm.metric(name)) for name in names]
@@ -178,7 +173,7 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
             arm.label,
             *(" ".join(shown(score)).strip() for score in scores),
             *(human_bytes(count) if count else "–" for count in moved),
-            *("–" if value is None else f"{value:.2f}" for value in map(arm.gauge, SHOWN_GAUGES)),
+            *("–" if value is None else f"{value:.2f}" for value in map(arm.gauge, some)),
             f"{seconds:.1f}",
         )
     console = Console(width=None if sys.stdout.isatty() else 132)
@@ -243,7 +238,7 @@ def print_hash_plans(
     console.print(
         f"Smallest: method.tables = {smallest.tables}, method.buckets = {smallest.buckets}. "
         + (f"An average class has {mean:.1f} positives of its own. " if mean else "")
-        + "Positives a bucket are those of Lemma 1 (give --positives). "
+        + f"Positives a bucket are those of Lemma 1{'' if mean else ' (give --positives)'}. "
         + "These B are the least that tell classes apart; more buckets cost bytes and gain accuracy.",
         soft_wrap=True,
     )
