@@ -121,7 +121,7 @@ class EvalConfig(_Section):
         for name in self.best_by:
             if name not in self.metrics:
                 raise ValueError(
-                    f"best_by: {name} is not among eval.metrics; add it there, or set another eval.best_by"
+                    f"best_by: {name} is not among eval.metrics; add it there, or change eval.best_by"
                 )
             if len(self.best_by) > 1 and name in metrics.LOWER_IS_BETTER:
                 raise ValueError(f"best_by: {name} has no mean with others, the lower the better")
