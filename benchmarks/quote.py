@@ -471,7 +471,7 @@ def extreme(*paths: str) -> str:
     for path in paths:
         shape = Path(path).stem.partition("-")[2]
         for v in _read(path)["variants"]:
-            cells = (f"{v['metrics'][name]:g}" for name in ("P@1", "P@3", "P@5"))
+            cells = (f"{v['metrics'][name]['mean']:g}" for name in ("P@1", "P@3", "P@5"))
             lines.append(f"| {shape} | {v['label']} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
 

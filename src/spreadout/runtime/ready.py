@@ -93,8 +93,11 @@ def make_ready(
     return ReadyRound(cohort, np.flatnonzero(idle), chunks)
 
 
-def lay_out(federation: Federation, host: OnHost, round: int) -> Chunk:
-    """Gather what a chunk trains on, and put it where it will be trained."""
+def lay_out(federation: Federation, host: OnHost, round: int, *, adds: bool = False) -> Chunk:
+    """Gather what a chunk trains on, and put it where it will be trained.
+
+    adds: whether its rows will be added up where they are trained, and that is to be laid out too.
+    """
     f, cohort, steps = federation, host.cohort, host.steps
     sizes = f.data.sizes[cohort.clients.numpy()]
     counts = torch.from_numpy(f.schedule.usable(sizes))
@@ -112,7 +115,7 @@ def lay_out(federation: Federation, host: OnHost, round: int) -> Chunk:
     )
     # Rows that everybody holds, and those counted row by row, are summed otherwise.
     apart = [t for t in ids if asked[t].shared is None and t not in f.rules.counted | f.training.fixed]
-    sums = {table: HeldRows.of(ids[table], examples) for table in apart}
+    sums = {table: HeldRows.of(ids[table], examples) for table in apart} if adds else {}
     return Chunk(cohort, batches, ids, held, examples, counts, sums, active, features)
 
 
@@ -137,7 +140,7 @@ def laid_out_ahead(
     """
     if len(ready.chunks) != 1 or SHARE_AHEAD * _laid_out_bytes(federation, ready.chunks[0]) > memory:
         return ready
-    first = lay_out(federation, ready.chunks[0], round)
+    first = lay_out(federation, ready.chunks[0], round, adds=True)
     torch.cuda.current_stream(federation.device).synchronize()
     for tensor in _tensors_in(first):
         tensor.record_stream(trains)  # its memory is not free before that stream is done

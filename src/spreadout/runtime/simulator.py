@@ -67,7 +67,7 @@ class Simulator:
             yield silent
         for place, host in enumerate(ready.chunks):
             early = ready.first if place == 0 else None
-            work = Work(federation, state, early or lay_out(federation, host, state.round))
+            work = Work(federation, state, early or lay_out(federation, host, state.round, adds=True))
             # While the host waits for the first chunk, it looks ahead.
             meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
             if is_fusable(federation, len(work.chunk.active)):
