@@ -1,5 +1,7 @@
 """The same claims on a GPU; skipped where there is none."""
 
+import gc
+
 import pytest
 import torch
 
@@ -161,3 +163,13 @@ def test_replayed_steps_are_the_steps_themselves(
         states.append(so.run(experiment, data=shop(users=30), device="cuda").state)
     torch.testing.assert_close(states[0].tables, states[1].tables, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(states[0].dense, states[1].dense, rtol=1e-4, atol=1e-5)
+
+
+def test_graphs_left_in_cycles_do_not_end_a_capture(toy: Splits) -> None:
+    before = gc.get_threshold()
+    train(toy, "cuda", ARMS["fedaws"])  # its federation refers to itself, graphs and all
+    gc.set_threshold(1)
+    try:
+        train(toy, "cuda", ARMS["fedaws"])  # a graph given up is a warning, and those are errors here
+    finally:
+        gc.set_threshold(*before)

@@ -7,9 +7,11 @@ whose clients are done rest behind a gate.
 
 from __future__ import annotations
 
+import gc
 import math
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any
 
@@ -137,7 +139,7 @@ class _Captured:
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         # Another thread may be at work on the next round: only this one's calls belong to the capture.
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        with _no_collection(), torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             self._outputs = work(self._inputs)
 
     def __call__(self, inputs: Inputs) -> tuple[Params, Tensor]:
@@ -146,3 +148,15 @@ class _Captured:
                 self._inputs[part][name].copy_(tensor)
         self._graph.replay()
         return self._outputs
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without the cycle collector: were it to end an older graph now, the capture would be void."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
