@@ -69,7 +69,7 @@ def softmax(
     """
     logits = scale * scores if correction is None else scale * scores - correction
     logits = torch.where(held, logits, torch.finfo(scores.dtype).min)
-    return logits.logsumexp(-1) - logits.gather(-1, label[:, None])[:, 0]
+    return -logits.log_softmax(-1).gather(-1, label[:, None])[:, 0]
 
 
 def log_expected(held: Tensor, own: Tensor, chance: Tensor) -> Tensor:
@@ -86,4 +86,4 @@ def log_expected(held: Tensor, own: Tensor, chance: Tensor) -> Tensor:
 def batch_softmax(scores: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
     """Cross-entropy with the batch's other items as negatives (003, §2). scores: (B, B) → (B,)"""
     logits = torch.where(mask > 0, scale * scores, torch.finfo(scores.dtype).min)
-    return logits.logsumexp(-1) - torch.diagonal(scale * scores)
+    return -logits.log_softmax(-1).diagonal()

@@ -6,6 +6,8 @@ from the client's own batch, where they are all alike; batch-insensitive losses 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
 import torch
@@ -93,14 +95,15 @@ class DualEncoder(Method):
 
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         contexts = model.embed(params, batch)  # (B, dim)
-        items = model.class_vectors(params)  # (m, dim)
         mask = batch["mask"]
         label = batch["y"]
-        own = gathered(label, items)  # (B, dim)
+        rows = gathered(label, params.rows["classes"])  # (B, d)
+        own = model.class_vectors(Params(params.dense, {"classes": rows}))  # (B, dim)
+        items = cache(lambda: model.class_vectors(params))  # (m, dim), where a loss is over them all
         each = self._each(contexts, items, own, label, batch, held)
         loss = losses.masked_mean(each, mask)
         if self.spreadout:
-            loss = loss + self.spreadout * regularizers.off_diagonal(items, items, held["classes"])
+            loss = loss + self.spreadout * regularizers.off_diagonal(items(), items(), held["classes"])
         pairs = (
             (self.context_spreadout, contexts, contexts),
             (self.label_spreadout, own, own),
@@ -111,19 +114,25 @@ class DualEncoder(Method):
                 loss = loss + strength * regularizers.off_diagonal(left, right, mask > 0)
         if self.l2:
             weights = sum(value.square().sum() for value in params.dense.values())
-            rows = gathered(label, params.rows["classes"]).square().sum(-1)  # before they are scaled
-            loss = loss + self.l2 * (weights + losses.masked_mean(rows, mask))
+            sizes = rows.square().sum(-1)  # before they are scaled
+            loss = loss + self.l2 * (weights + losses.masked_mean(sizes, mask))
         return loss
 
     def _each(
-        self, contexts: Tensor, items: Tensor, own: Tensor, label: Tensor, batch: Batch, held: Held
+        self,
+        contexts: Tensor,
+        items: Callable[[], Tensor],
+        own: Tensor,
+        label: Tensor,
+        batch: Batch,
+        held: Held,
     ) -> Tensor:
         """One loss per example, (B,)."""
         if self.loss_form == "batch_softmax":
             return losses.batch_softmax(contexts @ own.T, batch["mask"], scale=self.scale)
         if self.loss_form == "hinge":
             return losses.positive_hinge((contexts * own).sum(-1), self.margin)
-        scores = contexts @ items.T  # (B, m)
+        scores = contexts @ items().T  # (B, m)
         if self.loss_form == "global_softmax":
             return losses.softmax(scores, label, held["classes"], scale=self.scale)
         real, mine = held["classes"], held["classes.own"]

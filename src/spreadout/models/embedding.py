@@ -14,6 +14,7 @@ from spreadout import randomness
 from spreadout.federated.local import Batch, Params
 from spreadout.federated.rows import Tensors, project_to_sphere
 from spreadout.federated.tables import Sharded, Tables
+from spreadout.models.sphere import unit
 
 DRAWN_AT_ONCE = 1 << 16  # rows; a multiple of sixteen, in which torch draws
 
@@ -106,7 +107,7 @@ class EmbeddingModel:
         """g(x): unit embeddings of a batch (B, dim)."""
         inputs = tuple(batch[name] for name in self.inputs)
         output: Tensor = functional_call(self.encoder, params.dense, inputs)
-        return project_to_sphere(output.float())
+        return unit(output.float())
 
     def class_vectors(self, params: Params) -> Tensor:
         """What embeddings are compared with, for every class row held: (m, dim)."""

@@ -39,6 +39,6 @@ class _ByProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
         (places,) = ctx.saved_tensors
-        every = torch.arange(ctx.count, device=places.device)
-        unit = (places.reshape(-1)[:, None] == every).to(gradient.dtype)  # (n, m)
-        return None, unit.T @ gradient.reshape(-1, gradient.shape[-1])
+        at = places.reshape(-1, 1)
+        units = gradient.new_zeros(len(at), ctx.count).scatter(1, at, 1.0)  # (n, m)
+        return None, units.T @ gradient.reshape(-1, gradient.shape[-1])

@@ -14,8 +14,8 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from spreadout.federated.local import Batch, Params
-from spreadout.federated.rows import project_to_sphere
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.models.sphere import unit
 
 Pooling = Literal["mean", "sqrtn", "sum"]
 """What a weighted sum of rows is divided by: Σ|x|, the root of Σx², or nothing."""
@@ -35,4 +35,4 @@ class LookupModel(EmbeddingModel):
             x = F.normalize(x, p=1 if self.pooling == "mean" else 2, dim=-1)
         pooled = x @ params.rows["inputs"]  # (B, width)
         output: Tensor = functional_call(self.encoder, params.dense, (pooled,))
-        return project_to_sphere(output.float())
+        return unit(output.float())

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from spreadout.federated.local import Batch, Params
-from spreadout.federated.rows import project_to_sphere
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.gathers import gathered
+from spreadout.models.sphere import unit
 
 Similarity = Literal["cosine", "dot"]
 
@@ -45,7 +45,7 @@ class TwoTower(EmbeddingModel):
         return self._sized(found.float())
 
     def _sized(self, vectors: Tensor) -> Tensor:
-        return project_to_sphere(vectors) if self.similarity == "cosine" else vectors
+        return unit(vectors) if self.similarity == "cosine" else vectors
 
 
 class Towers(nn.Module):
