@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spreadout.federated.schedule import Schedule, plan, rate_factor
+from spreadout.federated.schedule import Schedule, _lowest, plan, rate_factor
 
 
 def batches_of(schedule: Schedule, sizes: list[int], client: int) -> list[list[int]]:
@@ -94,3 +94,21 @@ def test_some_clients_of_a_plan_have_their_own_plan(
     assert torch.equal(selected.index, some.index)
     assert torch.equal(selected.mask, some.mask)
     assert torch.equal(selected.steps, some.steps)
+
+
+def test_a_few_steps_see_the_first_places_of_the_whole_order() -> None:
+    sizes, clients = np.array([3, 4, 5, 40, 900, 20_000]), np.arange(6)
+    whole = plan(Schedule(epochs=1, batch=4), sizes, clients, seed=5, round=2)
+    few = plan(Schedule(steps=3, batch=4), sizes, clients, seed=5, round=2)
+    for i, size in enumerate(sizes.tolist()):
+        steps = min(3, -(-size // 4))  # further ones begin the next epoch
+        assert torch.equal(few.index[i, :steps], whole.index[i, :steps])
+
+
+def test_where_too_few_bits_are_low_all_are_sorted() -> None:
+    high = np.full(1000, (1 << 60) - 1, dtype=np.uint64)
+    segment = np.zeros(1000, dtype=np.int64)
+    lengths, kept = np.array([1000]), np.array([4])
+    assert _lowest(high, segment, lengths, kept, 60).all()
+    high[:5] = 0
+    assert _lowest(high, segment, lengths, kept, 60).sum() == 5

@@ -29,8 +29,8 @@ def key(seed: int, *purpose: str | int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def bits(stream: int, *counters: Ints | int) -> Bits:
-    """64 random bits for each (broadcast) tuple of counters."""
+def bits(stream: int | Bits, *counters: Ints | int) -> Bits:
+    """64 random bits for each (broadcast) tuple of counters; some of them may be spent on the stream."""
     state = np.asarray(stream, dtype=np.uint64)
     with np.errstate(over="ignore"):
         for counter in counters:

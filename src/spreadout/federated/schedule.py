@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from spreadout import randomness
-from spreadout.randomness import Ints
+from spreadout.randomness import Bits, Ints
 
 Decay = Literal["none", "linear", "cosine"]
 """How client rates fall over the rounds of a run: not at all, or to zero."""
@@ -99,9 +100,10 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
     if schedule.shuffle and schedule.batch is not None and index.size:
         large = usable > LARGE
         epochs = np.where(large, 0, -(-steps // per_epoch))
-        order, start = _epoch_orders(usable, epochs, clients, seed, round)
+        needed = np.minimum(usable, steps * width)  # places of an epoch's order that are looked at
+        order, start = _epoch_orders(usable, epochs, needed, clients, seed, round)
         epoch = np.where(filled, step // batches, 0)
-        at = start[:, None, None] + epoch * usable[:, None, None] + index
+        at = start[:, None, None] + epoch * needed[:, None, None] + index
         small = filled & ~large[:, None, None]
         mixed = order[np.where(small, at, 0)] if order.size else np.zeros_like(index)
         for i in np.flatnonzero(large):  # a few clients at most: pooled data is one
@@ -112,21 +114,46 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
     return Plan(torch.from_numpy(index), mask, torch.from_numpy(steps))
 
 
-def _epoch_orders(usable: Ints, epochs: Ints, clients: Ints, seed: int, round: int) -> tuple[Ints, Ints]:
+def _epoch_orders(
+    usable: Ints, epochs: Ints, needed: Ints, clients: Ints, seed: int, round: int
+) -> tuple[Ints, Ints]:
     """A fresh order of its examples for every epoch of every client, one after another in one array.
 
-    Returns the orders and where each client's first epoch starts.
+    Of each order the first `needed` places. Returns them, and where each client's first epoch starts.
     """
-    lengths = np.repeat(usable, epochs)  # one entry per (client, epoch)
-    owner = np.repeat(np.repeat(np.arange(len(clients)), epochs), lengths)
-    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(usable * epochs)])[:-1]
-    place = np.arange(owner.size, dtype=np.int64) - first[owner]  # within the client
-    size = np.maximum(usable[owner], 1)
-    epoch, example = place // size, place % size
-    stream = randomness.key(seed, "batches", round)
-    bits = randomness.bits(stream, clients[owner], epoch, example)
-    segment = np.repeat(np.arange(lengths.size), lengths)
+    client = np.repeat(np.arange(len(clients)), epochs)  # of each segment: a (client, epoch)
+    epoch = np.arange(client.size) - _starts(epochs)[client]
+    lengths, kept = usable[client], needed[client]
+    segment = np.repeat(np.arange(client.size), lengths)  # of each example
+    example = np.arange(segment.size, dtype=np.int64) - _starts(lengths)[segment]
+    streams = randomness.bits(randomness.key(seed, "batches", round), clients[client], epoch)
+    bits = randomness.bits(streams[segment], example)
     # One sort by (segment, random bits): the segment's number takes the place of the topmost bits.
     room = np.uint64(max(int(lengths.size - 1).bit_length(), 1))
-    mixed = (segment.astype(np.uint64) << (np.uint64(64) - room)) | (bits >> room)
-    return np.asarray(example[np.argsort(mixed, kind="stable")], dtype=np.int64), first
+    bits >>= room
+    low = _lowest(bits, segment, lengths, kept, 64 - int(room))
+    segment, example, bits = segment[low], example[low], bits[low]
+    sort = np.argsort((segment.astype(np.uint64) << (np.uint64(64) - room)) | bits, kind="stable")
+    segment, example = segment[sort], example[sort]
+    counts = np.bincount(segment, minlength=lengths.size)
+    rank = np.arange(segment.size) - _starts(counts)[segment]
+    return np.asarray(example[rank < kept[segment]], dtype=np.int64), _starts(needed * epochs)
+
+
+def _lowest(bits: Bits, segment: Ints, lengths: Ints, kept: Ints, width: int) -> npt.NDArray[np.bool_]:
+    """Which entries may be among the `kept` lowest of their segments: rarely many more, and no fewer.
+
+    Few examples of many are looked at: those whose bits are low enough that there are nearly always
+    as many as needed need sorting, and where there are not, all do.
+    """
+    generous = kept + 6 * np.sqrt(kept) + 6  # by chance it is short once in a million
+    share = np.where(kept < lengths, generous / np.maximum(lengths, 1), 1.0)
+    limit = (np.minimum(share, 1.0) * 2.0**width).astype(np.uint64)
+    low = (share[segment] >= 1) | (bits < limit[segment])
+    short = np.bincount(segment[low], minlength=lengths.size) < np.minimum(kept, lengths)
+    return np.asarray(low | short[segment])
+
+
+def _starts(lengths: Ints) -> Ints:
+    """Where each of several runs starts that follow one another."""
+    return np.cumsum(lengths) - lengths

@@ -196,6 +196,8 @@ def key_of(federation: Federation, round: int) -> Hashable:
 
 def some_of(cohort: Cohort, members: Ints) -> Cohort:
     """The clients at these places of a cohort, with what they asked for."""
+    if np.array_equal(members, np.arange(len(cohort.clients))):
+        return cohort
     at = torch.from_numpy(members)
     requests = {name: rows.select(at) for name, rows in cohort.requests.items()}
     return Cohort(cohort.clients[at], requests, cohort.plan and cohort.plan.select(at))
@@ -247,7 +249,7 @@ def _chunks(
         if widest > NARROW:
             narrow = np.flatnonzero(2 * widths[run] <= widths[run[0]])
             run = run[: narrow[0]] if len(narrow) else run
-        yield run
+        yield np.sort(run) if steps[run[0]] == 1 else run  # of one step, all may stay where they are
         start += len(run)
 
 
