@@ -29,7 +29,7 @@ from spreadout.runtime.graphs import GraphCache
 from spreadout.runtime.in_span import Spans
 from spreadout.runtime.ready import ReadyRound
 from spreadout.runtime.sequential import sequential
-from spreadout.runtime.simulator import Simulator
+from spreadout.runtime.simulator import ROUNDS_AHEAD, Simulator
 
 DENSE_UP_TO = 1 << 30
 UNFIT_LAYERS = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
@@ -63,7 +63,7 @@ def build_federation(
     tables = model.tables
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
     alone = distributed.size() == 1  # what is made ready ahead is a whole cohort's
-    ahead: Ahead[ReadyRound] | None = Ahead() if device.type == "cuda" and alone else None
+    ahead: Ahead[ReadyRound] | None = Ahead(ROUNDS_AHEAD) if device.type == "cuda" and alone else None
     memory = int(e.run.memory_gb * 2**30)
     simulator = Simulator(memory, graphs, spans := Spans(memory // 4), ahead)
     federation = Federation(

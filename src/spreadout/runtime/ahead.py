@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class Ahead(Generic[T]):
-    """What belongs to each of a few keys, computed one after another in a thread of its own."""
+    """What belongs to each of a few keys, computed in threads of their own."""
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="ahead")
+    def __init__(self, threads: int = 1) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ahead")
         self._futures: dict[Hashable, Future[T]] = {}
 
     def begin(self, works: Mapping[Hashable, Callable[[], T]]) -> None:

@@ -38,7 +38,7 @@ from spreadout.runtime.ready import (
 )
 from spreadout.runtime.sums import Work, accepted_sum, aggregate, traffic_of
 
-ROUNDS_AHEAD = 2
+ROUNDS_AHEAD = 2  # where one takes longer to make ready than to train, two at once still keep up
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Simulator:
             yield accepted_sum(work, *_stacked(work))
 
     def _begin_next(self, federation: Federation, state: ServerState) -> None:
-        """Rounds to come, made ready in the background: two, so that one is while the other is used."""
+        """Rounds to come, made ready in the background, each in a thread of its own."""
         if self.ahead is None:
             return
         last = min(state.round + ROUNDS_AHEAD, federation.rounds - 1)
