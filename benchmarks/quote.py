@@ -465,15 +465,45 @@ def plans(path: str) -> str:
     return "\n".join([*lines, "", f"Foretold / taken. {_origin(path, made)}"])
 
 
-def extreme(*paths: str) -> str:
-    """Precisions, a line for every variant of every file."""
-    lines = ["| | | P@1 | P@3 | P@5 |", "|---|---|---|---|---|"]
-    for path in paths:
-        shape = Path(path).stem.partition("-")[2]
-        for v in _read(path)["variants"]:
-            cells = (f"{v['metrics'][name]['mean']:g}" for name in ("P@1", "P@3", "P@5"))
-            lines.append(f"| {shape} | {v['label']} | {' | '.join(cells)} |")
+def extreme(*shapes: str) -> str:
+    """Table 3 at every shape: precisions, and what a round takes alone on the machine."""
+    lines = ["| | | P@1 | P@3 | P@5 | ms a round | memory |", "|---|---|---|---|---|---|---|"]
+    paths = []
+    for shape in shapes:
+        table, rounds = (f"results/extreme/{kind}-{shape}.json" for kind in ("table3", "rounds"))
+        times = {r["name"]: r for r in _read(rounds)["results"]}
+        for v in _read(table)["variants"]:
+            took = times[v["name"]]
+            cells = f"{_precisions(v)} | {took['milliseconds']:.0f} | {took['peak_gb']:.1f} GiB"
+            lines.append(f"| {shape} | {v['label']} | {cells} |")
+        paths += [table, rounds]
     return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
+
+
+def strengths(*shapes: str) -> str:
+    """P@1 on validation data by λ, and whatever else was tried."""
+    paths = [f"results/extreme/tuning-{shape}.json" for shape in shapes]
+    found = [{v["label"]: v["metrics"]["P@1"]["mean"] for v in _read(p)["variants"]} for p in paths]
+    labels = sorted(
+        {label for one in found for label in one}, key=lambda label: (len(label) > 12, label)
+    )
+    lines = [f"| P@1, validation | {' | '.join(shapes)} |", "|---" * (1 + len(shapes)) + "|"]
+    for label in labels:
+        cells = (f"{one[label]:.1f}" if label in one else "" for one in found)
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
+
+
+def precisions(path: str) -> str:
+    """A line for every variant of a file."""
+    made = _read(path)
+    lines = ["| | P@1 | P@3 | P@5 |", "|---|---|---|---|"]
+    lines += [f"| {v['label']} | {_precisions(v)} |" for v in made["variants"]]
+    return "\n".join([*lines, "", _origin(path, made)])
+
+
+def _precisions(variant: dict[str, Any]) -> str:
+    return " | ".join(f"{variant['metrics'][name]['mean']:.1f}" for name in ("P@1", "P@3", "P@5"))
 
 
 def timed(*paths: str) -> str:
@@ -488,10 +518,9 @@ def timed(*paths: str) -> str:
 
 
 QUOTES: dict[str, Callable[[], str]] = {
-    "extreme": lambda: extreme(
-        *(f"results/extreme/table3-{shape}.json" for shape in ("amazoncat-13k", "wikilshtc-325k"))
-    ),
-    "extreme-ablation": lambda: extreme("results/extreme/table4-amazoncat-13k.json"),
+    "extreme": lambda: extreme("amazoncat-13k", "wikilshtc-325k", "amazon-670k"),
+    "extreme-ablation": lambda: precisions("results/extreme/table4-amazoncat-13k.json"),
+    "extreme-tuning": lambda: strengths("amazoncat-13k", "wikilshtc-325k", "amazon-670k"),
     "gpu": lambda: timed("results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"),
     "digits": lambda: comparison("results/digits/demo.json"),
     "digits-ten": lambda: comparison("results/digits/ten-seeds.json"),

@@ -48,6 +48,8 @@ def main() -> None:
 
 def timed(experiment: Experiment, device: torch.device, rounds: int) -> dict[str, Any]:
     """Every round waited for: the median, and the mean, which has new captures of graphs in it."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()  # what an earlier variant took is not this one's
     federation = build_federation(experiment, load_data(experiment.data, experiment.seed), device)
     state = ServerState(0, *federation.model.initial(experiment.seed, device))
     losses, times = [], []

@@ -161,9 +161,11 @@ BAD = [
     (["compare", "suite.toml", "--seeds", "1"], "suite.toml: seeds = 3: must be a list"),
     (["compare", "empty.toml"], "empty.toml: variants = {}: must have at least 1 entries"),
     (["compare", "digits-demo", "--seeds", "x"], "--seeds x: write whole numbers"),
-    (["compare", "digits-fedaws", "digits-fedaws"], "two of the configs have the same name"),
+    (["compare", "digits-fedaws", "digits-fedaws"], "name = 'digits-fedaws': two of the configs have it"),
     (["report", "nowhere"], "nowhere: no such folder"),
-    (["compare", "digits-demo", "rounds=3"], "change settings of it with --set KEY=VALUE"),
+    (["compare", "digits-demo", "rounds=3"], "rounds=3: change settings of all variants with --set rounds=3"),
+    (["compare", "half", "digits-fedaws"], "half: is the folder of a run; spreadout report sets finished runs side by side"),
+    (["run", "digits-fedaws", "clients.selection=nonempty", "clients.per_round=11"], "clients.per_round = 11: there are only 10 clients with examples"),
     (
         ["run", "digits-fedaws", "method.name=fedalc", "method.table_noise=1"],
         "method.table_noise: needs table_clip",

@@ -33,12 +33,31 @@ def test_from_arrays_groups_by_client_in_the_given_order(toy_arrays) -> None:  #
         ({"client": [0]}, "client has 1 entries, y has 2"),
         ({"x": [[1.0], [float("nan")]]}, "not finite in example 1"),
         ({"classes": 1}, "y has the class 1, but classes = 1"),
+        ({"x": [[1.0], [2.0, 3.0]]}, "x has rows of different lengths"),
+        ({"y": [[0, 1], [0.5]]}, "y has shape .* and type float64"),
+        ({"y": [[0, 1], [2]], "classes": 2}, "y has the class 2, but classes = 2"),
     ],
 )
 def test_bad_arrays_are_named(change: dict[str, object], complaint: str) -> None:
     arrays = {"x": [[1.0], [2.0]], "y": [0, 1], "client": [0, 0], **change}
     with pytest.raises(so.UserError, match=complaint):
         so.FederatedDataset.from_arrays(**arrays)
+
+
+def test_lists_of_classes_are_label_sets() -> None:
+    x = [[1.0], [2.0], [3.0]]
+    data = so.FederatedDataset.from_arrays(x, [[2, 0, 2], [], 0], [1, 0, 1])
+    assert data.classes == 3
+    held = data.columns["y"]
+    assert isinstance(held, so.Lists)
+    assert [one.tolist() for one in map(held.ragged().__getitem__, range(3))] == [[], [0, 2], [0]]
+    test = so.Examples.from_arrays(x, [[2, 0, 2], [], (1,)])
+    assert [test.labels[i].tolist() for i in range(3)] == [[0, 2], [], [1]]
+    tagged = so.Splits("tagged", data, test)
+    experiment = so.Experiment.of(
+        {"rounds": 2, "method": {"name": "fedmlh", "tables": 2, "buckets": 2}, "model": {"hidden": [4]}}
+    )
+    assert so.run(experiment, data=tagged).summary["rounds"] == 2
 
 
 def test_the_held_out_digits_are_stratified_and_disjoint() -> None:

@@ -33,7 +33,7 @@ def test_the_readmes_python_example_does_what_it_claims(capsys: pytest.CaptureFi
 def test_the_data_pages_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.DOTALL)
     exec(compile(block, "data.md", "exec"), {})
-    assert capsys.readouterr().out.splitlines() == ["26 50", "[3 3]"]
+    assert capsys.readouterr().out.splitlines() == ["26 50", "[3 3]", "tensor([0, 2])"]
 
 
 def test_numbers_in_documents_are_those_of_the_result_files() -> None:

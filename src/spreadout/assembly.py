@@ -168,15 +168,17 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
 
 def cohort_size(e: Experiment, data: FederatedDataset, method: Method) -> tuple[int, Selection]:
     """How many clients a round has, and how they are chosen."""
-    per_round = e.clients.per_round
+    per_round, selection = e.clients.per_round, e.clients.selection
+    busy = selection == "nonempty" and not method.pools_data
+    there = int((data.sizes > 0).sum()) if busy else data.clients
     if method.pools_data or per_round == "all":
-        return data.clients, "full"
-    if per_round > data.clients:
+        return there, "nonempty" if busy else "full"
+    if per_round > there:
         raise UserError(
-            f"clients.per_round = {per_round}: there are only {data.clients} clients; "
-            'take fewer, or "all"'
+            f"clients.per_round = {per_round}: there are only {there} clients"
+            f'{" with examples" if busy else ""}; take fewer, or "all"'
         )
-    return per_round, e.clients.selection
+    return per_round, selection
 
 
 def _model(

@@ -235,9 +235,12 @@ def doctor(
     if plan is not None:
         from spreadout.experiment import Experiment
         from spreadout.planning import forecast
-        from spreadout.report.terminal import print_forecast
+        from spreadout.report.terminal import print_forecast, rehearsing
 
-        print_forecast(forecast(Experiment.load(plan, overrides or []), device), as_json=as_json)
+        experiment = Experiment.load(plan, overrides or [])
+        with rehearsing(experiment):
+            found = forecast(experiment, device)
+        print_forecast(found, as_json=as_json)
         return
     if overrides:
         raise UserError(f"{overrides[0]}: is for --plan CONFIG")

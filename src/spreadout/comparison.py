@@ -50,17 +50,25 @@ class Suite:
         cls, sources: Sequence[str], seeds: Sequence[int] | None, overrides: Sequence[str] = ()
     ) -> Suite:
         """One suite file (it has `[variants]`), or any number of configs as variants."""
+        for source in sources:
+            if "=" in source and not Path(source).exists():
+                raise UserError(f"{source}: change settings of all variants with --set {source}")
+            if (Path(source) / "config.toml").is_file():
+                raise UserError(
+                    f"{source}: is the folder of a run; spreadout report sets finished runs side by side"
+                )
         first = read_toml(sources[0])
         if "variants" in first:
-            if any("=" in source for source in sources[1:]):
-                raise UserError(f"{sources[0]}: is a suite; change settings of it with --set KEY=VALUE")
             if len(sources) > 1:
                 raise UserError(f"{sources[0]}: is a suite; give one suite, or several configs")
             return cls._from_suite(sources[0], first, seeds, overrides)
         experiments = [Experiment.load(source, overrides) for source in sources]
         variants = {experiment.name: experiment for experiment in experiments}
         if len(variants) < len(sources):
-            raise UserError("two of the configs have the same name: rename one, they tell runs apart")
+            ((name, _),) = Counter(experiment.name for experiment in experiments).most_common(1)
+            raise UserError(
+                f"name = {name!r}: two of the configs have it; rename one, it tells runs apart"
+            )
         chosen = tuple(seeds or sorted({experiment.seed for experiment in experiments}))
         return cls("comparison", chosen, variants, {name: name for name in variants})
 
@@ -213,6 +221,11 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path.parent}: no finished run here (no {path.name})") from None
     except (ValueError, TypeError) as error:
         raise UserError(f"{path}: unreadable ({error})") from None
+
+
+def shown_gauges(arms: Sequence[Arm]) -> list[str]:
+    """Gauges that some of them have: methods without a class table have none."""
+    return [name for name in SHOWN_GAUGES if any(arm.gauge(name) is not None for arm in arms)]
 
 
 def shared_metrics(arms: Sequence[Arm]) -> list[str]:

@@ -33,6 +33,7 @@ class CountSketch:
 
     def add_(self, ids: Tensor, values: Tensor) -> None:
         """Lines 3 to 5: add values at these places of the vector."""
+        _check(ids)
         signed = signs(self.side, ids) * values  # (K, n)
         self.cells.scatter_add_(1, self.places(ids), signed.to(self.cells.dtype))
 
@@ -40,6 +41,12 @@ class CountSketch:
         """Line 6: what the vector has at these places."""
         if how not in ("median", "mean"):
             raise ValueError(f"how = {how!r}: unknown; known: median, mean")
+        _check(ids)
         read = self.cells.gather(1, self.places(ids)) * signs(self.side, ids)  # (K, n)
         # torch's median takes the lower of two middle values; the mean of both has no bias.
         return read.quantile(0.5, 0) if how == "median" else read.mean(0)
+
+
+def _check(ids: Tensor) -> None:
+    if ids.is_floating_point() or bool((ids < 0).any()):
+        raise ValueError("ids: are places of a vector, whole numbers from 0 on")

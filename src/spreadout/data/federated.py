@@ -181,19 +181,21 @@ class FederatedDataset:
 
     @classmethod
     def from_arrays(cls, x: Any, y: Any, client: Any, *, classes: int | None = None) -> FederatedDataset:
-        """Bring your own: features (n, …), one class per example (n,), its client (n,).
+        """Bring your own: features (n, …), one class or a list of classes per example, its client (n,).
 
         Clients are numbered 0 … max(client); a number that never occurs is a client without data.
         """
-        features, labels = as_examples(x, y)
+        features, labels = _with_label_sets(x, y)
         owner = whole_numbers("client", client)
         if len(owner) != len(labels):
             raise UserError(
                 f"client has {len(owner)} entries, y has {len(labels)}: give one client per example"
             )
         refuse_gaps("client", owner)
-        columns = {"x": Dense(features), "y": Dense(labels)}
-        return cls.by_owner(columns, owner, _class_count(labels, classes))
+        columns: dict[str, Column] = {"x": Dense(features)}
+        columns["y"] = Lists.of(labels) if isinstance(labels, Ragged) else Dense(labels)
+        named = labels.values if isinstance(labels, Ragged) else labels
+        return cls.by_owner(columns, owner, _class_count(named, classes))
 
     @classmethod
     def by_owner(
@@ -219,8 +221,11 @@ class Examples:
 
     @classmethod
     def from_arrays(cls, x: Any, y: Any) -> Examples:
-        features, labels = as_examples(x, y)
-        return cls({"x": Dense(features)}, Ragged(torch.arange(len(labels) + 1), labels))
+        """Features (n, …), and one class or a list of classes per example."""
+        features, labels = _with_label_sets(x, y)
+        if not isinstance(labels, Ragged):
+            labels = Ragged(torch.arange(len(labels) + 1), labels)
+        return cls({"x": Dense(features)}, labels)
 
 
 @dataclass(frozen=True)
@@ -256,7 +261,28 @@ def _ids_per_example(column: Column, examples: int) -> int:
 
 def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Features as float32 and one class per example as int64, checked."""
-    array = np.asarray(x)
+    features, labels = _as_features(x), whole_numbers("y", y)
+    _refuse_unequal(features, labels)
+    refuse_gaps("y", labels)
+    return features, labels
+
+
+def _with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
+    """The same, or with a set of classes per example where some are given as lists."""
+    if not isinstance(y, list | tuple) or not any(isinstance(one, list | tuple | set) for one in y):
+        return as_examples(x, y)
+    lists = [list(one) if isinstance(one, list | tuple | set) else [one] for one in y]
+    named = [label for one in lists for label in one]
+    numbers = whole_numbers("y", named or np.zeros(0, dtype=np.int64))
+    refuse_gaps("y", numbers)
+    owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(one) for one in lists]))
+    features, sets = _as_features(x), Ragged.from_pairs(owner, numbers, len(lists))
+    _refuse_unequal(features, sets)
+    return features, sets
+
+
+def _as_features(x: Any) -> Tensor:
+    array = _array("x", x)
     real = any(np.issubdtype(array.dtype, kind) for kind in (np.floating, np.integer, np.bool_))
     if array.ndim < 2 or not real:
         raise UserError(
@@ -264,14 +290,15 @@ def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
         )
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused below
         features = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
-    labels = whole_numbers("y", y)
+    refuse_infinite(features)
+    return features
+
+
+def _refuse_unequal(features: Tensor, labels: Tensor | Ragged) -> None:
     if len(features) != len(labels):
         raise UserError(f"x has {len(features)} examples, y has {len(labels)}: they must agree")
     if not len(labels):
         raise UserError("x and y are empty: give at least one example")
-    refuse_gaps("y", labels)
-    refuse_infinite(features)
-    return features, labels
 
 
 def refuse_infinite(x: Tensor) -> None:
@@ -289,8 +316,15 @@ def refuse_gaps(name: str, numbers: Tensor) -> None:
         )
 
 
+def _array(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError:  # NumPy's own says nothing of which
+        raise UserError(f"{name} has rows of different lengths: give an array of one shape") from None
+
+
 def whole_numbers(name: str, values: Any) -> Tensor:
-    array = np.asarray(values)
+    array = _array(name, values)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise UserError(
             f"{name} has shape {array.shape} and type {array.dtype}: give one whole number per example"

@@ -26,7 +26,7 @@ def sample_clients(
         return torch.arange(clients)
     if selection == "nonempty":
         busy = np.flatnonzero(sizes)
-        drawn = sample_clients("uniform", sizes[busy], min(per_round, len(busy)), seed=seed, round=round)
+        drawn = sample_clients("uniform", sizes[busy], per_round, seed=seed, round=round)
         return torch.from_numpy(busy)[drawn]
     drawn_in = 0 if selection == "fixed" else round
     generator = randomness.generator(seed, "cohort", drawn_in)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
-from spreadout.comparison import Arm, shared_metrics, shown, spread
+from spreadout.comparison import Arm, shared_metrics, shown, shown_gauges, spread
 from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.report.terminal import human_bytes
 from spreadout.store.run_folder import Record
@@ -50,17 +50,23 @@ def document(title: str, about: str, sections: Sequence[str]) -> str:
     )
 
 
+_GAUGES = {
+    "max_cosine": "largest cosine",
+    "mean_cosine": "mean cosine",
+    "effective_rank": "effective rank",
+    "error_bound": "error bound 2ε/ρ",
+}
+_NOTES = {
+    "max_cosine": " The largest cosine is that of the two nearest classes: near 1 they have collapsed.",
+    "error_bound": " By Proposition 1 of FedAwS at most the share 2ε/ρ of examples can be misclassified "
+    "(1.00: no promise).",
+}
+
+
 def _table(arms: Sequence[Arm]) -> str:
     names = shared_metrics(arms)
-    head = [
-        *names,
-        "down",
-        "up",
-        "largest cosine",
-        "mean cosine",
-        "effective rank",
-        "error bound 2ε/ρ",
-    ]
+    gauges = shown_gauges(arms)
+    head = [*names, "down", "up", *(_GAUGES[name] for name in gauges)]
     rows = []
     for i, arm in enumerate(arms):
         scores = [spread(arm.metric(name)) for name in names]
@@ -68,9 +74,7 @@ def _table(arms: Sequence[Arm]) -> str:
         cells = [
             *("<b>{}</b> <small>{}</small>".format(*shown(score)) for score in scores),
             *(human_bytes(count) if count else "–" for count in moved),
-            *(_shown(arm.gauge(name)) for name in ("max_cosine", "mean_cosine")),
-            _shown(arm.gauge("effective_rank"), 1),
-            _shown(arm.gauge("error_bound")),
+            *(_shown(arm.gauge(name), 1 if name == "effective_rank" else 2) for name in gauges),
         ]
         colour = LINES[i % len(LINES)]
         name = f"<i style='background:{colour}'></i>{html.escape(arm.label)}"
@@ -81,9 +85,7 @@ def _table(arms: Sequence[Arm]) -> str:
         f"<div class=wide><table><thead><tr><th></th>{titles}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         "<p class=note>Means over seeds, ± one standard deviation. Bytes per client and round, measured "
-        "on the tensors that travel. The largest cosine is that of the two nearest classes: near 1 they "
-        "have collapsed. By Proposition 1 of FedAwS at most the share 2ε/ρ of examples can be "
-        "misclassified (1.00: no promise).</p>"
+        f"on the tensors that travel.{''.join(_NOTES.get(name, '') for name in gauges)}</p>"
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, shown, spread
+from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, shown, shown_gauges, spread
 from spreadout.experiment import Experiment
 from spreadout.federated.round import RoundReport
 from spreadout.plan_hash import HashPlan
@@ -75,6 +76,13 @@ class TerminalObserver(Observer):
         self._console.print(f"[yellow]warning:[/] {who}{text}", highlight=False, soft_wrap=True)
 
 
+@contextmanager
+def rehearsing(experiment: Experiment) -> Iterator[None]:
+    """A sign of life on a terminal while a run is rehearsed."""
+    with Console(stderr=True).status(f"rehearsing {experiment.name}: its data, then some rounds"):
+        yield
+
+
 def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) -> None:
     """The end of one run."""
     if as_json:
@@ -90,10 +98,12 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     ]
     judged = summary.get("best_by") or [next(iter(summary["metrics"]))]
     by = judged[0] if len(judged) == 1 else f"the mean of {', '.join(judged)}"
-    for name, value in summary["metrics"].items():
-        at = f"{best[name]:.2f} at round {best['round']}"
-        told = f"best {at}" if judged == [name] else f"{at}, the best by {by}"
-        rows.append((name, f"[bold]{value:.2f}[/] after {summary['rounds']} rounds ({told})"))
+    after = "1 round" if summary["rounds"] == 1 else f"{summary['rounds']} rounds"
+    for place, (name, value) in enumerate(summary["metrics"].items()):
+        told = f"best {best[name]:.2f} at round {best['round']}"
+        if judged != [name]:
+            told = f"{best[name]:.2f} then" if place else f"{told}, by {by}"
+        rows.append((name, f"[bold]{value:.2f}[/] after {after} ({told})"))
     if summary.get("stopped_early"):
         rows.append(("stopped", f"early: {by} got no better; the model is that of the last round"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
@@ -160,8 +170,7 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
     )
     table.add_column("variant", no_wrap=True)
     heads = ("largest\ncosine", "mean\ncosine", "effective\nrank", "error\nbound")
-    # Methods without a class table have none of them.
-    some = [name for name in SHOWN_GAUGES if any(arm.gauge(name) is not None for arm in arms)]
+    some = shown_gauges(arms)
     gauges = [head for head, name in zip(heads, SHOWN_GAUGES, strict=True) if name in some]
     for column in (*names, "down", "up", *gauges, "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
