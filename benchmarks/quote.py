@@ -476,6 +476,8 @@ def extreme(*shapes: str) -> str:
             took = times[v["name"]]
             cells = f"{_precisions(v)} | {took['milliseconds']:.0f} | {took['peak_gb']:.1f} GiB"
             lines.append(f"| {shape} | {v['label']} | {cells} |")
+        floor = " | ".join(f"{_read(table)['constant'][name]:.1f}" for name in ("P@1", "P@3", "P@5"))
+        lines.append(f"| {shape} | Always the most frequent labels | {floor} | – | – |")
         paths += [table, rounds]
     return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
 
@@ -484,14 +486,18 @@ def strengths(*shapes: str) -> str:
     """P@1 on validation data by λ, and whatever else was tried."""
     paths = [f"results/extreme/tuning-{shape}.json" for shape in shapes]
     found = [{v["label"]: v["metrics"]["P@1"]["mean"] for v in _read(p)["variants"]} for p in paths]
-    labels = sorted(
-        {label for one in found for label in one}, key=lambda label: (len(label) > 12, label)
-    )
+    labels = sorted({label for one in found for label in one}, key=_strength)
     lines = [f"| P@1, validation | {' | '.join(shapes)} |", "|---" * (1 + len(shapes)) + "|"]
     for label in labels:
         cells = (f"{one[label]:.1f}" if label in one else "" for one in found)
         lines.append(f"| {label} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
+
+
+def _strength(label: str) -> tuple[bool, float, str]:
+    """λ alone first, by its size."""
+    alone = re.fullmatch(r"λ = ([\d.]+)", label)
+    return alone is None, float(alone[1]) if alone else 0.0, label
 
 
 def precisions(path: str) -> str:
@@ -508,11 +514,11 @@ def _precisions(variant: dict[str, Any]) -> str:
 
 def timed(*paths: str) -> str:
     """Rounds beside the losses they reached."""
-    lines = ["| | ms a round | clients | loss, first and last | memory |", "|---|---|---|---|---|"]
+    lines = ["| | ms a round | mean | clients | loss, first and last | memory |", "|---" * 6 + "|"]
     for path in paths:
         for r in _read(path)["results"]:
             losses = f"{r['losses'][0]:.5f} → {r['losses'][-1]:.5f}"
-            each = f"{r['milliseconds']:.1f} | {r['clients']:,}"
+            each = f"{r['milliseconds']:.1f} | {r['mean_milliseconds']:.1f} | {r['clients']:,}"
             lines.append(f"| {r['label']} | {each} | {losses} | {r['peak_gb']:.2f} GiB |")
     return "\n".join([*lines, "", " ".join(_origin(path, _read(path)) for path in paths)])
 
@@ -578,10 +584,19 @@ def peers(path: str) -> str:
     }
     for name, a in sorted(tables["A"].items(), key=lambda item: item[1]["seconds"]):
         b = tables["B"][name]
-        cells = [f"{1000 * row['seconds']:.0f} | {row['times']:.1f}" for row in (a, b)]
+        cells = [
+            f"{1000 * row['seconds']:.0f} | {' / '.join(_times(row, tables[which]))}"
+            for which, row in (("A", a), ("B", b))
+        ]
         memory = f"{a['peak_gib']:.2f} / {b['peak_gib']:.2f} GiB"
         lines.append(f"| {a['label']} | {' | '.join(cells)} | {memory} |")
     return "\n".join([*lines, "", _origin(path, made)])
+
+
+def _times(row: dict[str, Any], table: dict[str, Any]) -> list[str]:
+    """Beside ours with two threads and with one."""
+    ours = (table[f"spreadout-{threads}"]["seconds"] for threads in (2, 1))
+    return [f"{row['seconds'] / seconds:.1f}" for seconds in ours]
 
 
 def growth(path: str) -> str:

@@ -40,8 +40,10 @@ def main() -> None:
     device = pick_device(a.device)
     found = []
     for name, experiment in suite.variants.items():
-        found.append({"name": name, "label": suite.labels[name], **timed(experiment, device, a.rounds)})
-        print(found[-1], flush=True)
+        took = timed(experiment, device, a.rounds)
+        config = experiment.model_dump(mode="json", exclude_none=True)
+        found.append({"name": name, "label": suite.labels[name], **took, "config": config})
+        print({"name": name, **took}, flush=True)
     made = {"suite": suite.name, "threads": torch.get_num_threads(), "rounds_timed": a.rounds}
     write(a.out, {**made, "results": found})
 

@@ -149,12 +149,14 @@ def _run(name: str, experiment: Experiment, folder: Path, device: str) -> str:
 
 
 def constant(experiment: Experiment) -> dict[str, float]:
-    """What always naming the most frequent training labels would score: the floor of any model."""
+    """What always naming the most frequent training labels would score, where the runs are scored."""
     data = splits.load_data(experiment.data, experiment.seed)
+    scored = data.test if experiment.eval.split == "test" else data.validation
+    assert scored is not None
     often = frequencies(data.train, 1).counts
-    ranking = often.argsort(descending=True).expand(len(data.test), -1)
+    ranking = often.argsort(descending=True).expand(len(scored), -1)
     named = [name for name in experiment.eval.metrics if metrics.parse(name)[0] in ("P", "R", "nDCG")]
-    return {name: metrics.compute(name, ranking, data.test.labels) for name in named}
+    return {name: metrics.compute(name, ranking, scored.labels) for name in named}
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ BAD = [
     (["report", "nowhere"], "nowhere: no such folder"),
     (["compare", "digits-demo", "rounds=3"], "rounds=3: change settings of all variants with --set rounds=3"),
     (["compare", "half", "digits-fedaws"], "half: is the folder of a run; spreadout report sets finished runs side by side"),
-    (["run", "digits-fedaws", "clients.selection=nonempty", "clients.per_round=11"], "clients.per_round = 11: there are only 10 clients with examples"),
+    (["run", "digits-fedaws", "clients.selection=nonempty", "clients.per_round=11"], "clients.per_round = 11: there are only 10 clients with examples to train on"),
     (
         ["run", "digits-fedaws", "method.name=fedalc", "method.table_noise=1"],
         "method.table_noise: needs table_clip",

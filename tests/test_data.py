@@ -53,6 +53,15 @@ def test_lists_of_classes_are_label_sets() -> None:
     assert [one.tolist() for one in map(held.ragged().__getitem__, range(3))] == [[], [0, 2], [0]]
     test = so.Examples.from_arrays(x, [[2, 0, 2], [], (1,)])
     assert [test.labels[i].tolist() for i in range(3)] == [[0, 2], [], [1]]
+    for sets in (
+        [np.array([0, 2]), np.array([], int), np.array([0])],
+        [torch.tensor([0, 2]), torch.tensor([], dtype=torch.int64), frozenset([0])],
+        np.array([[0, 2], [], [0]], dtype=object),
+    ):
+        again = so.FederatedDataset.from_arrays(x, sets, [1, 0, 1])
+        assert torch.equal(again.columns["y"].values, held.values)
+    with pytest.raises(so.UserError, match="no classes at all"):
+        so.FederatedDataset.from_arrays(x, [[], [], []], [0, 0, 0])
     tagged = so.Splits("tagged", data, test)
     experiment = so.Experiment.of(
         {"rounds": 2, "method": {"name": "fedmlh", "tables": 2, "buckets": 2}, "model": {"hidden": [4]}}

@@ -258,6 +258,21 @@ def test_a_round_ahead_is_of_those_who_ask_as_they_do_now() -> None:
     run_round(f, state)
 
 
+def test_clients_without_a_whole_batch_are_as_good_as_empty() -> None:
+    x, client = np.zeros((40, 2)), np.repeat([0, 1, 2], [35, 3, 2])
+    data = so.Splits(
+        "uneven", so.FederatedDataset.from_arrays(x, client, client), so.Examples.from_arrays(x, client)
+    )
+    clients = {"batch": 16, "drop_remainder": True, "selection": "nonempty", "per_round": 1}
+    base = {"model": {"hidden": [4], "dim": 4}, "clients": clients}
+    f = build_federation(so.Experiment.of(base), data, CPU)
+    assert [cohort_of(f, round).clients.tolist() for round in range(5)] == [[0]] * 5
+    everyone = so.Experiment.of(base, overrides=["clients.per_round=all"])
+    assert cohort_of(build_federation(everyone, data, CPU), 0).clients.tolist() == [0]
+    with pytest.raises(so.UserError, match="only 1 clients with examples to train on"):
+        build_federation(so.Experiment.of(base, overrides=["clients.per_round=2"]), data, CPU)
+
+
 def test_empty_clients_are_never_drawn() -> None:
     sizes = np.array([0, 3, 0, 1, 2, 0])
     drawn = [sample_clients("nonempty", sizes, 2, seed=0, round=r).tolist() for r in range(20)]

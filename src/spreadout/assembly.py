@@ -140,7 +140,7 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
     if len(named) and int(named.min()) < 0:
         raise UserError(f"a training label is {int(named.min())}: classes are numbered from 0")
     if isinstance(y, Lists) and not method.label_sets:
-        remedy = 'set data.targets to "each" or "one"'
+        remedy = 'give one class each, with a source of ours by data.targets = "each" or "one"'
         if e.data.partition.name == "frequent_classes":
             remedy = 'data.partition = "frequent_classes" deals whole label sets: take another'
         raise UserError(
@@ -170,13 +170,13 @@ def cohort_size(e: Experiment, data: FederatedDataset, method: Method) -> tuple[
     """How many clients a round has, and how they are chosen."""
     per_round, selection = e.clients.per_round, e.clients.selection
     busy = selection == "nonempty" and not method.pools_data
-    there = int((data.sizes > 0).sum()) if busy else data.clients
+    there = int((e.clients.schedule.usable(data.sizes) > 0).sum()) if busy else data.clients
     if method.pools_data or per_round == "all":
         return there, "nonempty" if busy else "full"
     if per_round > there:
         raise UserError(
             f"clients.per_round = {per_round}: there are only {there} clients"
-            f'{" with examples" if busy else ""}; take fewer, or "all"'
+            f'{" with examples to train on" if busy else ""}; take fewer, or "all"'
         )
     return per_round, selection
 

@@ -22,7 +22,12 @@ from spreadout.store.files import write_json
 from spreadout.store.run_folder import COMPARISON_MARK, Record, RunFolder, remove_run
 from spreadout.training import Observer, resume, run
 
-SHOWN_GAUGES = ("max_cosine", "mean_cosine", "effective_rank", "error_bound")
+SHOWN_GAUGES = {
+    "max_cosine": "largest cosine",
+    "mean_cosine": "mean cosine",
+    "effective_rank": "effective rank",
+    "error_bound": "error bound",
+}
 
 
 class SuiteConfig(BaseModel):
@@ -33,6 +38,7 @@ class SuiteConfig(BaseModel):
     name: str = Field("comparison", pattern=r"^[A-Za-z0-9._-]+$")
     base: str | None = None
     seeds: list[Annotated[int, Field(ge=0)]] = Field([0], min_length=1)
+    common: dict[str, Any] = {}  # what all of them change of it
     variants: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
@@ -89,7 +95,7 @@ class Suite:
         for name, changes in suite.variants.items():
             own = dict(changes)
             labels[name] = str(own.pop("label", name))
-            merged = {**overlay(base, own), "name": name}
+            merged = {**overlay(overlay(base, suite.common), own), "name": name}
             variants[name] = Experiment.of(merged, f"{source}: variants.{name}", overrides)
         return cls(suite.name, tuple(seeds or suite.seeds), variants, labels)
 

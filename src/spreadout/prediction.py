@@ -18,7 +18,8 @@ from torch import Tensor
 
 from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.feature_hashing import hashed as hash_features
-from spreadout.data.federated import Examples, refuse_infinite
+from spreadout.data.federated import Examples
+from spreadout.data.own_arrays import refuse_infinite
 from spreadout.errors import UserError
 from spreadout.evaluation import ranked
 from spreadout.experiment import Experiment

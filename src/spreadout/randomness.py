@@ -30,7 +30,10 @@ def key(seed: int, *purpose: str | int) -> int:
 
 
 def bits(stream: int | Bits, *counters: Ints | int) -> Bits:
-    """64 random bits for each (broadcast) tuple of counters; some of them may be spent on the stream."""
+    """64 random bits for each (broadcast) tuple of counters.
+
+    `bits(bits(stream, a), b)` is `bits(stream, a, b)`: what many counters share is mixed once.
+    """
     state = np.asarray(stream, dtype=np.uint64)
     with np.errstate(over="ignore"):
         for counter in counters:

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
+from spreadout.data.own_arrays import class_count, refuse_gaps, whole_numbers, with_label_sets
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged, offsets_from_lengths, runs
 from spreadout.randomness import Ints
 
-MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
 REMEMBERED = 1 << 24  # up to so many row ids, every client's rows are worked out once and kept
 AT_ONCE = 1 << 21  # row ids looked at in one go
@@ -185,7 +185,7 @@ class FederatedDataset:
 
         Clients are numbered 0 … max(client); a number that never occurs is a client without data.
         """
-        features, labels = _with_label_sets(x, y)
+        features, labels = with_label_sets(x, y)
         owner = whole_numbers("client", client)
         if len(owner) != len(labels):
             raise UserError(
@@ -195,7 +195,7 @@ class FederatedDataset:
         columns: dict[str, Column] = {"x": Dense(features)}
         columns["y"] = Lists.of(labels) if isinstance(labels, Ragged) else Dense(labels)
         named = labels.values if isinstance(labels, Ragged) else labels
-        return cls.by_owner(columns, owner, _class_count(named, classes))
+        return cls.by_owner(columns, owner, class_count(named, classes))
 
     @classmethod
     def by_owner(
@@ -222,7 +222,7 @@ class Examples:
     @classmethod
     def from_arrays(cls, x: Any, y: Any) -> Examples:
         """Features (n, …), and one class or a list of classes per example."""
-        features, labels = _with_label_sets(x, y)
+        features, labels = with_label_sets(x, y)
         if not isinstance(labels, Ragged):
             labels = Ragged(torch.arange(len(labels) + 1), labels)
         return cls({"x": Dense(features)}, labels)
@@ -257,87 +257,3 @@ def _ids_per_example(column: Column, examples: int) -> int:
     if isinstance(column, Sparse):
         return -(-len(column.ids) // max(column.count, 1))
     return max(column.example_bytes // 8, 1)
-
-
-def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Features as float32 and one class per example as int64, checked."""
-    features, labels = _as_features(x), whole_numbers("y", y)
-    _refuse_unequal(features, labels)
-    refuse_gaps("y", labels)
-    return features, labels
-
-
-def _with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
-    """The same, or with a set of classes per example where some are given as lists."""
-    if not isinstance(y, list | tuple) or not any(isinstance(one, list | tuple | set) for one in y):
-        return as_examples(x, y)
-    lists = [list(one) if isinstance(one, list | tuple | set) else [one] for one in y]
-    named = [label for one in lists for label in one]
-    numbers = whole_numbers("y", named or np.zeros(0, dtype=np.int64))
-    refuse_gaps("y", numbers)
-    owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(one) for one in lists]))
-    features, sets = _as_features(x), Ragged.from_pairs(owner, numbers, len(lists))
-    _refuse_unequal(features, sets)
-    return features, sets
-
-
-def _as_features(x: Any) -> Tensor:
-    array = _array("x", x)
-    real = any(np.issubdtype(array.dtype, kind) for kind in (np.floating, np.integer, np.bool_))
-    if array.ndim < 2 or not real:
-        raise UserError(
-            f"x has shape {array.shape} and type {array.dtype}: give numbers of shape (examples, …)"
-        )
-    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused below
-        features = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
-    refuse_infinite(features)
-    return features
-
-
-def _refuse_unequal(features: Tensor, labels: Tensor | Ragged) -> None:
-    if len(features) != len(labels):
-        raise UserError(f"x has {len(features)} examples, y has {len(labels)}: they must agree")
-    if not len(labels):
-        raise UserError("x and y are empty: give at least one example")
-
-
-def refuse_infinite(x: Tensor) -> None:
-    if not bool(x.isfinite().all()):
-        row = int((~x.flatten(1).isfinite()).any(1).nonzero()[0])
-        raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")
-
-
-def refuse_gaps(name: str, numbers: Tensor) -> None:
-    """Numbers that go far beyond how many there are would make tables and lists of nothing."""
-    distinct, largest = len(torch.unique(numbers)), int(numbers.max()) if len(numbers) else 0
-    if largest >= max(MOST_GAPS * distinct, 1_000_000):
-        raise UserError(
-            f"{name} goes up to {largest}, but only {distinct} numbers occur: number them 0 … n−1"
-        )
-
-
-def _array(name: str, values: Any) -> np.ndarray:
-    try:
-        return np.asarray(values)
-    except ValueError:  # NumPy's own says nothing of which
-        raise UserError(f"{name} has rows of different lengths: give an array of one shape") from None
-
-
-def whole_numbers(name: str, values: Any) -> Tensor:
-    array = _array(name, values)
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise UserError(
-            f"{name} has shape {array.shape} and type {array.dtype}: give one whole number per example"
-        )
-    if array.size and array.min() < 0:
-        raise UserError(f"{name} has the value {array.min()}: numbers start at 0")
-    if array.size and array.max() > 2**62:
-        raise UserError(f"{name} has the value {array.max()}: number them 0 … n−1")
-    return torch.from_numpy(array.astype(np.int64))
-
-
-def _class_count(labels: Tensor, classes: int | None) -> int:
-    found = int(labels.max()) + 1 if labels.numel() else 0
-    if classes is not None and found > classes:
-        raise UserError(f"y has the class {found - 1}, but classes = {classes}")
-    return found if classes is None else classes

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from spreadout import randomness
-from spreadout.data.federated import refuse_gaps
+from spreadout.data.own_arrays import refuse_gaps
 from spreadout.errors import UserError
 from spreadout.ragged import Ragged, offsets_from_lengths
 

@@ -182,8 +182,14 @@ def run_round(federation: Federation, state: ServerState) -> RoundReport:
 def cohort_of(federation: Federation, round: int) -> Cohort:
     """Who takes part in a round, and what they ask for: a function of (seed, round) alone."""
     f = federation
-    clients = sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=round)
-    return asking(f, clients, round)
+    return asking(f, drawn_clients(f, round), round)
+
+
+def drawn_clients(federation: Federation, round: int) -> Tensor:
+    """Who takes part in a round."""
+    f = federation
+    usable = f.schedule.usable(f.data.sizes)
+    return sample_clients(f.selection, usable, f.per_round, seed=f.seed, round=round)
 
 
 def asking(federation: Federation, clients: Tensor, round: int) -> Cohort:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from spreadout.federated.tables import Table
 
 Tensors = dict[str, Tensor]
+TINY = 1e-12  # shorter rows, such as the zeros of padding, are divided by this
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def sub_model(
 def project_to_sphere(values: Tensor) -> Tensor:
     """Scale every row to unit length; an all-zero row (padding) stays zero."""
     length: Tensor = torch.linalg.vector_norm(values, dim=-1, keepdim=True)
-    return values / length.clamp_min(1e-12)
+    return values / length.clamp_min(TINY)
 
 
 def along_sphere(gradient: Tensor, rows: Tensor) -> Tensor:

@@ -20,13 +20,16 @@ draw every round; `full`: everyone, every round."""
 def sample_clients(
     selection: Selection, sizes: Ints, per_round: int, *, seed: int, round: int
 ) -> Tensor:
-    """The round's cohort: distinct client numbers, ascending: (per_round,)."""
+    """The round's cohort: distinct client numbers, ascending: (per_round,).
+
+    sizes: how many examples each client trains on.
+    """
     clients = len(sizes)
     if selection == "full":
         return torch.arange(clients)
     if selection == "nonempty":
         busy = np.flatnonzero(sizes)
-        drawn = sample_clients("uniform", sizes[busy], per_round, seed=seed, round=round)
+        drawn = sample_clients("uniform", sizes[busy], min(per_round, len(busy)), seed=seed, round=round)
         return torch.from_numpy(busy)[drawn]
     drawn_in = 0 if selection == "fixed" else round
     generator = randomness.generator(seed, "cohort", drawn_in)

@@ -146,11 +146,11 @@ def _lowest(bits: Bits, segment: Ints, lengths: Ints, kept: Ints, width: int) ->
     Few examples of many are looked at: those whose bits are low enough that there are nearly always
     as many as needed need sorting, and where there are not, all do.
     """
-    generous = kept + 6 * np.sqrt(kept) + 6  # by chance it is short once in a million
+    generous = kept + 6 * np.sqrt(kept) + 6  # by chance it is short once in some hundred thousand
     share = np.where(kept < lengths, generous / np.maximum(lengths, 1), 1.0)
     limit = (np.minimum(share, 1.0) * 2.0**width).astype(np.uint64)
     low = (share[segment] >= 1) | (bits < limit[segment])
-    short = np.bincount(segment[low], minlength=lengths.size) < np.minimum(kept, lengths)
+    short = np.bincount(segment[low], minlength=lengths.size) < kept
     return np.asarray(low | short[segment])
 
 

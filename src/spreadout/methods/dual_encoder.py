@@ -98,7 +98,7 @@ class DualEncoder(Method):
         mask = batch["mask"]
         label = batch["y"]
         rows = gathered(label, params.rows["classes"])  # (B, d)
-        own = model.class_vectors(Params(params.dense, {"classes": rows}))  # (B, dim)
+        own = model.class_vectors(Params(params.dense, {**params.rows, "classes": rows}))  # (B, dim)
         items = cache(lambda: model.class_vectors(params))  # (m, dim), where a loss is over them all
         each = self._each(contexts, items, own, label, batch, held)
         loss = losses.masked_mean(each, mask)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from spreadout import randomness
+from spreadout.models.linear import Linear
 
 
 def mlp(features: int, hidden: Sequence[int], dim: int) -> nn.Module:
@@ -16,7 +17,7 @@ def mlp(features: int, hidden: Sequence[int], dim: int) -> nn.Module:
     layers: list[nn.Module] = [nn.Flatten()]
     widths = [features, *hidden, dim]
     for narrow, wide in pairwise(widths):
-        layers += [nn.Linear(narrow, wide), nn.ReLU()]
+        layers += [Linear(narrow, wide), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
 

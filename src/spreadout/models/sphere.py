@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-TINY = 1e-12  # shorter vectors, such as the zeros of padding, are divided by this
+from spreadout.federated.rows import TINY
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -17,6 +17,8 @@ def unit(vectors: Tensor) -> Tensor:
 
 
 class _Unit(torch.autograd.Function):
+    """x → u = x/‖x‖, ‖x‖"""
+
     @staticmethod
     def forward(vectors: Tensor) -> tuple[Tensor, Tensor]:
         length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min(TINY)
@@ -24,15 +26,19 @@ class _Unit(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
-        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*output)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> Tensor:
-        """With u = x/‖x‖: ∂u/∂x = (1 − u uᵀ)/‖x‖."""
+    def backward(ctx: Any, gradient: Tensor | None, of_length: Tensor | None) -> Tensor | None:
+        """∂u/∂x = (1 − u uᵀ)/‖x‖, ∂‖x‖/∂x = u; the second only where slopes have slopes of their own."""
         found, length = ctx.saved_tensors
-        radial = (gradient * found).sum(-1, keepdim=True)
-        slope: Tensor = torch.addcmul(gradient, found, radial, value=-1) / length
+        slope: Tensor | None = None
+        if gradient is not None:
+            radial = (gradient * found).sum(-1, keepdim=True)
+            slope = torch.addcmul(gradient, found, radial, value=-1) / length
+        if of_length is not None:
+            slope = of_length * found if slope is None else slope + of_length * found
         return slope
 
     @staticmethod

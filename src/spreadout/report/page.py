@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
-from spreadout.comparison import Arm, shared_metrics, shown, shown_gauges, spread
+from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, shown, shown_gauges, spread
 from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.report.terminal import human_bytes
 from spreadout.store.run_folder import Record
@@ -50,23 +50,17 @@ def document(title: str, about: str, sections: Sequence[str]) -> str:
     )
 
 
-_GAUGES = {
-    "max_cosine": "largest cosine",
-    "mean_cosine": "mean cosine",
-    "effective_rank": "effective rank",
-    "error_bound": "error bound 2ε/ρ",
-}
 _NOTES = {
     "max_cosine": " The largest cosine is that of the two nearest classes: near 1 they have collapsed.",
-    "error_bound": " By Proposition 1 of FedAwS at most the share 2ε/ρ of examples can be misclassified "
-    "(1.00: no promise).",
+    "error_bound": " The error bound is the most examples that can be misclassified by Proposition 1 of "
+    "FedAwS, the share 2ε/ρ (1.00: no promise).",
 }
 
 
 def _table(arms: Sequence[Arm]) -> str:
     names = shared_metrics(arms)
     gauges = shown_gauges(arms)
-    head = [*names, "down", "up", *(_GAUGES[name] for name in gauges)]
+    head = [*names, "down", "up", *(SHOWN_GAUGES[name] for name in gauges)]
     rows = []
     for i, arm in enumerate(arms):
         scores = [spread(arm.metric(name)) for name in names]

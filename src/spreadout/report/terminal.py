@@ -100,9 +100,11 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     by = judged[0] if len(judged) == 1 else f"the mean of {', '.join(judged)}"
     after = "1 round" if summary["rounds"] == 1 else f"{summary['rounds']} rounds"
     for place, (name, value) in enumerate(summary["metrics"].items()):
-        told = f"best {best[name]:.2f} at round {best['round']}"
-        if judged != [name]:
-            told = f"{best[name]:.2f} then" if place else f"{told}, by {by}"
+        told = f"{best[name]:.2f} at round {best['round']}"
+        if judged == [name]:
+            told = f"best {told}"
+        else:
+            told = f"{best[name]:.2f} then" if place else f"{told}, the best by {by}"
         rows.append((name, f"[bold]{value:.2f}[/] after {after} ({told})"))
     if summary.get("stopped_early"):
         rows.append(("stopped", f"early: {by} got no better; the model is that of the last round"))
@@ -169,9 +171,8 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
         caption_justify="left",
     )
     table.add_column("variant", no_wrap=True)
-    heads = ("largest\ncosine", "mean\ncosine", "effective\nrank", "error\nbound")
     some = shown_gauges(arms)
-    gauges = [head for head, name in zip(heads, SHOWN_GAUGES, strict=True) if name in some]
+    gauges = (SHOWN_GAUGES[name].replace(" ", "\n") for name in some)
     for column in (*names, "down", "up", *gauges, "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
     for arm in arms:

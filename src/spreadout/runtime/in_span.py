@@ -86,27 +86,35 @@ class Outputs:
     clients: Tensor  # (k,)
     rate: float  # η
     gradients: list[Tensor] = field(default_factory=list)  # D_r (k_r, B, H)
+    _before: Tensor | None = None  # (k, S · B, H) the same, one after another
 
     def __getitem__(self, key: tuple[slice, int]) -> Tensor:
         now, step = key
         found = self.fresh[self.place[now, step]]  # (k, B, H)
         if not step:
             return found
-        k = len(found)
-        before = torch.cat([gradient[:k] for gradient in self.gradients], 1)  # (k, step · B, H)
-        seen = self.within[now, :step].flatten(1)
+        seen = self.within[now, :step].flatten(1)  # (k, step · B)
         products = self.products.between(self.clients[now], self.within[now, step], seen)
-        return found.baddbmm_(products, before, alpha=-self.rate)
+        assert self._before is not None
+        return found.baddbmm_(products, self._before[now, : seen.shape[1]], alpha=-self.rate)
 
     def follow(self, gradient: Tensor) -> None:
-        self.gradients.append(gradient)
+        k, steps, batch = self.place.shape
+        if self._before is None:
+            self._before = gradient.new_empty(k, steps * batch, gradient.shape[-1])
+        step = len(self.gradients)
+        kept = self._before[: len(gradient), step * batch : (step + 1) * batch]
+        self.gradients.append(kept.copy_(gradient))
 
     def weighted_sum(self, weight: Tensor) -> Tensor:
         """Σ_i ω_i ΔW_i (H, F); weight: (k,), 0 for a client that does not count."""
         at_example = torch.zeros_like(self.fresh)  # Σ over the slots that hold an example
+        everyone = bool((weight != 0).all())
         for step, gradient in enumerate(self.gradients):
             k = len(gradient)
-            counted = torch.where(weight[:k, None, None] != 0, weight[:k, None, None] * gradient, 0.0)
+            counted = weight[:k, None, None] * gradient
+            if not everyone:  # a gradient that does not count may be no number
+                counted = torch.where(weight[:k, None, None] != 0, counted, 0.0)
             at_example.index_add_(0, self.place[:k, step].flatten(), counted.flatten(0, 1))
         features, shape = self.features, (len(self.fresh), self.features.width)
         # Whoever has a value that is no number does not count, and 0 times it is 0.

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from spreadout.data.columns import Dense
-from spreadout.data.federated import as_examples, refuse_gaps, whole_numbers
+from spreadout.data.own_arrays import as_examples, refuse_gaps, whole_numbers
 from spreadout.data.sources.base import Instances, Labelled, Source, single
 from spreadout.errors import UserError
 

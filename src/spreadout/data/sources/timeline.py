@@ -15,7 +15,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from spreadout.data.columns import Lists
-from spreadout.data.federated import refuse_gaps
+from spreadout.data.own_arrays import refuse_gaps
 from spreadout.data.sources.base import Instances, Labelled, single
 from spreadout.errors import UserError
 from spreadout.randomness import Ints

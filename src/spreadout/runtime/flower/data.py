@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from spreadout.data.columns import Dense, Lists
-from spreadout.data.federated import Examples, FederatedDataset, Splits, as_examples, whole_numbers
+from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.data.own_arrays import as_examples, whole_numbers
 from spreadout.data.splits import load_data
 from spreadout.errors import UserError
 from spreadout.experiment import Experiment

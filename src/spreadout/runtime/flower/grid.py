@@ -16,9 +16,8 @@ from torch import Tensor
 
 from spreadout.federated import checks, merge
 from spreadout.federated.merge import Aggregate
-from spreadout.federated.round import Cohort, Federation
+from spreadout.federated.round import Cohort, Federation, drawn_clients
 from spreadout.federated.rows import Rows, SubModel, Tensors, Update, gather, nbytes, sub_model
-from spreadout.federated.sampling import sample_clients
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.methods.base import Told
@@ -48,7 +47,7 @@ class OverGrid:
         f, round, nodes = federation, state.round, self.nodes
         nodes.public = f.method.public(state)
         nodes.meet(round)
-        places = _drawn(f, round)
+        places = drawn_clients(f, round)
         clients = f.data.number_of(places).tolist()
         self._why = nodes.fetch_requests(clients, round)
         granted = [self._granted(client, round) for client in clients]
@@ -117,7 +116,7 @@ class OverGrid:
         at_work = nodes.by_node([client for client in clients if client not in self._why])
         ahead: dict[int, list[int]] = {}
         if round + 1 < f.rounds:
-            ahead = nodes.by_node(f.data.number_of(_drawn(f, round + 1)).tolist())
+            ahead = nodes.by_node(f.data.number_of(drawn_clients(f, round + 1)).tolist())
         questions = {  # those at rest in this round have time to say what they want in the next
             node: nodes.about_rows(node, some, round + 1)
             for node, some in ahead.items()
@@ -171,10 +170,6 @@ class OverGrid:
             max_examples=most,  # no more than it said it has
         )
         return update, reason
-
-
-def _drawn(f: Federation, round: int) -> Tensor:
-    return sample_clients(f.selection, f.data.sizes, f.per_round, seed=f.seed, round=round)
 
 
 def _sub_models(
