@@ -32,6 +32,8 @@ def main() -> None:
     parser.add_argument("--classes", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--probes", type=int, nargs="+", default=[4, 16, 64])
     a = parser.parse_args()
+    if min(a.classes) <= K:
+        parser.error(f"--classes {min(a.classes)}: must be above the {K} neighbours looked for")
     results = []
     for classes in a.classes:
         for kind in ("families", "random"):

@@ -29,6 +29,22 @@ CASES = {
         "rounds=12",
         "eval.every=12",
     ],
+    "a million classes, FedAwS": [
+        "digits-fedaws",
+        "data.source=synthetic",
+        "data.source.classes=1000000",
+        "data.source.features=1000",
+        "data.source.examples=100000",
+        "data.source.test_examples=500",
+        "model.hidden=[32]",
+        "model.dim=32",
+        "method.spreadout=topk",
+        "method.k=10",
+        "clients.per_round=100",
+        "clients.selection=nonempty",
+        "rounds=20",
+        "eval.every=10",
+    ],
     "Eurlex's shape, FedMLH": [str(ROOT / "configs" / "fedmlh" / "eurlex.toml"), "rounds=8"],
 }
 

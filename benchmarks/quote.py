@@ -590,7 +590,9 @@ def peers(path: str) -> str:
         ]
         memory = f"{a['peak_gib']:.2f} / {b['peak_gib']:.2f} GiB"
         lines.append(f"| {a['label']} | {' | '.join(cells)} | {memory} |")
-    return "\n".join([*lines, "", _origin(path, made)])
+    ends = {which: {round(r["loss"], 4) for r in table.values()} for which, table in tables.items()}
+    told = " and ".join(f"{'–'.join(map(str, sorted(end)))} ({which})" for which, end in ends.items())
+    return "\n".join([*lines, "", f"All end at the loss {told}. {_origin(path, made)}"])
 
 
 def _times(row: dict[str, Any], table: dict[str, Any]) -> list[str]:

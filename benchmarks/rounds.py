@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from record import write
+from suite import command
 
 from spreadout.assembly import build_federation, pick_device
 from spreadout.comparison import Suite
@@ -72,4 +73,4 @@ def timed(experiment: Experiment, device: torch.device, rounds: int) -> dict[str
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

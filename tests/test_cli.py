@@ -398,3 +398,27 @@ def test_one_seed_has_no_deviation(tmp_path: Path, monkeypatch, capsys) -> None:
         json.loads((out / "comparison.json").read_text())["variants"][0]["metrics"]["P@1"]["spread"]
         is None
     )
+
+
+def test_a_model_too_large_for_the_machine_is_one_line(monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    wide = ["data.source=synthetic", "data.source.classes=10000000", "data.source.examples=1000"]
+    wide += ["data.source.features=100", "data.source.test_examples=10", "model.dim=1000000"]
+    assert invoke(monkeypatch, "doctor", "--plan", "digits-fedaws", *wide) == 2
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("rehearsing")
+    assert last.startswith("error: not enough memory")
+
+
+def test_of_several_processes_the_first_one_talks(monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("RANK", "1")
+    assert invoke(monkeypatch, "run", "digits-fedaws", "method.k=0") == 2
+    assert capsys.readouterr().err == ""
+
+
+def test_a_table_pushed_too_hard_is_not_to_be_pushed_harder(tmp_path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    hard = ["method.spreadout=topk", "method.k=3", "method.strength=1e30"]
+    out = str(tmp_path / "hard")
+    assert invoke(monkeypatch, "run", "digits-fedaws", "rounds=2", *hard, "--out", out) == 0
+    said = capsys.readouterr().err
+    assert "lower method.strength" in said
+    assert "raise method.strength" not in said

@@ -34,7 +34,9 @@ def test_from_arrays_groups_by_client_in_the_given_order(toy_arrays) -> None:  #
         ({"x": [[1.0], [float("nan")]]}, "not finite in example 1"),
         ({"classes": 1}, "y has the class 1, but classes = 1"),
         ({"x": [[1.0], [2.0, 3.0]]}, "x has rows of different lengths"),
-        ({"y": [[0, 1], [0.5]]}, "y has shape .* and type float64"),
+        ({"y": [[0, 1], [0.5]]}, "y has 0.5 among its classes: give whole numbers"),
+        ({"y": [["a"], [1]]}, "y has 'a' among its classes"),
+        ({"y": np.eye(2, dtype=int)}, "or a list of them"),
         ({"y": [[0, 1], [2]], "classes": 2}, "y has the class 2, but classes = 2"),
     ],
 )

@@ -65,6 +65,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "peers" / "cpu.json")
     a = parser.parse_args()
+    if a.rounds <= 2:
+        parser.error(f"--rounds {a.rounds}: the first two are not counted; take more")
     work.WORK.mkdir(parents=True, exist_ok=True)
     if a.setup:
         for peer in PINNED:
@@ -108,7 +110,8 @@ def summed_up(found: dict[tuple[str, str], list[dict[str, Any]]], workloads: lis
         for row in sorted(rows, key=lambda row: row["seconds"]):
             row["label"] = CONTENDERS[row["name"]]
             row["times"] = None if ours is None else round(row["seconds"] / ours, 2)
-            shown = f"{1000 * row['seconds']:8.1f} ms  loss {row['loss']:.6f}  x{row['times']}"
+            times = "" if ours is None else f"  x{row['times']}"
+            shown = f"{1000 * row['seconds']:8.1f} ms  loss {row['loss']:.6f}{times}"
             print(f"{which} {row['label']:32} {shown}")
         table[which] = {"start": work.reached(data, data.start), "contenders": rows}
     return table

@@ -26,6 +26,11 @@ def collapse(method: Method, gauges: Gauges) -> str:
         f"classes are collapsing: the nearest two have cosine {gauges.max_cosine:.3f}, "
         f"the mean over all pairs is {gauges.mean_cosine:.3f}"
     )
+    if isinstance(method, Spreadout) and gauges.mean_cosine <= 0:  # pushed, and too hard
+        return (
+            f"classes are driven into few directions (effective rank {gauges.effective_rank:.1f}); "
+            "lower method.strength or clients.row_lr"
+        )
     if isinstance(method, Spreadout):
         return said + "; raise method.strength or method.spreadout_margin, or lower clients.row_lr"
     if "classes" in method.fixed_tables():

@@ -16,8 +16,10 @@ import typer
 
 from spreadout import __version__, cli_data, cli_deploy, cli_inspect
 from spreadout.cli_data import AsJson
-from spreadout.cli_runs import Device, Force, Out, Stop, fresh_folder, resumable, watched
+from spreadout.cli_runs import Device, Force, Out, Stop, fresh_folder, resumable, speaks, watched
 from spreadout.errors import UserError
+
+NO_MEMORY = "not enough memory for this; take less data, fewer clients, or a smaller model"
 
 app = typer.Typer(
     name="spreadout",
@@ -41,13 +43,17 @@ def main() -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except MemoryError:
-        _fail("not enough memory for this; take less data, fewer clients, or a smaller model")
+        _fail(NO_MEMORY)
     except KeyboardInterrupt:  # a second Ctrl-C, or one before training began
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except OSError as error:  # a full disk, a folder that may not be written
         _fail(f"{error.filename or 'file'}: {error.strerror or error}")
     except Exception as error:
+        if type(error).__name__ == "OutOfMemoryError" or "tried to allocate" in str(
+            error
+        ):  # torch's own
+            _fail(NO_MEMORY)
         if not hasattr(error, "format_message"):
             raise
         _fail(f"{error.format_message().rstrip('.')}; see --help")  # a usage error of the parser
@@ -305,7 +311,8 @@ def _seeds(text: str | None) -> list[int] | None:
 
 
 def _fail(text: str) -> NoReturn:
-    print(f"error: {text}", file=sys.stderr)
+    if speaks():
+        print(f"error: {text}", file=sys.stderr)
     sys.exit(2)
 
 

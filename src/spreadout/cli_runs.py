@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -33,7 +34,8 @@ class Stop:
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
-        print("\nstopping after this round; once more to stop at once", file=sys.stderr)
+        if speaks():
+            print("\nstopping after this round; once more to stop at once", file=sys.stderr)
 
     def __enter__(self) -> Stop:
         self._before = [signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)]
@@ -59,6 +61,11 @@ def watched(device: str) -> Iterator[tuple[Stop, Observer]]:
             yield stop, observer
 
 
+def speaks() -> bool:
+    """Whether this process is the one that talks: under torchrun all of them meet the same."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def fresh_folder(name: str) -> Path:
     """A folder for a run that names none; to the millisecond, as two may start in one second."""
     now = time.time()
@@ -72,6 +79,7 @@ def resumable(work: Any, how: str) -> Any:
     try:
         return work()
     except Interrupted as stopped:
-        said = f"interrupted after round {stopped.round}, state saved; go on with: {how}"
-        print(said, file=sys.stderr)
+        if speaks():
+            said = f"interrupted after round {stopped.round}, state saved; go on with: {how}"
+            print(said, file=sys.stderr)
         raise typer.Exit(130) from None

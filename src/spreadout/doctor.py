@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-EXTRAS = {"images": "pillow", "parquet": "pyarrow", "flower": "flwr"}
+EXTRAS = {"images": "pillow", "parquet": "pyarrow", "index": "faiss-cpu", "flower": "flwr"}
 
 
 @dataclass(frozen=True)

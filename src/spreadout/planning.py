@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import torch
 
@@ -20,6 +22,7 @@ from spreadout.federated.server import ServerState
 from spreadout.federated.tables import table_bytes
 from spreadout.federated.traffic import Traffic
 from spreadout.runtime.sums import traffic_of
+from spreadout.store import checkpoint
 from spreadout.summary import peak_memory
 
 REHEARSED = {"cpu": (1, 3), "cuda": (4, 4)}  # rounds to warm up (graphs are made); to time, at least
@@ -41,13 +44,14 @@ class Forecast:
     once_bytes: int  # before the first round, of all clients
     seconds_per_round: float
     seconds_per_evaluation: float
+    seconds_per_checkpoint: float
     seconds_before: float  # what comes before the first round
     seconds: float  # of all that
     peak_memory_bytes: int
 
 
 def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
-    """Rehearse on the run's own data; nothing is written."""
+    """Rehearse on the run's own data; nothing is left behind."""
     e, where = experiment, pick_device(device)
     held = splits.load_data(e.data, e.seed)
     f = build_federation(e, held, where)
@@ -62,6 +66,8 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     moved = expected_traffic(f, state)
     each = _round_of(f, state)
     evaluations = 1 + -(-e.rounds // e.eval.every)
+    saved = _seconds_to_save(where, state)
+    checkpoints = 1 + -(-e.rounds // (e.run.checkpoint_every or e.eval.every))
     visits = max(moved.participations, 1)
     return Forecast(
         clients=f.data.clients,
@@ -74,8 +80,9 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
         once_bytes=once,
         seconds_per_round=each,
         seconds_per_evaluation=scored,
+        seconds_per_checkpoint=saved,
         seconds_before=before,
-        seconds=before + each * e.rounds + scored * evaluations,
+        seconds=before + each * e.rounds + scored * evaluations + saved * checkpoints,
         peak_memory_bytes=peak_memory(where),
     )
 
@@ -90,6 +97,15 @@ def _begun(f: Federation) -> tuple[float, ServerState]:
     (first, least), (last, most) = min(took.items()), max(took.items())
     more = (f.method.steps_before - first) * (most - least) / (last - first) if last > first else 0.0
     return least + max(more, 0.0), state
+
+
+def _seconds_to_save(device: torch.device, state: ServerState) -> float:
+    """What a checkpoint takes, written among temporary files; 0 where they may not be."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return _seconds(device, lambda: checkpoint.save(Path(folder), state.whole(), {}))
+    except OSError:
+        return 0.0
 
 
 def _round_of(f: Federation, state: ServerState) -> float:

@@ -31,12 +31,19 @@ def with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
     named = [label for one in lists for label in one]
     if not named:
         raise UserError("y has no classes at all: give at least one example a class")
-    numbers = whole_numbers("y", named)
+    numbers = _classes_of(named)
     refuse_gaps("y", numbers)
     owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(one) for one in lists]))
     features, sets = _as_features(x), Ragged.from_pairs(owner, numbers, len(lists))
     _refuse_unequal(features, sets)
     return features, sets
+
+
+def _classes_of(named: list[Any]) -> Tensor:
+    for label in named:
+        if isinstance(label, bool) or not hasattr(label, "__index__"):
+            raise UserError(f"y has {label!r} among its classes: give whole numbers from 0 on")
+    return whole_numbers("y", [int(label) for label in named])
 
 
 def _is_set(one: Any) -> bool:
@@ -91,6 +98,7 @@ def whole_numbers(name: str, values: Any) -> Tensor:
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise UserError(
             f"{name} has shape {array.shape} and type {array.dtype}: give one whole number per example"
+            + (", or a list of them" if name == "y" else "")
         )
     if array.size and array.min() < 0:
         raise UserError(f"{name} has the value {array.min()}: numbers start at 0")

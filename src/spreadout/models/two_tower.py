@@ -18,7 +18,6 @@ from torch.func import functional_call
 from spreadout.federated.local import Batch, Params
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.gathers import gathered
-from spreadout.models.linear import Linear
 from spreadout.models.sphere import unit
 
 Similarity = Literal["cosine", "dot"]
@@ -68,7 +67,7 @@ class MaskedMean(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for narrow, wide in pairwise([dim, *hidden, dim]):
-            layers += [Linear(narrow, wide), nn.ReLU()]
+            layers += [nn.Linear(narrow, wide), nn.ReLU()]
         self.layers = nn.Sequential(*(layers if relu else layers[:-1]))
 
     def forward(self, rows: Tensor, present: Tensor) -> Tensor:

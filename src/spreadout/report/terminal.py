@@ -78,8 +78,11 @@ class TerminalObserver(Observer):
 
 @contextmanager
 def rehearsing(experiment: Experiment) -> Iterator[None]:
-    """A sign of life on a terminal while a run is rehearsed."""
-    with Console(stderr=True).status(f"rehearsing {experiment.name}: its data, then some rounds"):
+    """A sign of life while a run is rehearsed."""
+    console, said = Console(stderr=True), f"rehearsing {experiment.name}: its data, then some rounds"
+    if not console.is_terminal:
+        console.print(said, soft_wrap=True, highlight=False)
+    with console.status(said):
         yield
 
 
@@ -141,6 +144,8 @@ def print_forecast(told: Forecast, *, as_json: bool) -> None:
     before = f", {human_bytes(told.once_bytes)} before the first round" if told.once_bytes else ""
     moved = f"{human_bytes(told.down_per_client)} down, {human_bytes(told.up_per_client)} up"
     evaluation = f"{told.seconds_per_evaluation:.2f} s an evaluation"
+    if told.seconds_per_checkpoint >= 0.1:
+        evaluation += f", {told.seconds_per_checkpoint:.1f} s a checkpoint"
     if told.seconds_before >= 1:
         evaluation += f", {human_seconds(told.seconds_before)} before the first round"
     rows = [
