@@ -146,7 +146,7 @@ def test_over_tls_strangers_get_nothing_and_a_killed_node_comes_back(tmp_path: P
         config(federation(tmp_path / "data.npz"), METHODS["fedaws"]).model_dump(
             mode="json", exclude_none=True
         ),
-        overrides=["rounds=9", "deploy.timeout=30", f"deploy.roster={tmp_path / 'roster.toml'}"],
+        overrides=["rounds=9", "deploy.timeout=20", f"deploy.roster={tmp_path / 'roster.toml'}"],
     )
     write_project(tmp_path / "project", experiment)
     out = tmp_path / "run"

@@ -50,9 +50,8 @@ def main() -> None:
     except OSError as error:  # a full disk, a folder that may not be written
         _fail(f"{error.filename or 'file'}: {error.strerror or error}")
     except Exception as error:
-        if type(error).__name__ == "OutOfMemoryError" or "tried to allocate" in str(
-            error
-        ):  # torch's own
+        # What torch says on a CPU is a RuntimeError like any other.
+        if type(error).__name__ == "OutOfMemoryError" or "tried to allocate" in str(error):
             _fail(NO_MEMORY)
         if not hasattr(error, "format_message"):
             raise

@@ -85,8 +85,8 @@ class Outputs:
     products: InnerProducts
     clients: Tensor  # (k,)
     rate: float  # η
-    gradients: list[Tensor] = field(default_factory=list)  # D_r (k_r, B, H)
-    _before: Tensor | None = None  # (k, S · B, H) the same, one after another
+    followed: Tensor  # (k, S · B, H) room for all gradients, one step after another
+    gradients: list[Tensor] = field(default_factory=list)  # D_r (k_r, B, H), each its part of that
 
     def __getitem__(self, key: tuple[slice, int]) -> Tensor:
         now, step = key
@@ -95,16 +95,12 @@ class Outputs:
             return found
         seen = self.within[now, :step].flatten(1)  # (k, step · B)
         products = self.products.between(self.clients[now], self.within[now, step], seen)
-        assert self._before is not None
-        return found.baddbmm_(products, self._before[now, : seen.shape[1]], alpha=-self.rate)
+        return found.baddbmm_(products, self.followed[now, : seen.shape[1]], alpha=-self.rate)
 
     def follow(self, gradient: Tensor) -> None:
-        k, steps, batch = self.place.shape
-        if self._before is None:
-            self._before = gradient.new_empty(k, steps * batch, gradient.shape[-1])
-        step = len(self.gradients)
-        kept = self._before[: len(gradient), step * batch : (step + 1) * batch]
-        self.gradients.append(kept.copy_(gradient))
+        k, batch, _ = gradient.shape
+        start = len(self.gradients) * batch
+        self.gradients.append(self.followed[:k, start : start + batch].copy_(gradient))
 
     def weighted_sum(self, weight: Tensor) -> Tensor:
         """Σ_i ω_i ΔW_i (H, F); weight: (k,), 0 for a client that does not count."""
@@ -178,7 +174,8 @@ class Spans:
         )
         within = x.at - data.offsets[clients][:, None, None]
         rate = federation.present_training.dense.lr
-        return Outputs(fresh, place, within, features, self._products, clients, rate)
+        followed = fresh.new_empty(len(clients), within[0].numel(), fresh.shape[1])
+        return Outputs(fresh, place, within, features, self._products, clients, rate, followed)
 
 
 def _facts(f: Federation) -> tuple[object, ...]:
