@@ -5,13 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import spreadout as so
 from spreadout.assembly import build_federation
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.round import Federation, cohort_of, run_round
 from spreadout.federated.server import ServerState
+from spreadout.methods import DualEncoder, FedAvg
+from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged, offsets_from_lengths
 from spreadout.runtime.graphs import GraphCache
 from spreadout.runtime.in_span import Outputs
@@ -173,6 +177,48 @@ def test_what_leaves_the_span_trains_on_copies(
     fast, _ = train(federation(words, *arm))
     slow, _ = train(federation(words, *arm, "run.executor=sequential"))
     assert_same(fast, slow)
+
+
+class Penalised(FedAvg):
+    """FedAvg with a penalty on all that a client trains: its loss looks at the parameters themselves."""
+
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+        values = [*params.dense.values(), *params.rows.values()]
+        penalty = sum((value.square().sum() for value in values), torch.zeros(()))
+        return super().loss(model, params, batch, held) + 0.05 * penalty
+
+
+PENALISED = {
+    "dense inputs, five steps": ("toy", ["clients.local_steps=5"]),
+    "dense inputs, one fused step": ("toy", ["clients.local_steps=1"]),
+    "a first layer on sparse inputs": ("words", ["clients.local_steps=5"]),
+    "one fused step of a lookup": ("words", ["model.encoder=lookup", "model.width=5", "clients.local_steps=1"]),
+    "several steps of a lookup": ("words", ["model.encoder=lookup", "model.width=5", "clients.local_steps=3"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("which", "arm"), PENALISED.values(), ids=PENALISED.keys())
+def test_a_loss_that_looks_at_the_parameters_sees_all_of_them(
+    which: str, arm: list[str], request: pytest.FixtureRequest
+) -> None:
+    data = request.getfixturevalue(which)
+    states = {}
+    for executor in ("simulator", "sequential"):
+        e = so.Experiment.of(
+            {"model": {"hidden": [5], "dim": 4}, "clients": {"batch": 3, "lr": 0.3}},
+            overrides=["method.name=fedavg", *arm, f"run.executor={executor}"],
+        )
+        states[executor], _ = train(
+            build_federation(e, data, torch.device("cpu"), method=Penalised(scale=5))
+        )
+    assert_same(states["simulator"], states["sequential"])
+
+
+def test_fast_paths_ask_whether_the_loss_looks_at_parameters() -> None:
+    assert not FedAvg().loss_reads_params
+    assert Penalised().loss_reads_params  # an override says nothing, and so it may
+    assert not DualEncoder().loss_reads_params
+    assert DualEncoder(l2=0.1).loss_reads_params
 
 
 def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:

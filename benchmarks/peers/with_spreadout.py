@@ -26,6 +26,7 @@ from spreadout.federated.merge import Aggregate
 from spreadout.federated.round import Cohort, Executor, Federation, run_round
 from spreadout.federated.server import ServerState
 from spreadout.federated.tables import local_of
+from spreadout.methods.base import reads_params_via_model
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged, offsets_from_lengths
@@ -36,6 +37,7 @@ class FreeRow(PositiveOnly):
 
     name: Literal["free-row"] = "free-row"
 
+    @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         own = F.normalize(params.rows["classes"], dim=-1)[batch["y"]]
         s = (model.embed(params, batch) * own).sum(-1)

@@ -7,9 +7,9 @@ config), and everything it does is a function of them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import torch
@@ -54,6 +54,19 @@ class Heard:
     told: Iterable[Told]  # by clients, as `tell` makes it; trusted as little as anything of theirs
     clients: int  # who are told what all must know
     noise_seed: int  # of the server's own noise
+
+
+LossT = TypeVar("LossT", bound=Callable[..., Tensor])
+
+
+def reads_params_via_model(loss: LossT) -> LossT:
+    """Mark a `loss` that reads the encoder and the rows of inputs through `model.embed` alone.
+
+    Only then may an executor compute `embed` in another way (`in_span.py`, `pooled.py`) and
+    leave those parameters out of `params`. An override of a marked loss is not marked.
+    """
+    loss.via_model = True  # type: ignore[attr-defined]
+    return loss
 
 
 class Method(BaseModel, ABC):
@@ -114,6 +127,11 @@ class Method(BaseModel, ABC):
     @abstractmethod
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         """One client's loss on one batch, a scalar."""
+
+    @property
+    def loss_reads_params(self) -> bool:
+        """Whether `loss` may look at the encoder's parameters or the rows of inputs itself."""
+        return not getattr(type(self).loss, "via_model", False)
 
     def tell(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[Told]:
         """What each client says once, before the first round; nothing by default.

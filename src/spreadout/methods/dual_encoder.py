@@ -22,7 +22,14 @@ from spreadout.federated.optimizers import Optimizer
 from spreadout.federated.rows import Rows
 from spreadout.federated.server import ServerState, descend_table_
 from spreadout.federated.tables import local_of
-from spreadout.methods.base import Asks, Method, ServerContext, every_row, with_negatives
+from spreadout.methods.base import (
+    Asks,
+    Method,
+    ServerContext,
+    every_row,
+    reads_params_via_model,
+    with_negatives,
+)
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.gathers import gathered
 from spreadout.ragged import Ragged
@@ -71,6 +78,10 @@ class DualEncoder(Method):
         return holds_all or not self.spreadout
 
     @property
+    def loss_reads_params(self) -> bool:
+        return bool(self.l2) or super().loss_reads_params
+
+    @property
     def asks(self) -> Asks:
         if self.loss_form == "sampled_softmax":
             return "sample"
@@ -93,6 +104,7 @@ class DualEncoder(Method):
             own["classes"] = with_negatives(own["classes"], self.negatives, span, stream, numbers)
         return own
 
+    @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         contexts = model.embed(params, batch)  # (B, dim)
         mask = batch["mask"]

@@ -14,7 +14,7 @@ from spreadout import losses
 from spreadout.data.federated import FederatedDataset
 from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import RowMerge
-from spreadout.methods.base import Asks, Method, every_row
+from spreadout.methods.base import Asks, Method, every_row, reads_params_via_model
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.ragged import Ragged
 
@@ -37,6 +37,7 @@ class FullSoftmax(Method):
     ) -> dict[str, Ragged]:
         return every_row(data, clients)
 
+    @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         scores = model.embed(params, batch) @ params.rows["classes"].T  # (B, C)
         each = losses.softmax(scores, batch["y"], held["classes"], scale=self.scale)

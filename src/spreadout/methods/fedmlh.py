@@ -25,7 +25,7 @@ from spreadout.federated.merge import RowMerge, Weighting
 from spreadout.federated.server import ServerState
 from spreadout.federated.traffic import Traffic
 from spreadout.hashing import HashFamily
-from spreadout.methods.base import Heard, Method
+from spreadout.methods.base import Heard, Method, reads_params_via_model
 from spreadout.models.buckets import BucketModel, Decoding
 from spreadout.models.build import DataShape, ModelConfig, build_bucket_model
 from spreadout.models.embedding import EmbeddingModel
@@ -55,6 +55,7 @@ class Buckets(Method):
     ) -> dict[str, Ragged]:
         return {}
 
+    @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         """Binary cross-entropy over buckets: the sum over networks of each one's mean."""
         assert isinstance(model, BucketModel)

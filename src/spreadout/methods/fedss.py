@@ -31,6 +31,7 @@ from spreadout.methods.base import (
     Method,
     Told,
     is_row_list,
+    reads_params_via_model,
     with_negatives,
     with_popular_negatives,
 )
@@ -130,6 +131,7 @@ class FedSS(Method):
     def public(self, state: ServerState) -> Tensors:
         return {"popularity": state.memory["popularity"]} if self.needs_popularity else {}
 
+    @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         """Eq. 5; without the client's other classes Eq. 7; without negatives Eq. 8."""
         scores = model.embed(params, batch) @ model.class_vectors(params).T  # (B, m)
@@ -188,6 +190,7 @@ class FedAwSSoftmax(Spreadout):
     merge: RowMerge = "weighted-mean"
     scale: float = Field(20.0, gt=0)
 
+    @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         scores = model.embed(params, batch) @ model.class_vectors(params).T  # (B, |P_k|)
         each = losses.softmax(scores, batch["y"], held["classes"], scale=self.scale)

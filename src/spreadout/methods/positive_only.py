@@ -14,7 +14,7 @@ from torch import Tensor
 from spreadout import losses
 from spreadout.federated.local import Batch, Held, Params
 from spreadout.federated.merge import RowMerge, Weighting
-from spreadout.methods.base import Method
+from spreadout.methods.base import Method, reads_params_via_model
 from spreadout.models.embedding import EmbeddingModel
 
 
@@ -29,6 +29,7 @@ class PositiveOnly(Method):
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
 
+    @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
         own = params.rows["classes"][batch["y"]]  # (B, d) w_y
         s = (model.embed(params, batch) * own).sum(-1)  # (B,)

@@ -181,7 +181,9 @@ class Spans:
 def _facts(f: Federation) -> tuple[object, ...]:
     """What of a federation decides whether a layer may stay in the span, apart from its data."""
     checked = f.max_norm is not None or f.privacy is not None  # of each client's own change
-    return id(f.model), f.training.dense, f.schedule, checked, bool(f.augment), f.bf16, f.device.type
+    reads = f.method.loss_reads_params
+    kind = reads, checked, bool(f.augment), f.bf16, f.device.type
+    return id(f.model), f.training.dense, f.schedule, *kind
 
 
 def first_layer(federation: Federation) -> FirstLayer | None:
@@ -189,6 +191,8 @@ def first_layer(federation: Federation) -> FirstLayer | None:
     f, model = federation, federation.model
     checked = f.max_norm is not None or f.privacy is not None  # of each client's own change
     if checked or f.augment or f.bf16 or f.device.type != "cpu" or not f.training.dense.is_plain:
+        return None
+    if f.method.loss_reads_params:  # it would miss the layer among its parameters
         return None
     if type(model) is not EmbeddingModel or not isinstance(model.encoder, nn.Sequential):
         return None

@@ -212,7 +212,9 @@ def is_fusable(federation: Federation, steps: int) -> bool:
 def can_pool(federation: Federation, steps: int) -> bool:
     """Whether clients that take so many steps can share one lookup of their features."""
     f = federation
-    if not isinstance(f.model, LookupModel) or f.augment or not is_fusable(f, steps):
+    if type(f.model) is not LookupModel or f.augment or not is_fusable(f, steps):
+        return False
+    if f.method.loss_reads_params:  # it would miss those rows among its parameters
         return False
     tables = frozenset(f.model.refers.values())
     return not tables & (f.training.sphere | f.training.fixed | f.rules.counted)
