@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from record import write
 
-from spreadout.correlations import CoOccurrence
-from spreadout.federated.rows import project_to_sphere
-from spreadout.ragged import Ragged
-from spreadout.regularizers import HingePenalty, NearPenalty, mined_pairs, stored_pairs
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import project_to_sphere
+from spreadout.objectives.cooccurrence import CoOccurrence
+from spreadout.objectives.regularizers import HingePenalty, NearPenalty, mined_pairs, stored_pairs
 
 T = TypeVar("T")
 

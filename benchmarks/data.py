@@ -22,15 +22,15 @@ import numpy as np
 import record
 import torch
 
-from spreadout.data import building, cache
-from spreadout.data.building import Chunk
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.data.io import building, cache
+from spreadout.data.io.building import Chunk
 from spreadout.data.sources.movielens import MovieLens
 from spreadout.data.sources.synthetic import Synthetic
 from spreadout.data.sources.xc_text import XCText
 from spreadout.federated.batches import cohort_batches, row_ids
 from spreadout.federated.sampling import sample_clients
 from spreadout.federated.schedule import Schedule, plan
-from spreadout.ragged import Ragged, offsets_from_lengths
 
 FEATURES = 16
 

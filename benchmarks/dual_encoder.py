@@ -17,9 +17,9 @@ from typing import Any
 from drawing import chart, table
 from suite import add_running, command, keep, run_folders, run_suites
 
-from spreadout.comparison import Suite
 from spreadout.report.page import document
 from spreadout.report.svg import LINES, Line
+from spreadout.runs.compare import Suite
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = ("table2", "centralized", "figures", "ablation", "ours")

@@ -18,8 +18,8 @@ from typing import Any
 from suite import add_running, command
 from two_stage import Candidate, choose_and_run
 
-from spreadout.errors import UserError
-from spreadout.experiment import read_toml
+from spreadout.config.experiment import read_toml
+from spreadout.core.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
 BASE = ROOT / "configs" / "fedalc" / "bibtex-base.toml"

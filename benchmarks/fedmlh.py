@@ -30,16 +30,16 @@ from record import write
 from suite import add_running, command
 from two_stage import Candidate, choose_and_run
 
-from spreadout.assembly import build_federation, pick_device
-from spreadout.data.splits import load_data
-from spreadout.experiment import Experiment, overlay, read_toml
+from spreadout.config.experiment import Experiment, overlay, read_toml
+from spreadout.core.hashing import HashFamily
+from spreadout.core.rows import nbytes
+from spreadout.core.state import ServerState
+from spreadout.data.load import load_data
 from spreadout.federated.round import cohort_of, run_round
-from spreadout.federated.rows import nbytes
-from spreadout.federated.server import ServerState
-from spreadout.hashing import HashFamily
 from spreadout.models.buckets import BucketModel, SideBySide
-from spreadout.store.run_folder import RunFolder
-from spreadout.summary import peak_memory
+from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.folder import RunFolder
+from spreadout.runs.summary import peak_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs" / "fedmlh"

@@ -23,11 +23,11 @@ from drawing import chart, table
 from record import write
 from suite import add_running, command, keep, run_folders, run_suites
 
-from spreadout.auditing import foreseen
-from spreadout.comparison import Suite
-from spreadout.models import images
+from spreadout.models.nn import images
 from spreadout.report.page import document
 from spreadout.report.svg import LINES, Line
+from spreadout.runs.audit import foreseen
+from spreadout.runs.compare import Suite
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "configs" / "fedss"

@@ -21,18 +21,12 @@ from typing import Any
 
 import record
 
-from spreadout.experiment import Experiment
-from spreadout.runtime.flower import keys
-from spreadout.runtime.flower.events import Reader
-from spreadout.runtime.flower.local import (
-    ENVIRONMENT,
-    SECURE,
-    start_link,
-    start_node,
-    write_connection,
-)
-from spreadout.runtime.flower.processes import Processes
-from spreadout.runtime.flower.project import write_project
+from spreadout.config.experiment import Experiment
+from spreadout.flower import keys
+from spreadout.flower.events import Reader
+from spreadout.flower.local import ENVIRONMENT, SECURE, start_link, start_node, write_connection
+from spreadout.flower.processes import Processes
+from spreadout.flower.project import write_project
 
 ROOT = Path(__file__).resolve().parent.parent
 NODES, ROUNDS, IDLE = 2, 4, 15.0

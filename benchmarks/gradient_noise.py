@@ -21,16 +21,16 @@ from drawing import chart
 from record import write
 from torch import Tensor
 
-from spreadout.assembly import build_federation, pick_device
-from spreadout.data.splits import load_data
-from spreadout.experiment import Experiment
-from spreadout.federated.local import Params
+from spreadout.config.experiment import Experiment
+from spreadout.core.state import ServerState
+from spreadout.core.types import Params
+from spreadout.data.load import load_data
 from spreadout.federated.round import Cohort, Federation, cohort_of
-from spreadout.federated.server import ServerState
 from spreadout.methods.fedss import FedSS
 from spreadout.report.page import document
 from spreadout.report.svg import LINES, Line
-from spreadout.runtime.ready import lay_out, make_ready, some_of
+from spreadout.runs.build import build_federation, pick_device
+from spreadout.runtime.simulator.staging import lay_out, make_ready, some_of
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -27,14 +27,14 @@ import torch
 from record import write
 
 import spreadout as so
-from spreadout.assembly import build_federation, pick_device
+from spreadout.core.ragged import Ragged
+from spreadout.core.state import ServerState
+from spreadout.core.tables import table_bytes
 from spreadout.data.columns import Dense
-from spreadout.data.federated import Examples, FederatedDataset, Splits
-from spreadout.federated.merge import total
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.federated.aggregate import total
 from spreadout.federated.round import Federation, run_round
-from spreadout.federated.server import ServerState
-from spreadout.federated.tables import table_bytes
-from spreadout.ragged import Ragged
+from spreadout.runs.build import build_federation, pick_device
 
 STORED = 1000  # distinct inputs; every example is one of them
 AXES: dict[str, dict[str, Any]] = {

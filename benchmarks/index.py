@@ -19,9 +19,9 @@ import torch
 from record import write
 from torch import Tensor
 
-from spreadout.approximate import approximately_nearest, lists_for, snapshot
-from spreadout.federated.rows import project_to_sphere
-from spreadout.mining import Nearest, nearest
+from spreadout.core.rows import project_to_sphere
+from spreadout.objectives.approximate_neighbours import approximately_nearest, lists_for, snapshot
+from spreadout.objectives.neighbours import Nearest, nearest
 
 ANCHORS, K, DIM = 512, 100, 128
 

@@ -17,9 +17,9 @@ import torch
 from record import write
 from torch import Tensor
 
-from spreadout.federated.rows import project_to_sphere
-from spreadout.mining import nearest
-from spreadout.regularizers import FarPenalty, mined_pairs
+from spreadout.core.rows import project_to_sphere
+from spreadout.objectives.neighbours import nearest
+from spreadout.objectives.regularizers import FarPenalty, mined_pairs
 
 ANCHORS, K = 4096, 100
 

@@ -18,13 +18,13 @@ import torch
 from record import write
 from suite import command
 
-from spreadout.assembly import build_federation, pick_device
-from spreadout.comparison import Suite
-from spreadout.data.splits import load_data
-from spreadout.experiment import Experiment
+from spreadout.config.experiment import Experiment
+from spreadout.core.state import ServerState
+from spreadout.data.load import load_data
 from spreadout.federated.round import run_round
-from spreadout.federated.server import ServerState
-from spreadout.summary import peak_memory
+from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.compare import Suite
+from spreadout.runs.summary import peak_memory
 
 FIRST = 3  # rounds that are not counted
 

@@ -22,10 +22,10 @@ from record import write
 from torch.nn import functional as F
 
 import spreadout as so
-from spreadout.assembly import build_federation
-from spreadout.federated.merge import total
+from spreadout.core.state import ServerState
+from spreadout.federated.aggregate import total
 from spreadout.federated.round import Cohort, Federation, repeatable
-from spreadout.federated.server import ServerState
+from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import sequential
 
 CLIENTS, BATCH, FEATURES, HIDDEN, DIM = 100, 32, 64, 128, 64

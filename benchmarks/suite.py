@@ -20,15 +20,15 @@ from pathlib import Path
 import torch
 from record import commit, hardware, write
 
-from spreadout import metrics
-from spreadout.comparison import Arm, Suite, as_json, compare, shown
-from spreadout.data import splits
-from spreadout.errors import UserError
-from spreadout.evaluation import frequencies
-from spreadout.experiment import Experiment
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.data import load as splits
+from spreadout.evaluation import metrics
+from spreadout.evaluation.evaluate import frequencies
 from spreadout.report.page import write_page
-from spreadout.store.run_folder import COMPARISON_MARK
-from spreadout.training import run
+from spreadout.runs.compare import Arm, Suite, as_json, compare, shown
+from spreadout.runs.folder import COMPARISON_MARK
+from spreadout.runs.train import run
 
 
 def main() -> None:

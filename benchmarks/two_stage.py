@@ -16,8 +16,8 @@ from typing import Any
 from record import write
 from suite import keep, run_folders, run_suites
 
-from spreadout.comparison import Suite
-from spreadout.experiment import Experiment, overlay, read_toml
+from spreadout.config.experiment import Experiment, overlay, read_toml
+from spreadout.runs.compare import Suite
 
 Changes = dict[str, Any]
 

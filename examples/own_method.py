@@ -6,8 +6,8 @@ Shows what a method chooses. Everything else (rounds, traffic, checks, the simul
 from typing import Literal
 
 import spreadout as so
-from spreadout.federated.optimizers import Optimizer
-from spreadout.federated.server import ServerState, descend_table_
+from spreadout.core.optimizers import Optimizer
+from spreadout.core.state import ServerState, descend_table_
 from spreadout.methods.base import ServerContext
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel

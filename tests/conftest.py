@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
 
 settings.register_profile("calm", deadline=None)  # a busy machine is not a failing property
 settings.load_profile("calm")

@@ -17,12 +17,12 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
-from spreadout.data.federated import FederatedDataset, Splits
-from spreadout.experiment import Experiment
-from spreadout.runtime.flower.data import NodeConfig
-from spreadout.runtime.flower.node import client_app
-from spreadout.runtime.flower.server import serve
-from spreadout.training import Result
+from spreadout.config.experiment import Experiment
+from spreadout.data.dataset import FederatedDataset, Splits
+from spreadout.flower.client_app import client_app
+from spreadout.flower.data import NodeConfig
+from spreadout.flower.server_app import serve
+from spreadout.runs.train import Result
 
 Change = Callable[[Message, Message], Iterable[Message]]  # question, honest reply → what is sent
 

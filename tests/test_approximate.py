@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import spreadout as so
-from spreadout import approximate
-from spreadout.approximate import approximately_nearest, snapshot
-from spreadout.federated.rows import project_to_sphere
-from spreadout.mining import Nearest, nearest
-from spreadout.regularizers import FarPenalty, mined_pairs
+from spreadout.core.rows import project_to_sphere
+from spreadout.objectives import approximate_neighbours as approximate
+from spreadout.objectives.approximate_neighbours import approximately_nearest, snapshot
+from spreadout.objectives.neighbours import Nearest, nearest
+from spreadout.objectives.regularizers import FarPenalty, mined_pairs
 
 faiss = pytest.importorskip("faiss")
 MINED = {"name": "fedaws", "spreadout": "topk", "k": 3, "index": "ivf", "index_every": 2}

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import spreadout as so
-from spreadout.data import cache, stored
+from spreadout.data.io import cache, stored
 from spreadout.data.sources.libsvm import LibSVM
 from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.xc_text import XCText

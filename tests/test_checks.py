@@ -4,8 +4,8 @@ import math
 import pytest
 import torch
 
+from spreadout.core.rows import Rows, SubModel, Update
 from spreadout.federated import checks
-from spreadout.federated.rows import Rows, SubModel, Update
 
 SENT = SubModel(3, {"w": torch.zeros(2, 2)}, {"classes": Rows(torch.tensor([1, 4]), torch.zeros(2, 3))})
 

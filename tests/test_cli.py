@@ -25,7 +25,7 @@ def spreadout(*args: str, cwd: Path | None = None) -> subprocess.CompletedProces
 
 def invoke(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
     """The same entry point without a new process."""
-    from spreadout import cli
+    from spreadout.cli import main as cli
 
     monkeypatch.setattr(sys, "argv", ["spreadout", *args])
     try:
@@ -38,7 +38,7 @@ def invoke(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
 def test_help_comes_fast_and_without_torch() -> None:
     code = (
         "import sys; sys.argv = ['spreadout', '--help']\n"
-        "from spreadout import cli\n"
+        "from spreadout.cli import main as cli\n"
         "try: cli.main()\n"
         "except SystemExit: pass\n"
         "assert 'torch' not in sys.modules\n"
@@ -223,8 +223,8 @@ def test_presets_and_doctor_answer_machines(monkeypatch, capsys) -> None:  # typ
 
 
 def test_every_preset_loads() -> None:
-    from spreadout.comparison import Suite
-    from spreadout.experiment import Experiment, presets, read_toml
+    from spreadout.config.experiment import Experiment, presets, read_toml
+    from spreadout.runs.compare import Suite
 
     for name, about in presets().items():
         assert about
@@ -295,7 +295,7 @@ def test_force_replaces_nothing_before_the_new_comparison_can_run(
 def test_the_hint_of_an_interrupted_comparison_can_be_typed_as_it_is(
     tmp_path: Path, monkeypatch, capsys
 ) -> None:  # type: ignore[no-untyped-def]
-    from spreadout import cli
+    from spreadout.cli import main as cli
 
     out = tmp_path / "my cmp"
     call = ["compare", "digits-demo", "--out", str(out), "--seeds", "5", "--set", "rounds=3"]
@@ -308,7 +308,7 @@ def test_the_hint_of_an_interrupted_comparison_can_be_typed_as_it_is(
 
 
 def test_giving_epochs_takes_back_a_presets_steps(tmp_path: Path) -> None:
-    from spreadout.experiment import Experiment
+    from spreadout.config.experiment import Experiment
 
     clients = Experiment.load("digits-fedaws", ["clients.local_epochs=2"]).clients
     assert (clients.local_steps, clients.local_epochs) == (None, 2)

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spreadout as so
-from spreadout.data import building, federated, stored
+from spreadout.core.ragged import Ragged
+from spreadout.data import dataset as federated
 from spreadout.data.columns import Column, Dense, Lists, Sparse
-from spreadout.data.federated import FederatedDataset
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.io import building, stored
 from spreadout.federated.batches import cohort_batches, places_in, row_ids
 from spreadout.federated.schedule import Schedule, plan
-from spreadout.ragged import Ragged
 
 LISTS = [[7, 3], [], [3, 9, 1], [5]]
 DENSE_ROWS = [[0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1.5, 0.0, -3.0], [0.0, 0.0, 4.0]]

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 import spreadout as so
-from spreadout.assembly import build_federation
-from spreadout.data.federated import Splits
-from spreadout.federated.local import Params
+from spreadout.core.rows import project_to_sphere
+from spreadout.core.state import ServerState
+from spreadout.core.types import Params
+from spreadout.data.dataset import Splits
 from spreadout.federated.round import run_round
-from spreadout.federated.rows import project_to_sphere
-from spreadout.federated.server import ServerState
-from spreadout.regularizers import FarPenalty, HingePenalty, all_pairs, mined_pairs
-from spreadout.runtime.graphs import _Captured
+from spreadout.objectives.regularizers import FarPenalty, HingePenalty, all_pairs, mined_pairs
+from spreadout.runs.build import build_federation
+from spreadout.runtime.simulator.graphs import _Captured
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
@@ -62,7 +62,7 @@ def test_label_correlations_and_lookups_on_the_gpu(arm: str, steps: int) -> None
 
 @pytest.mark.parametrize("asks", ["own", "seen"])
 def test_pooled_lookups_on_the_gpu(asks: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spreadout.runtime.pooled import PooledFeatures
+    from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
     from test_fedalc import config, tagged
 
     calls: list[int] = []

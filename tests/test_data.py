@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import spreadout as so
-from spreadout.data import stored
+from spreadout.core.ragged import Ragged
+from spreadout.data.io import stored
+from spreadout.data.load import DataConfig, load_data
 from spreadout.data.sources.digits import Digits
 from spreadout.data.sources.movielens import MovieLens
-from spreadout.data.splits import DataConfig, load_data
-from spreadout.ragged import Ragged
 
 
 def test_from_arrays_groups_by_client_in_the_given_order(toy_arrays) -> None:  # type: ignore[no-untyped-def]

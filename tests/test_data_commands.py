@@ -14,14 +14,14 @@ import pytest
 import torch
 
 import spreadout as so
-from spreadout.cli import main
+from spreadout.cli.main import main
+from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Dense, Lists
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.data.describe import describe
-from spreadout.data.download import fetch
-from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.data.io.download import fetch
 from spreadout.data.published import CATALOGUE, FORMATS, DataSet, File
 from spreadout.data.sources import SOURCES, names_of
-from spreadout.ragged import Ragged
 from spreadout.report.data_view import histogram, page, ranked
 
 

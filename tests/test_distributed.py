@@ -17,17 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spreadout as so
-from spreadout.assembly import build_federation
-from spreadout.data.federated import Splits
-from spreadout.evaluation import Evaluation, evaluate
+from spreadout.core.state import ServerState
+from spreadout.core.tables import Sharded, Table
+from spreadout.data.dataset import Splits
+from spreadout.evaluation.evaluate import Evaluation, evaluate
 from spreadout.federated.round import run_round
-from spreadout.federated.server import ServerState
-from spreadout.federated.tables import Sharded, Table
-from spreadout.mining import Nearest, nearest
 from spreadout.models.embedding import TableShape
+from spreadout.objectives.neighbours import Nearest, nearest
+from spreadout.runs import checkpoint
+from spreadout.runs.build import build_federation
 from spreadout.runtime.distributed import part_of
 from spreadout.runtime.distributed import sharded as parts_of
-from spreadout.store import checkpoint
 
 ARMS = {
     "fedaws": ["clients.local_steps=3"],

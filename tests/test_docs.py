@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spreadout.comparison import Suite
-from spreadout.experiment import Experiment
+from spreadout.config.experiment import Experiment
+from spreadout.runs.compare import Suite
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -55,9 +55,9 @@ def test_relative_links_lead_somewhere(document: Path) -> None:
 
 
 def test_every_key_of_a_config_is_documented() -> None:
+    from spreadout.config.experiment import Experiment
+    from spreadout.data.load import PARTITIONS
     from spreadout.data.sources import SOURCES
-    from spreadout.data.splits import PARTITIONS
-    from spreadout.experiment import Experiment
     from spreadout.methods import METHODS
 
     text = "".join(

@@ -14,27 +14,31 @@ from sklearn.metrics import ndcg_score
 from torch.nn import functional as F
 
 import spreadout as so
-from spreadout import evaluation, losses, metrics, randomness, regularizers
-from spreadout.assembly import build_federation
-from spreadout.data.federated import FederatedDataset
+from spreadout.core import randomness
+from spreadout.core.optimizers import Optimizer
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import project_to_sphere
+from spreadout.core.state import ServerState
+from spreadout.core.types import Params
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.load import hand_out
 from spreadout.data.partition import by_user, each_label
 from spreadout.data.sources.timeline import Windows
-from spreadout.data.splits import hand_out
-from spreadout.evaluation import batch_rivals, class_vectors, embed, evaluate, rank_of_right
-from spreadout.federated.local import LocalTraining, Params, local_update
-from spreadout.federated.optimizers import Optimizer
+from spreadout.evaluation import evaluate as evaluation
+from spreadout.evaluation import metrics
+from spreadout.evaluation.evaluate import batch_rivals, class_vectors, embed, evaluate, rank_of_right
+from spreadout.federated.local import LocalTraining, local_update
 from spreadout.federated.round import Federation, cohort_of, run_round
-from spreadout.federated.rows import project_to_sphere
 from spreadout.federated.schedule import Schedule, plan
-from spreadout.federated.server import ServerState
 from spreadout.methods import DualEncoder
-from spreadout.methods.base import with_negatives
-from spreadout.models.gathers import _ByProduct, gathered
+from spreadout.methods.negatives import with_negatives
+from spreadout.models.nn.gather import _ByProduct, gathered
 from spreadout.models.two_tower import MaskedMean, SelfAttention
-from spreadout.ragged import Ragged
-from spreadout.runtime.ahead import Ahead
+from spreadout.objectives import losses, regularizers
+from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import sequential
-from spreadout.runtime.simulator import Simulator
+from spreadout.runtime.simulator.executor import Simulator
+from spreadout.runtime.simulator.prefetch import Ahead
 
 CPU = torch.device("cpu")
 

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 import spreadout as so
-from spreadout.assembly import build_federation
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.state import ServerState
+from spreadout.core.types import Batch, Held, Params
 from spreadout.data.columns import Dense, Sparse
-from spreadout.data.federated import Examples, FederatedDataset, Splits
-from spreadout.federated.local import Batch, Held, Params
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.round import Federation, cohort_of, run_round
-from spreadout.federated.server import ServerState
 from spreadout.methods import DualEncoder, FedAvg
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.ragged import Ragged, offsets_from_lengths
-from spreadout.runtime.graphs import GraphCache
-from spreadout.runtime.in_span import Outputs
-from spreadout.runtime.ready import bytes_per_client, make_ready
+from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import sequential
-from spreadout.runtime.simulator import Simulator
+from spreadout.runtime.simulator.executor import Simulator
+from spreadout.runtime.simulator.graphs import GraphCache
+from spreadout.runtime.simulator.implicit_first_layer import Outputs
+from spreadout.runtime.simulator.staging import bytes_per_client, make_ready
 
 
 def federation(data: Splits, *overrides: str) -> Federation:
@@ -362,8 +362,9 @@ class Entangled(torch.nn.Module):
 
 
 def test_gradients_that_share_memory_are_left_whole() -> None:
-    from spreadout.federated.local import LocalTraining, Params, local_update
-    from spreadout.federated.optimizers import Optimizer
+    from spreadout.core.optimizers import Optimizer
+    from spreadout.core.types import Params
+    from spreadout.federated.local import LocalTraining, local_update
 
     encoder, adam = Entangled(), Optimizer(optimizer="adam", lr=0.1, beta2=0.999, eps=1e-8)
     x = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(1))

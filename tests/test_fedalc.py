@@ -13,23 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spreadout as so
-from spreadout import regularizers
-from spreadout.assembly import build_federation
-from spreadout.correlations import CoOccurrence, PairWeights
+from spreadout.core.merging import RowSum
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.rows import Rows, project_to_sphere
+from spreadout.core.state import ServerState
+from spreadout.core.types import Params
 from spreadout.data.columns import Dense, Sparse
-from spreadout.data.federated import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.batches import positives_of
-from spreadout.federated.local import Params
-from spreadout.federated.merge import RowSum
 from spreadout.federated.round import Federation, begin, run_round
-from spreadout.federated.rows import Rows, project_to_sphere
-from spreadout.federated.server import ServerState
 from spreadout.methods import FedALC, FedALCFixed
 from spreadout.methods.base import Heard, ServerContext
+from spreadout.objectives import regularizers
+from spreadout.objectives.cooccurrence import CoOccurrence, PairWeights
+from spreadout.objectives.regularizers import FarPenalty, HingePenalty, NearPenalty, TableLoss
 from spreadout.privacy import label_sets
 from spreadout.privacy.accounting import epsilon_of
-from spreadout.ragged import Ragged, offsets_from_lengths
-from spreadout.regularizers import FarPenalty, HingePenalty, NearPenalty, TableLoss
+from spreadout.runs.build import build_federation
 
 CPU = torch.device("cpu")
 KEY = b"the clients' secret"
@@ -119,7 +119,7 @@ def test_counts_in_blocks_are_counts_in_one(monkeypatch: pytest.MonkeyPatch) -> 
     rng = np.random.default_rng(0)
     lists = [np.flatnonzero(rng.random(20) < 0.2).tolist() for _ in range(50)]
     whole = CoOccurrence.of(Ragged.from_lists(lists), 20)
-    monkeypatch.setattr("spreadout.correlations.PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr("spreadout.objectives.cooccurrence.PAIRS_AT_ONCE", 7)
     blocked = CoOccurrence.of(Ragged.from_lists(lists), 20)
     for name in ("count", "first", "second", "together"):
         assert torch.equal(getattr(whole, name), getattr(blocked, name))

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spreadout import losses, regularizers
-from spreadout.federated.rows import project_to_sphere
-from spreadout.gauges import class_gauges
-from spreadout.regularizers import HingePenalty
+from spreadout.core.rows import project_to_sphere
+from spreadout.evaluation.geometry import class_gauges
+from spreadout.objectives import losses, regularizers
+from spreadout.objectives.regularizers import HingePenalty
 
 
 def geometry(

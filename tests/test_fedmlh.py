@@ -13,26 +13,26 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import spreadout as so
-from spreadout import metrics
-from spreadout.assembly import build_federation
-from spreadout.cli import app
-from spreadout.comparison import arms_of
+from spreadout.cli.main import app
+from spreadout.core.hashing import PRIME, HashFamily, signs
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.state import ServerState
+from spreadout.core.traffic import Traffic
+from spreadout.core.types import Params
 from spreadout.data.columns import Dense, Lists, Sparse
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.data.feature_hashing import hashed
-from spreadout.data.federated import Examples, FederatedDataset, Splits
-from spreadout.data.splits import DataConfig, load_data
-from spreadout.evaluation import evaluate, frequencies
-from spreadout.federated.local import Params
+from spreadout.data.load import DataConfig, load_data
+from spreadout.evaluation import metrics
+from spreadout.evaluation.evaluate import evaluate, frequencies
 from spreadout.federated.round import Cohort, Federation, begin, run_round
-from spreadout.federated.server import ServerState
-from spreadout.federated.traffic import Traffic
-from spreadout.hashing import PRIME, HashFamily, signs
 from spreadout.methods import FedMLH
 from spreadout.models.buckets import BucketModel, SideBySide, side_by_side_bytes
-from spreadout.plan_hash import bucket_positives, least_buckets, plans
-from spreadout.ragged import Ragged, offsets_from_lengths
 from spreadout.report.page import write_page
-from spreadout.runtime.sums import traffic_of
+from spreadout.runs.build import build_federation
+from spreadout.runs.compare import arms_of
+from spreadout.runs.plan_hash import bucket_positives, least_buckets, plans
+from spreadout.runtime.simulator.chunk_sums import traffic_of
 from spreadout.sketch import CountSketch
 
 CPU = torch.device("cpu")
@@ -399,7 +399,7 @@ def test_sparse_features_become_dense_a_step_at_a_time() -> None:
     thin = replace(data, train=replace(data.train, columns={**data.train.columns, "x": sparse}))
     dense = [run_of(data, executor) for executor in ("sequential", "simulator")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spreadout.assembly.DENSE_UP_TO", 0)  # as if it were too large to hold
+        patch.setattr("spreadout.runs.build.DENSE_UP_TO", 0)  # as if it were too large to hold
         lazy = [run_of(thin, executor) for executor in ("sequential", "simulator")]
     for other in (dense[1], *lazy):
         torch.testing.assert_close(other.dense, dense[0].dense, rtol=1e-3, atol=1e-5)
@@ -564,7 +564,7 @@ def test_labels_below_zero_are_refused() -> None:
 
 
 def test_clients_that_are_never_chosen_are_no_reason_to_warn() -> None:
-    from spreadout.advice import idle_clients
+    from spreadout.runs.advice import idle_clients
 
     f, _ = built(tagged(), config(HASHED))
     empty = replace(f.data, offsets=torch.cat([f.data.offsets, f.data.offsets[-1:]]))

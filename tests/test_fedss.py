@@ -14,27 +14,27 @@ from torch.nn import functional as F
 from typer.testing import CliRunner
 
 import spreadout as so
-from spreadout import metrics
-from spreadout.assembly import build_federation
-from spreadout.auditing import Watched
-from spreadout.cli import app
+from spreadout.cli.main import app
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import project_to_sphere
+from spreadout.core.state import ServerState
+from spreadout.core.types import Params
 from spreadout.data.columns import Dense
-from spreadout.data.federated import Examples, FederatedDataset, Splits
-from spreadout.evaluation import evaluate
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.evaluation import metrics
+from spreadout.evaluation.evaluate import evaluate
 from spreadout.federated.augment import Augment
 from spreadout.federated.batches import rows_held
-from spreadout.federated.local import Params
 from spreadout.federated.round import Federation, begin, cohort_of, run_round
-from spreadout.federated.rows import project_to_sphere
-from spreadout.federated.server import ServerState
 from spreadout.methods import FedSS
-from spreadout.methods.base import with_popular_negatives
-from spreadout.models import images
+from spreadout.methods.negatives import with_popular_negatives
 from spreadout.models.embedding import activation_floats
-from spreadout.prediction import Predictor
+from spreadout.models.nn import images
 from spreadout.privacy.request_audit import audit, posterior
-from spreadout.ragged import Ragged
 from spreadout.report.confusion import confusion
+from spreadout.runs.audit import Watched
+from spreadout.runs.build import build_federation
+from spreadout.runs.predict import Predictor
 
 CPU = torch.device("cpu")
 

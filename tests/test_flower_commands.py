@@ -14,28 +14,28 @@ import torch
 pytest.importorskip("flwr")
 
 from memory_grid import MemoryGrid, Node
-from spreadout.data.federated import Examples
-from spreadout.errors import UserError
-from spreadout.experiment import Experiment
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.core.traffic import Traffic
+from spreadout.data.dataset import Examples
 from spreadout.federated.round import Cohort, RoundReport
-from spreadout.federated.traffic import Traffic
-from spreadout.runtime.flower.data import held_out, judged_on, own_arrays, own_file, part_of_node
-from spreadout.runtime.flower.events import Events, Reader, tell
-from spreadout.runtime.flower.local import write_roster
-from spreadout.runtime.flower.node import client_app
-from spreadout.runtime.flower.processes import Processes
-from spreadout.runtime.flower.project import write_project
-from spreadout.runtime.flower.server import serve
-from spreadout.training import Observer
+from spreadout.flower.client_app import client_app
+from spreadout.flower.data import held_out, judged_on, own_arrays, own_file, part_of_node
+from spreadout.flower.events import Events, Reader, tell
+from spreadout.flower.local import write_roster
+from spreadout.flower.processes import Processes
+from spreadout.flower.project import write_project
+from spreadout.flower.server_app import serve
+from spreadout.runs.train import Observer
 from test_cli import invoke
 
 
 def test_without_flower_one_line_names_the_extra_and_the_core_does_not_mind() -> None:
     code = (
         "import sys; sys.modules['flwr'] = None\n"
-        "import spreadout, spreadout.training, spreadout.assembly\n"
+        "import spreadout, spreadout.runs.train, spreadout.runs.build\n"
         "sys.argv = ['spreadout', 'deploy', 'local', 'digits-fedaws']\n"
-        "from spreadout import cli\n"
+        "from spreadout.cli import main as cli\n"
         "cli.main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -161,8 +161,8 @@ def test_a_rehearsals_parts_are_the_whole() -> None:
 
 
 def test_a_secure_rehearsal_names_every_clients_key_and_classes(tmp_path: Path) -> None:
-    from spreadout.runtime.flower import keys
-    from spreadout.runtime.flower.grants import fingerprint_of, read_roster
+    from spreadout.flower import keys
+    from spreadout.flower.access import fingerprint_of, read_roster
 
     (tmp_path / "keys").mkdir()
     for node in range(2):
@@ -212,7 +212,7 @@ time.sleep(60)
 def test_processes_that_leave_their_group_and_ignore_sigterm_end_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spreadout.runtime.flower.processes.PATIENCE", 0.5)
+    monkeypatch.setattr("spreadout.flower.processes.PATIENCE", 0.5)
     told = tmp_path / "child"
     with Processes(tmp_path / "logs", {}) as processes:
         processes.start("leaver", sys.executable, "-c", LEAVER, str(told))

@@ -15,13 +15,13 @@ import torch
 pytest.importorskip("flwr")
 
 import spreadout as so
-from spreadout.experiment import Experiment
-from spreadout.runtime.flower import keys
-from spreadout.runtime.flower.events import Reader
-from spreadout.runtime.flower.local import ENVIRONMENT, start_link, start_node, write_connection
-from spreadout.runtime.flower.processes import Processes
-from spreadout.runtime.flower.project import write_project
-from spreadout.store import checkpoint
+from spreadout.config.experiment import Experiment
+from spreadout.flower import keys
+from spreadout.flower.events import Reader
+from spreadout.flower.local import ENVIRONMENT, start_link, start_node, write_connection
+from spreadout.flower.processes import Processes
+from spreadout.flower.project import write_project
+from spreadout.runs import checkpoint
 from test_flower_loopback import METHODS, config, federation
 
 pytestmark = pytest.mark.deploy

@@ -22,13 +22,14 @@ from hypothesis.extra import numpy as hnp
 
 import spreadout as so
 from memory_grid import MemoryGrid, Node, deployed, form_of, served
-from spreadout.errors import UserError
-from spreadout.experiment import Experiment
-from spreadout.federated.rows import nbytes
-from spreadout.runtime.flower import keys, messages
-from spreadout.runtime.flower.grants import Grants, fingerprint_of, read_roster
-from spreadout.runtime.flower.messages import HELLO, TRAIN, Malformed
-from spreadout.training import Interrupted, Observer, Result
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import nbytes
+from spreadout.flower import keys, messages
+from spreadout.flower.access import Grants, fingerprint_of, read_roster
+from spreadout.flower.messages import HELLO, TRAIN, Malformed
+from spreadout.runs.train import Interrupted, Observer, Result
 from test_flower_methods import TOY, assert_same, several_classes
 
 QUICK = {**TOY, "deploy": {"timeout": 0.2, "wait": 1}, "eval": {"every": 1, "metrics": ["P@1"]}}
@@ -397,7 +398,7 @@ def test_a_node_that_raises_is_left_out_of_that_round(tmp_path: Path) -> None:
     grid = three_nodes(tmp_path, e)
     broken = tmp_path / "broken.toml"
     broken.write_text("rounds = 'three'")
-    from spreadout.runtime.flower.node import client_app
+    from spreadout.flower.client_app import client_app
 
     good = grid.nodes[101].app
     result = run(
@@ -430,7 +431,7 @@ def grabbing(rows: list[int], after: int = 0) -> Callable[..., Any]:
             lists = [torch.tensor(rows) if c == 1 else asked[c]["classes"] for c in clients]
             content["requests"] = messages.put_requests(
                 clients,
-                {"classes": so.ragged.Ragged.from_lists(lists)},  # type: ignore[attr-defined]
+                {"classes": Ragged.from_lists(lists)},  # type: ignore[attr-defined]
             )
         return content
 
@@ -546,7 +547,7 @@ def test_a_key_is_the_same_from_a_file_and_from_the_superlink(tmp_path: Path) ->
     from cryptography.hazmat.primitives.serialization import load_ssh_public_key
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-    from spreadout.runtime.flower.grants import fingerprint
+    from spreadout.flower.access import fingerprint
 
     keys.make_node_key(tmp_path / "node")
     key = load_ssh_public_key((tmp_path / "node.pub").read_bytes())

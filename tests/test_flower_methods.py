@@ -11,10 +11,10 @@ pytest.importorskip("flwr")
 
 import spreadout as so
 from memory_grid import deployed, served
+from spreadout.config.experiment import Experiment
 from spreadout.data.columns import Lists
-from spreadout.data.federated import Splits
-from spreadout.experiment import Experiment
-from spreadout.training import Result
+from spreadout.data.dataset import Splits
+from spreadout.runs.train import Result
 from test_dual_encoder import shop
 from test_fedalc import tagged
 
@@ -165,7 +165,7 @@ def test_the_run_folder_is_that_of_the_contract(tmp_path: Path) -> None:
         assert (out / name).exists()
     assert Experiment.load(out / "config.toml") == experiment
     x = np.zeros((1, 6), dtype=np.float32)
-    from spreadout.prediction import Predictor
+    from spreadout.runs.predict import Predictor
 
     assert len(Predictor.load(out).from_arrays(x, 3)[0]) == 3  # it can be used like any other
 
@@ -176,12 +176,12 @@ def test_what_a_deployment_cannot_do_is_said_before_it_begins(tmp_path: Path) ->
         ("eval.metrics=['PSP@1']", "PSP@1 needs how often"),
     ):
         experiment = Experiment.of(TOY, overrides=[override])
-        with pytest.raises(so.errors.UserError, match=word):
+        with pytest.raises(so.UserError, match=word):
             both(several_classes(), experiment, tmp_path, nodes=2)
 
 
 def test_rows_that_are_anyones_leave_the_others_bound() -> None:
-    from spreadout.runtime.flower.grants import NOT_ALLOWED, Grants
+    from spreadout.flower.access import NOT_ALLOWED, Grants
 
     grants = Grants("own", {"classes": 9, "inputs": 9}, anyones=frozenset({"inputs"}))
 

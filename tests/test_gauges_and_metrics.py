@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import top_k_accuracy_score
 
-from spreadout import gauges, metrics
-from spreadout.federated.rows import project_to_sphere
-from spreadout.gauges import class_gauges
-from spreadout.ragged import Ragged
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import project_to_sphere
+from spreadout.evaluation import geometry as gauges
+from spreadout.evaluation import metrics
+from spreadout.evaluation.geometry import class_gauges
 
 
 def test_gauges_of_orthogonal_classes() -> None:

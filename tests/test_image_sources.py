@@ -15,13 +15,13 @@ import torch
 
 import spreadout as so
 from spreadout.data.columns import Dense
+from spreadout.data.load import DataConfig, load_data
 from spreadout.data.sources.base import Instances, Labelled
 from spreadout.data.sources.cifar import Cifar
 from spreadout.data.sources.idx import Idx
 from spreadout.data.sources.image_folder import ImageFolder
 from spreadout.data.sources.omniglot import Omniglot
 from spreadout.data.sources.products import OnlineProducts
-from spreadout.data.splits import DataConfig, load_data
 
 Image = pytest.importorskip("PIL.Image", reason="the extra [images] is not installed")
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from spreadout.models.linear import Linear
+from spreadout.models.nn.linear import Linear
 
 
 def loss_of(layer: nn.Module, weight: Tensor) -> Callable[[dict[str, Tensor], Tensor], Tensor]:

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from spreadout.federated.merge import Aggregate, MergeRules, merge, of_update, refused, total
-from spreadout.federated.rows import Rows, Update
+from spreadout.core.merging import MergeRules
+from spreadout.core.rows import Rows, Update
+from spreadout.federated.aggregate import Aggregate, merge, of_update, refused, total
 
 
 def updates() -> list[Update]:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from spreadout import metrics
-from spreadout.ragged import Ragged
+from spreadout.core.ragged import Ragged
+from spreadout.evaluation import metrics
 
 
 def drawn(seed: int, n: int = 40, classes: int = 12) -> tuple[torch.Tensor, np.ndarray]:

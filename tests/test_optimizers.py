@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from spreadout.federated.optimizers import Optimizer, step_dense_, step_rows_
-from spreadout.federated.rows import Rows
+from spreadout.core.optimizers import Optimizer, step_dense_, step_rows_
+from spreadout.core.rows import Rows
 
 RULES = [
     Optimizer(optimizer="sgd", lr=0.1),

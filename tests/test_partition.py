@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spreadout as so
+from spreadout.core.ragged import Ragged
 from spreadout.data import partition as p
 from spreadout.data.partition import Deal, Pairs, each_label, label_sets, one_label
-from spreadout.ragged import Ragged
 
 LABELS = Ragged.from_lists([[0, 2], [1], [], [2], [0]])
 

@@ -6,7 +6,7 @@ import pytest
 
 import spreadout as so
 from spreadout.methods import FedALCFixed
-from spreadout.planning import forecast
+from spreadout.runs.forecast import forecast
 
 METHODS = {
     "fedaws": ["method.name=fedaws"],
@@ -61,7 +61,7 @@ def test_a_table_that_is_trained_first_is_rehearsed_in_part_and_counted_whole(
         return float(taken - before)
 
     monkeypatch.setattr(FedALCFixed, "objective", counted)
-    monkeypatch.setattr("spreadout.planning._seconds", clock)
+    monkeypatch.setattr("spreadout.runs.forecast._seconds", clock)
     for steps, rehearsed in ((30, 30), (100_000, 70)):
         taken = 0
         method = {"name": "fedalc-fixed", "table_steps": steps}

@@ -11,22 +11,23 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 import spreadout as so
-from spreadout.assembly import build_federation
+from spreadout.core.merging import RowMerge
+from spreadout.core.state import ServerState
 from spreadout.data.columns import Sparse
-from spreadout.data.federated import Splits
-from spreadout.data.splits import load_data
-from spreadout.federated.merge import RowMerge
+from spreadout.data.dataset import Splits
+from spreadout.data.load import load_data
 from spreadout.federated.round import Federation, cohort_of, run_round
 from spreadout.federated.sampling import sample_clients
-from spreadout.federated.server import ServerState
 from spreadout.methods import FedAwS
-from spreadout.runtime import bags, simulator
-from spreadout.runtime.ahead import Ahead
-from spreadout.runtime.bags import Bags
-from spreadout.runtime.pooled import PooledFeatures
-from spreadout.runtime.ready import lay_out, make_ready
+from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import sequential
-from spreadout.runtime.simulator import Simulator
+from spreadout.runtime.simulator import executor as simulator
+from spreadout.runtime.simulator import segment_sum as bags
+from spreadout.runtime.simulator.executor import Simulator
+from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
+from spreadout.runtime.simulator.prefetch import Ahead
+from spreadout.runtime.simulator.segment_sum import Bags
+from spreadout.runtime.simulator.staging import lay_out, make_ready
 from test_fedalc import config, tagged
 
 CPU = torch.device("cpu")

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import spreadout as so
-from spreadout.cli import main
-from spreadout.prediction import Predictor, parse_histories
+from spreadout.cli.main import main
+from spreadout.runs.predict import Predictor, parse_histories
 
 TITLES = ["Apple (1990)", "Bread (1991)", "Cheese, Old (1992)", "Dates (1993)", "Eggs (1994)"]
 

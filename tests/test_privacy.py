@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import spreadout as so
-from spreadout.federated.local import Params
+from spreadout.core.types import Params
 from spreadout.privacy.accounting import delta_of, epsilon_of
 from spreadout.privacy.mechanism import GaussianMechanism, add_noise_, clip_norm
 

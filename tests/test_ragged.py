@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spreadout.ragged import Ragged
+from spreadout.core.ragged import Ragged
 
 lists = st.lists(st.lists(st.integers(0, 20), max_size=6), min_size=1, max_size=8)
 

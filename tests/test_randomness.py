@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from spreadout import randomness
+from spreadout.core import randomness
 from spreadout.federated.augment import Augment
 
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spreadout.federated.rows import project_to_sphere
-from spreadout.mining import nearest
-from spreadout.regularizers import FarPenalty, HingePenalty, Penalty, all_pairs, mined_pairs
+from spreadout.core.rows import project_to_sphere
+from spreadout.objectives.neighbours import nearest
+from spreadout.objectives.regularizers import FarPenalty, HingePenalty, Penalty, all_pairs, mined_pairs
 
 PENALTIES: list[Penalty] = [
     HingePenalty(1.1), HingePenalty(0.7), HingePenalty(2.0), HingePenalty(2.6),

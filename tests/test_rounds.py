@@ -6,19 +6,22 @@ import torch
 from torch.nn import functional as F
 
 import spreadout as so
-from spreadout.assembly import build_federation
-from spreadout.data.federated import Splits
+from spreadout.core.merging import MergeRules, RowSum
+from spreadout.core.optimizers import Optimizer
+from spreadout.core.rows import Rows, project_to_sphere
+from spreadout.core.state import ServerState
+from spreadout.core.types import Params
+from spreadout.data.dataset import Splits
+from spreadout.federated.aggregate import Merged
 from spreadout.federated.batches import places_in
-from spreadout.federated.local import LocalTraining, Params, local_update
-from spreadout.federated.merge import Merged, MergeRules, RowSum
-from spreadout.federated.optimizers import Optimizer
+from spreadout.federated.local import LocalTraining, local_update
 from spreadout.federated.round import run_round
-from spreadout.federated.rows import Rows, project_to_sphere
 from spreadout.federated.sampling import sample_clients
-from spreadout.federated.server import ServerOptimizers, ServerState, apply_
+from spreadout.federated.server import ServerOptimizers, apply_
 from spreadout.methods import FedAwS
 from spreadout.methods.base import ServerContext
 from spreadout.models.embedding import EmbeddingModel, TableShape
+from spreadout.runs.build import build_federation
 
 
 def test_local_update_is_a_plain_torch_training_loop() -> None:

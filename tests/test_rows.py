@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save
 
-from spreadout.federated.rows import (
+from spreadout.core.rows import (
     Rows,
     Update,
     along_sphere,

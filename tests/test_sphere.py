@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from spreadout.federated.rows import project_to_sphere
-from spreadout.models.sphere import unit
+from spreadout.core.rows import project_to_sphere
+from spreadout.models.nn.unit import unit
 
 
 def test_its_gradient_is_that_of_the_plain_projection() -> None:

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 import spreadout as so
-from spreadout.federated.server import ServerState
-from spreadout.store import checkpoint
+from spreadout.core.state import ServerState
+from spreadout.runs import checkpoint
 
 SETTINGS = [
     "rounds=12", "clients.local_steps=20", "eval.every=4", "run.checkpoint_every=3", "clients.per_round=6", "server.optimizer=adam",

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 import spreadout as so
-from spreadout.data import text
-from spreadout.data.archive import opened
 from spreadout.data.columns import Lists, Sparse
+from spreadout.data.io import text
+from spreadout.data.io.archive import opened
+from spreadout.data.load import DataConfig, load_data
 from spreadout.data.sources.base import Instances, Labelled
 from spreadout.data.sources.interactions import Interactions
 from spreadout.data.sources.libsvm import LibSVM
 from spreadout.data.sources.movielens import MovieLens
 from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.xc_text import XCText
-from spreadout.data.splits import DataConfig, load_data
 
 
 def dense(part: Instances | None) -> list[list[float]]:

@@ -30,8 +30,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import work  # noqa: E402
 from record import write  # noqa: E402
 
-from spreadout.data.splits import load_data  # noqa: E402
-from spreadout.experiment import Experiment  # noqa: E402
+from spreadout.config.experiment import Experiment  # noqa: E402
+from spreadout.data.load import load_data  # noqa: E402
 
 PINNED = {"pfl": ["pfl[pytorch]==0.6.0"], "flower": ["flwr[simulation]==1.41.0"]}
 QUIET = {

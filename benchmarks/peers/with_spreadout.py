@@ -17,19 +17,19 @@ from torch.nn import functional as F
 from work import Data, finish
 
 import spreadout as so
-from spreadout import losses
-from spreadout.assembly import build_federation
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.state import ServerState
+from spreadout.core.tables import local_of
+from spreadout.core.types import Batch, Held, Params
 from spreadout.data.columns import Dense, Lists, Sparse
-from spreadout.data.federated import Examples, FederatedDataset, Splits
-from spreadout.federated.local import Batch, Held, Params
-from spreadout.federated.merge import Aggregate
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.round import Cohort, Executor, Federation, run_round
-from spreadout.federated.server import ServerState
-from spreadout.federated.tables import local_of
 from spreadout.methods.base import reads_params_via_model
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.ragged import Ragged, offsets_from_lengths
+from spreadout.objectives import losses
+from spreadout.runs.build import build_federation
 
 
 class FreeRow(PositiveOnly):

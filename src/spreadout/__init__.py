@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from spreadout import losses, metrics, regularizers
+    from spreadout.config.experiment import Experiment
+    from spreadout.core.errors import UserError
     from spreadout.data.columns import Dense, Lists, Sparse
-    from spreadout.data.federated import Examples, FederatedDataset, Splits
-    from spreadout.data.splits import DataConfig, load_data
-    from spreadout.errors import UserError
-    from spreadout.experiment import Experiment
-    from spreadout.training import Interrupted, Observer, Result, resume, run
+    from spreadout.data.dataset import Examples, FederatedDataset, Splits
+    from spreadout.data.load import DataConfig, load_data
+    from spreadout.evaluation import metrics
+    from spreadout.objectives import losses, regularizers
+    from spreadout.runs.train import Interrupted, Observer, Result, resume, run
 
 __all__ = [
     "DataConfig",
@@ -43,29 +44,34 @@ __all__ = [
     "run",
 ]
 
+_MODULES = {
+    "losses": "objectives.losses",
+    "regularizers": "objectives.regularizers",
+    "metrics": "evaluation.metrics",
+}
 _HOMES = {
     "Dense": "data.columns",
     "Lists": "data.columns",
     "Sparse": "data.columns",
-    "DataConfig": "data.splits",
-    "load_data": "data.splits",
-    "Examples": "data.federated",
-    "FederatedDataset": "data.federated",
-    "Splits": "data.federated",
-    "UserError": "errors",
-    "Experiment": "experiment",
-    "Interrupted": "training",
-    "Observer": "training",
-    "Result": "training",
-    "resume": "training",
-    "run": "training",
+    "DataConfig": "data.load",
+    "load_data": "data.load",
+    "Examples": "data.dataset",
+    "FederatedDataset": "data.dataset",
+    "Splits": "data.dataset",
+    "UserError": "core.errors",
+    "Experiment": "config.experiment",
+    "Interrupted": "runs.train",
+    "Observer": "runs.train",
+    "Result": "runs.train",
+    "resume": "runs.train",
+    "run": "runs.train",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `spreadout --help` does not wait for torch."""
-    if name in ("losses", "metrics", "regularizers"):
-        return importlib.import_module(f"spreadout.{name}")
+    if name in _MODULES:
+        return importlib.import_module(f"spreadout.{_MODULES[name]}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"spreadout.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'spreadout' has no attribute {name!r}")

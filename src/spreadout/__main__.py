@@ -1,5 +1,5 @@
 """`python -m spreadout`."""
 
-from spreadout.cli import main
+from spreadout.cli.main import main
 
 main()

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from spreadout.hashing import HashFamily, signs
+from spreadout.core.hashing import HashFamily, signs
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from spreadout.ragged import Ragged, offsets_from_lengths
+from spreadout.core.ragged import Ragged, offsets_from_lengths
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spreadout import randomness
+from spreadout.core import randomness
+from spreadout.core.randomness import Bits, Ints
 from spreadout.data.columns import Column, Dense, Lists, Sparse
-from spreadout.data.federated import Examples, FederatedDataset, Splits
-from spreadout.randomness import Bits, Ints
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
 
 Floats = npt.NDArray[np.float64]
 Held = tuple[Ints, Ints]  # a client's labels, and how often it holds each

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spreadout.core.hashing import HashFamily, signs
 from spreadout.data.columns import Sparse
-from spreadout.hashing import HashFamily, signs
 
 
 def hashed(column: Sparse, width: int, *, signed: bool) -> Sparse:

@@ -13,10 +13,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spreadout import randomness
-from spreadout.data.own_arrays import refuse_gaps
-from spreadout.errors import UserError
-from spreadout.ragged import Ragged, offsets_from_lengths
+from spreadout.core import randomness
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.data.arrays import refuse_gaps
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from spreadout.core.errors import UserError
 from spreadout.data.sources import AnySource
 from spreadout.data.sources.base import Source
-from spreadout.errors import UserError
 
 GROUPLENS = "https://files.grouplens.org/datasets/movielens/"
 TORONTO = "https://www.cs.toronto.edu/~kriz/"

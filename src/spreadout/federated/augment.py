@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spreadout import randomness
-from spreadout.randomness import Ints
+from spreadout.core import randomness
+from spreadout.core.randomness import Ints
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Lists, Sparse, ragged_places
-from spreadout.data.federated import FederatedDataset
+from spreadout.data.dataset import FederatedDataset
 from spreadout.federated.schedule import Plan
-from spreadout.ragged import Ragged
 
 
 @dataclass(frozen=True)

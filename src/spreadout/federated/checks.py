@@ -12,7 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from spreadout.federated.rows import SubModel, Tensors, Update
+from spreadout.core.rows import SubModel, Update
+from spreadout.core.types import Tensors
 
 MALFORMED = "malformed"
 WRONG_CLIENT = "wrong client"

@@ -11,23 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from spreadout.federated.optimizers import Optimizer
-from spreadout.federated.rows import Tensors, along_sphere, project_to_sphere
-
-Batch = Mapping[str, Tensor]  # columns of one step, each (B, …), and "mask" (B,)
-Held = Mapping[str, Tensor]  # per table (m,) bool: which row slots are real and not padding
-
-
-class Params(NamedTuple):
-    """What a client trains: the dense tensors, and the values of the rows it holds."""
-
-    dense: Tensors
-    rows: Tensors  # (m, d) per table
+from spreadout.core.optimizers import Optimizer
+from spreadout.core.rows import along_sphere, project_to_sphere
+from spreadout.core.types import Batch, Held, Params, Tensors
 
 
 @runtime_checkable

@@ -16,21 +16,23 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from spreadout.data.federated import FederatedDataset
+from spreadout.core.merging import MergeRules
+from spreadout.core.ragged import Ragged
+from spreadout.core.state import ServerState
+from spreadout.core.traffic import Traffic
+from spreadout.core.types import Batch, Held, Params, Tensors
+from spreadout.data.dataset import FederatedDataset
+from spreadout.federated.aggregate import Aggregate, merge, total
 from spreadout.federated.augment import Augment
 from spreadout.federated.batches import cohort_batches
-from spreadout.federated.local import Batch, Held, LocalTraining, Params
-from spreadout.federated.merge import Aggregate, MergeRules, merge, total
-from spreadout.federated.rows import Tensors
+from spreadout.federated.local import LocalTraining
 from spreadout.federated.sampling import Selection, sample_clients
 from spreadout.federated.schedule import Decay, Plan, Schedule, plan, rate_factor
-from spreadout.federated.server import ServerOptimizers, ServerState, apply_
-from spreadout.federated.traffic import Traffic
+from spreadout.federated.server import ServerOptimizers, apply_
 from spreadout.methods.base import Heard, Method, ServerContext, Told
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.privacy.label_sets import collection_key
 from spreadout.privacy.mechanism import GaussianMechanism
-from spreadout.ragged import Ragged
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spreadout import randomness
-from spreadout.randomness import Ints
+from spreadout.core import randomness
+from spreadout.core.randomness import Ints
 
 Selection = Literal["uniform", "nonempty", "weighted", "fixed", "full"]
 """`uniform`: without replacement, all equally likely; `nonempty`: the same among those that have

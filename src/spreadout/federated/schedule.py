@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from spreadout import randomness
-from spreadout.randomness import Bits, Ints
+from spreadout.core import randomness
+from spreadout.core.randomness import Bits, Ints
 
 Decay = Literal["none", "linear", "cosine"]
 """How client rates fall over the rounds of a run: not at all, or to zero."""

@@ -14,25 +14,20 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from spreadout import losses, randomness, regularizers
-from spreadout.data.federated import FederatedDataset
-from spreadout.federated.local import Batch, Held, Params
-from spreadout.federated.merge import RowMerge
-from spreadout.federated.optimizers import Optimizer
-from spreadout.federated.rows import Rows
-from spreadout.federated.server import ServerState, descend_table_
-from spreadout.federated.tables import local_of
-from spreadout.methods.base import (
-    Asks,
-    Method,
-    ServerContext,
-    every_row,
-    reads_params_via_model,
-    with_negatives,
-)
+from spreadout.core import randomness
+from spreadout.core.merging import RowMerge
+from spreadout.core.optimizers import Optimizer
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import Rows
+from spreadout.core.state import ServerState, descend_table_
+from spreadout.core.tables import local_of
+from spreadout.core.types import Batch, Held, Params
+from spreadout.data.dataset import FederatedDataset
+from spreadout.methods.base import Asks, Method, ServerContext, every_row, reads_params_via_model
+from spreadout.methods.negatives import with_negatives
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.models.gathers import gathered
-from spreadout.ragged import Ragged
+from spreadout.models.nn.gather import gathered
+from spreadout.objectives import losses, regularizers
 
 Loss = Literal["batch_softmax", "hinge", "global_softmax", "sampled_softmax"]
 

@@ -18,21 +18,22 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from pydantic import Field, model_validator
 
-from spreadout import randomness, regularizers
-from spreadout.correlations import PairWeights
-from spreadout.data.federated import FederatedDataset
-from spreadout.federated.merge import RowSum
-from spreadout.federated.optimizers import Optimizer
-from spreadout.federated.rows import Rows
-from spreadout.federated.server import ServerState, descend_table_
-from spreadout.federated.tables import local_of
-from spreadout.federated.traffic import Traffic
+from spreadout.core import randomness
+from spreadout.core.merging import RowSum
+from spreadout.core.optimizers import Optimizer
+from spreadout.core.rows import Rows
+from spreadout.core.state import ServerState, descend_table_
+from spreadout.core.tables import local_of
+from spreadout.core.traffic import Traffic
+from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import Heard, ServerContext
 from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.label_correlations import CollectsLabels
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.objectives import regularizers
+from spreadout.objectives.cooccurrence import PairWeights
+from spreadout.objectives.regularizers import HingePenalty, NearPenalty, TableLoss
 from spreadout.privacy.accounting import epsilon_of
-from spreadout.regularizers import HingePenalty, NearPenalty, TableLoss
 
 
 class NoisyTable(CollectsLabels):

@@ -10,13 +10,13 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from spreadout import losses
-from spreadout.data.federated import FederatedDataset
-from spreadout.federated.local import Batch, Held, Params
-from spreadout.federated.merge import RowMerge
+from spreadout.core.merging import RowMerge
+from spreadout.core.ragged import Ragged
+from spreadout.core.types import Batch, Held, Params
+from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import Asks, Method, every_row, reads_params_via_model
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.ragged import Ragged
+from spreadout.objectives import losses
 
 
 class FullSoftmax(Method):

@@ -16,18 +16,20 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from spreadout import approximate, randomness, regularizers
-from spreadout.correlations import PairWeights
-from spreadout.data.federated import FederatedDataset
-from spreadout.federated.merge import RowSum
-from spreadout.federated.optimizers import Optimizer
-from spreadout.federated.server import ServerState, descend_table_
-from spreadout.federated.tables import local_of
+from spreadout.core import randomness
+from spreadout.core.merging import RowSum
+from spreadout.core.optimizers import Optimizer
+from spreadout.core.state import ServerState, descend_table_
+from spreadout.core.tables import local_of
+from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import ServerContext
 from spreadout.methods.positive_only import PositiveOnly
-from spreadout.mining import Nearest
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.regularizers import FarPenalty, HingePenalty, TableLoss
+from spreadout.objectives import approximate_neighbours as approximate
+from spreadout.objectives import regularizers
+from spreadout.objectives.cooccurrence import PairWeights
+from spreadout.objectives.neighbours import Nearest
+from spreadout.objectives.regularizers import FarPenalty, HingePenalty, TableLoss
 
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 

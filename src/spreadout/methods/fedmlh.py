@@ -18,18 +18,18 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from spreadout import losses
-from spreadout.data.federated import FederatedDataset
-from spreadout.federated.local import Batch, Held, Params
-from spreadout.federated.merge import RowMerge, Weighting
-from spreadout.federated.server import ServerState
-from spreadout.federated.traffic import Traffic
-from spreadout.hashing import HashFamily
+from spreadout.core.hashing import HashFamily
+from spreadout.core.merging import RowMerge, Weighting
+from spreadout.core.ragged import Ragged
+from spreadout.core.state import ServerState
+from spreadout.core.traffic import Traffic
+from spreadout.core.types import Batch, Held, Params
+from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import Heard, Method, reads_params_via_model
 from spreadout.models.buckets import BucketModel, Decoding
 from spreadout.models.build import DataShape, ModelConfig, build_bucket_model
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.ragged import Ragged
+from spreadout.objectives import losses
 
 
 class Buckets(Method):

@@ -18,26 +18,19 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from spreadout import losses, randomness
-from spreadout.data.federated import FederatedDataset
-from spreadout.federated.local import Batch, Held, Params
-from spreadout.federated.merge import RowMerge, Weighting
-from spreadout.federated.rows import Tensors, nbytes
-from spreadout.federated.server import ServerState
-from spreadout.federated.traffic import Traffic
-from spreadout.methods.base import (
-    Asks,
-    Heard,
-    Method,
-    Told,
-    is_row_list,
-    reads_params_via_model,
-    with_negatives,
-    with_popular_negatives,
-)
+from spreadout.core import randomness
+from spreadout.core.merging import RowMerge, Weighting
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import nbytes
+from spreadout.core.state import ServerState
+from spreadout.core.traffic import Traffic
+from spreadout.core.types import Batch, Held, Params, Tensors
+from spreadout.data.dataset import FederatedDataset
+from spreadout.methods.base import Asks, Heard, Method, Told, is_row_list, reads_params_via_model
 from spreadout.methods.fedaws import Spreadout
+from spreadout.methods.negatives import with_negatives, with_popular_negatives
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.ragged import Ragged
+from spreadout.objectives import losses
 
 Draw = Literal["fresh", "fixed", "popular", "popular-fixed"]
 """How a client draws its negatives: anew every round, or once and for all; uniformly, or by how many

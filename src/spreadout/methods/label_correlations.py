@@ -8,13 +8,13 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 
-from spreadout.correlations import CoOccurrence, PairWeights
-from spreadout.data.federated import FederatedDataset
-from spreadout.federated.server import ServerState
-from spreadout.federated.traffic import Traffic
+from spreadout.core.state import ServerState
+from spreadout.core.traffic import Traffic
+from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import Heard, Told
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.objectives.cooccurrence import CoOccurrence, PairWeights
 from spreadout.privacy import label_sets
 from spreadout.privacy.label_sets import LabelMessage
 

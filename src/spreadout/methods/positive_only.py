@@ -11,11 +11,11 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from spreadout import losses
-from spreadout.federated.local import Batch, Held, Params
-from spreadout.federated.merge import RowMerge, Weighting
+from spreadout.core.merging import RowMerge, Weighting
+from spreadout.core.types import Batch, Held, Params
 from spreadout.methods.base import Method, reads_params_via_model
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.objectives import losses
 
 
 class PositiveOnly(Method):

@@ -17,12 +17,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from spreadout.federated.local import Batch, Params
-from spreadout.federated.rows import Tensors
-from spreadout.federated.tables import Tables
-from spreadout.hashing import HashFamily
-from spreadout.mining import Nearest
+from spreadout.core.hashing import HashFamily
+from spreadout.core.tables import Tables
+from spreadout.core.types import Batch, Params, Tensors
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.objectives.neighbours import Nearest
 
 Decoding = Literal["log-probability", "logits"]
 """A class's score: the mean over its buckets of the log of their probability, or of their logits."""

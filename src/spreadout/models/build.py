@@ -9,15 +9,15 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from torch import nn
 
+from spreadout.core.errors import UserError
+from spreadout.core.hashing import HashFamily
 from spreadout.data.columns import Dense, Lists
-from spreadout.data.federated import FederatedDataset
-from spreadout.errors import UserError
-from spreadout.hashing import HashFamily
-from spreadout.models import encoders, images
+from spreadout.data.dataset import FederatedDataset
 from spreadout.models.buckets import BucketModel, Decoding, SideBySide
 from spreadout.models.embedding import EmbeddingModel, TableShape
-from spreadout.models.images import ImageEncoder
 from spreadout.models.lookup import LookupModel, Pooling
+from spreadout.models.nn import encoders, images
+from spreadout.models.nn.images import ImageEncoder
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
 
 _TOWERS = ("output", "item", "similarity")

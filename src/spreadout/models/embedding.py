@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from spreadout import randomness
-from spreadout.federated.local import Batch, Params
-from spreadout.federated.rows import Tensors, project_to_sphere
-from spreadout.federated.tables import Sharded, Tables
-from spreadout.models.sphere import unit
+from spreadout.core import randomness
+from spreadout.core.rows import project_to_sphere
+from spreadout.core.tables import Sharded, Tables
+from spreadout.core.types import Batch, Params, Tensors
+from spreadout.models.nn.unit import unit
 
 DRAWN_AT_ONCE = 1 << 16  # rows; a multiple of sixteen, in which torch draws
 

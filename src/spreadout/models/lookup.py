@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from spreadout.federated.local import Batch, Params
+from spreadout.core.types import Batch, Params
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.models.sphere import unit
+from spreadout.models.nn.unit import unit
 
 Pooling = Literal["mean", "sqrtn", "sum"]
 """What a weighted sum of rows is divided by: Σ|x|, the root of Σx², or nothing."""

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from spreadout.federated.local import Batch, Params
+from spreadout.core.types import Batch, Params
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.models.gathers import gathered
-from spreadout.models.sphere import unit
+from spreadout.models.nn.gather import gathered
+from spreadout.models.nn.unit import unit
 
 Similarity = Literal["cosine", "dot"]
 

@@ -24,11 +24,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spreadout import randomness
-from spreadout.correlations import CoOccurrence
+from spreadout.core import randomness
+from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Column, Dense, Lists, Sparse
-from spreadout.data.federated import FederatedDataset
-from spreadout.ragged import Ragged
+from spreadout.data.dataset import FederatedDataset
+from spreadout.objectives.cooccurrence import CoOccurrence
 
 INSTANCE_BYTES, LABEL_BYTES = 32, 8
 MOST_LABELS = 1000  # of one instance: its pairs grow with their square

@@ -13,8 +13,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from spreadout import randomness
-from spreadout.federated.local import Params
+from spreadout.core import randomness
+from spreadout.core.types import Params
 
 
 class GaussianMechanism(BaseModel):

@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from spreadout.data.federated import Examples, FederatedDataset
-from spreadout.evaluation import ranked
-from spreadout.federated.server import ServerState
+from spreadout.core.ragged import Ragged
+from spreadout.core.state import ServerState
+from spreadout.data.dataset import Examples, FederatedDataset
+from spreadout.evaluation.evaluate import ranked
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.ragged import Ragged
 from spreadout.report.page import document
 from spreadout.report.svg import heat_map
 

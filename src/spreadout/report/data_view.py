@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from spreadout.core.randomness import Ints
 from spreadout.data.describe import Description, Spread
-from spreadout.randomness import Ints
 from spreadout.report.page import document
 from spreadout.report.svg import LINES, Line, bar_chart, line_chart
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
-from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, shown, shown_gauges, spread
 from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.report.terminal import human_bytes
-from spreadout.store.run_folder import Record
+from spreadout.runs.compare import SHOWN_GAUGES, Arm, shared_metrics, shown, shown_gauges, spread
+from spreadout.runs.folder import Record
 
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 

@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from spreadout.comparison import SHOWN_GAUGES, Arm, shared_metrics, shown, shown_gauges, spread
-from spreadout.experiment import Experiment
+from spreadout.config.experiment import Experiment
+from spreadout.core.files import as_json as to_json
 from spreadout.federated.round import RoundReport
-from spreadout.plan_hash import HashPlan
-from spreadout.planning import Forecast
 from spreadout.privacy.request_audit import Look
-from spreadout.store.files import as_json as to_json
-from spreadout.store.run_folder import Record
-from spreadout.training import Observer
+from spreadout.runs.compare import SHOWN_GAUGES, Arm, shared_metrics, shown, shown_gauges, spread
+from spreadout.runs.folder import Record
+from spreadout.runs.forecast import Forecast
+from spreadout.runs.plan_hash import HashPlan
+from spreadout.runs.train import Observer
 
 
 class TerminalObserver(Observer):

@@ -20,13 +20,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from spreadout.federated.merge import Aggregate, RowSum, total
+from spreadout.core.merging import RowSum
+from spreadout.core.randomness import Ints
+from spreadout.core.state import ServerState
+from spreadout.core.tables import Sharded, Tables, fetched
+from spreadout.core.types import Tensors
+from spreadout.federated.aggregate import Aggregate, total
 from spreadout.federated.round import Cohort, Executor, Federation, cohort_by
-from spreadout.federated.rows import Tensors
-from spreadout.federated.server import ServerState
-from spreadout.federated.tables import Sharded, Tables, fetched
-from spreadout.randomness import Ints
-from spreadout.runtime.ready import some_of
+from spreadout.runtime.simulator.staging import some_of
 
 
 @contextmanager

@@ -7,17 +7,19 @@ from dataclasses import replace
 
 import torch
 
-from spreadout.federated import checks, merge
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import Rows, SubModel, Update, nbytes, sub_model
+from spreadout.core.state import ServerState
+from spreadout.core.traffic import Traffic
+from spreadout.core.types import Params
+from spreadout.federated import aggregate as merge
+from spreadout.federated import checks
+from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.batches import positives_of, row_ids, rows_held
-from spreadout.federated.local import Params, local_update
-from spreadout.federated.merge import Aggregate
+from spreadout.federated.local import local_update
 from spreadout.federated.round import Cohort, Federation
-from spreadout.federated.rows import Rows, SubModel, Update, nbytes, sub_model
 from spreadout.federated.schedule import plan
-from spreadout.federated.server import ServerState
-from spreadout.federated.traffic import Traffic
 from spreadout.privacy.mechanism import add_noise_, clip_norm
-from spreadout.ragged import Ragged
 
 
 def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:

@@ -11,10 +11,10 @@ from typing import Literal
 
 import numpy as np
 
+from spreadout.core.errors import UserError
+from spreadout.data.arrays import as_examples, refuse_gaps, whole_numbers
 from spreadout.data.columns import Dense
-from spreadout.data.own_arrays import as_examples, refuse_gaps, whole_numbers
 from spreadout.data.sources.base import Instances, Labelled, Source, single
-from spreadout.errors import UserError
 
 KNOWN = {"x", "y", "client", "x_test", "y_test"}
 

@@ -13,10 +13,10 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from spreadout.data import cache, stored
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Column, select_all
-from spreadout.errors import UserError
-from spreadout.ragged import Ragged
+from spreadout.data.io import cache, stored
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spreadout.data.archive import Archive, opened
+from spreadout.core.errors import UserError
+from spreadout.data.io.archive import Archive, opened
 from spreadout.data.sources import image_folder
 from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column
-from spreadout.errors import UserError
 
 PIXELS = 3 * 32 * 32
 SAFE = {

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spreadout.data.archive import open_plain
+from spreadout.core.errors import UserError
+from spreadout.data.io.archive import open_plain
 from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column
-from spreadout.errors import UserError
 
 
 class Idx(FileSource):

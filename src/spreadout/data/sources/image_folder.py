@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from spreadout.data.archive import Archive, opened
+from spreadout.core.errors import UserError
+from spreadout.data.io.archive import Archive, opened
 from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column, decode_all, is_picture
-from spreadout.errors import UserError
 
 PARTS = {
     "train": "train",

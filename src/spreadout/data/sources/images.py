@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spreadout.data.archive import PICTURES
+from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense
-from spreadout.errors import UserError
+from spreadout.data.io.archive import PICTURES
 
 
 def is_picture(name: str) -> bool:

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from spreadout.data.archive import open_plain
+from spreadout.core.errors import UserError
+from spreadout.core.randomness import Ints
+from spreadout.data.io.archive import open_plain
+from spreadout.data.io.text import Block, Tokens, blocks, cut
 from spreadout.data.sources.base import FileSource, Labelled
 from spreadout.data.sources.timeline import BY_USER, Windows
 from spreadout.data.sources.times import in_order
-from spreadout.data.text import Block, Tokens, blocks, cut
-from spreadout.errors import UserError
-from spreadout.randomness import Ints
 
 
 class Interactions(Windows, FileSource):

@@ -14,7 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from spreadout.data.archive import open_plain
+from spreadout.core.errors import UserError
+from spreadout.data.io.archive import open_plain
 from spreadout.data.sources.base import FileSource, Instances, Labelled
 from spreadout.data.sources.sparse_rows import (
     Rows,
@@ -24,7 +25,6 @@ from spreadout.data.sources.sparse_rows import (
     read_rows,
     refuse_beyond,
 )
-from spreadout.errors import UserError
 
 TEST = re.compile(r"(^|[._-])test([._-]|$)|\.t(\.gz|\.bz2)?$", re.IGNORECASE)
 MOST_FEATURES = 2**31  # ids are kept in 32 bits

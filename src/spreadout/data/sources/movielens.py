@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from spreadout.data.archive import Archive, opened
+from spreadout.core.errors import UserError
+from spreadout.core.randomness import Ints
+from spreadout.data.io.archive import Archive, opened
+from spreadout.data.io.text import BOM, NEWLINE, Block, blocks, cut, joined, whole
 from spreadout.data.sources.base import FileSource, Labelled
 from spreadout.data.sources.timeline import BY_USER, Windows
-from spreadout.data.text import BOM, NEWLINE, Block, blocks, cut, joined, whole
-from spreadout.errors import UserError
-from spreadout.randomness import Ints
 
 HEADER = b"userId,movieId,rating,timestamp"
 LAYOUTS = {"u.data": b"\t", "ratings.dat": b"::", "ratings.csv": b","}

@@ -16,13 +16,13 @@ from xml.etree import ElementTree
 import numpy as np
 import torch
 
-from spreadout.data.archive import Archive, opened
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.randomness import Ints
 from spreadout.data.columns import Sparse
+from spreadout.data.io.archive import Archive, opened
+from spreadout.data.io.text import Block, blocks, cut, whole
 from spreadout.data.sources.base import FileSource, Instances, Labelled
-from spreadout.data.text import Block, blocks, cut, whole
-from spreadout.errors import UserError
-from spreadout.ragged import Ragged, offsets_from_lengths
-from spreadout.randomness import Ints
 
 _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"[^\"]*\"|\S+)", re.IGNORECASE)
 OPEN, CLOSE, SPACE, COMMA, NEWLINE = (ord(c) for c in "{} ,\n")

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field
 
-from spreadout.data.archive import opened
+from spreadout.core.errors import UserError
+from spreadout.data.io.archive import opened
 from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column, decode_all, is_picture
-from spreadout.errors import UserError
 
 
 class Omniglot(FileSource):

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from pydantic import Field
 
-from spreadout.data.archive import Archive, opened
+from spreadout.core.errors import UserError
+from spreadout.data.io.archive import Archive, opened
 from spreadout.data.sources.base import FileSource, Instances, Labelled, single
 from spreadout.data.sources.images import as_column, decode_all
-from spreadout.errors import UserError
 
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 

@@ -8,11 +8,11 @@ from typing import IO
 import numpy as np
 import torch
 
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.randomness import Ints
 from spreadout.data.columns import Sparse
-from spreadout.data.text import Block, blocks, cut, joined, whole
-from spreadout.errors import UserError
-from spreadout.ragged import Ragged, offsets_from_lengths
-from spreadout.randomness import Ints
+from spreadout.data.io.text import Block, blocks, cut, joined, whole
 
 SPACE, COMMA, COLON, NEWLINE = (ord(c) for c in " ,:\n")
 

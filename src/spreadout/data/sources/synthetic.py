@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from spreadout import randomness
-from spreadout.data import stored
+from spreadout.core import randomness
+from spreadout.core.randomness import Bits, Ints
+from spreadout.data.io import stored
 from spreadout.data.sources.base import Labelled, Source, kept
-from spreadout.randomness import Bits, Ints
 
 CHUNK = 1 << 14
 COMPANIONS = 8

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from spreadout.core.errors import UserError
+from spreadout.core.randomness import Ints
+from spreadout.data.arrays import refuse_gaps
 from spreadout.data.columns import Lists
-from spreadout.data.own_arrays import refuse_gaps
 from spreadout.data.sources.base import Instances, Labelled, single
-from spreadout.errors import UserError
-from spreadout.randomness import Ints
 
 # The dual-encoder paper's split: users in order of their ids, 80 % for training.
 BY_USER: Mapping[str, Any] = {

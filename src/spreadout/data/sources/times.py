@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spreadout.errors import UserError
+from spreadout.core.errors import UserError
 
 ISO_DATE = re.compile(rb"\d{4}-\d{2}-\d{2}")
 NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")

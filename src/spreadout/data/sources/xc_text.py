@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from spreadout.data.archive import Archive, opened
+from spreadout.core.errors import UserError
+from spreadout.core.randomness import Ints
 from spreadout.data.columns import Sparse
+from spreadout.data.io.archive import Archive, opened
+from spreadout.data.io.text import BOM, blocks, cut, whole
 from spreadout.data.sources.base import FileSource, Instances, Labelled
 from spreadout.data.sources.sparse_rows import Rows, as_labels, as_sparse, read_rows, refuse_beyond
-from spreadout.data.text import BOM, blocks, cut, whole
-from spreadout.errors import UserError
-from spreadout.randomness import Ints
 
 MOST = (2**31 - 1, 100_000_000)  # features (or columns), labels
 TRAIN = re.compile(r"(^|[/_-])train\.txt(\.gz)?$", re.IGNORECASE)

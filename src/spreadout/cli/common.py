@@ -1,0 +1,85 @@
+"""What commands that train have in common: their options, where they write, how they are stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from spreadout.runs.train import Observer
+
+Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
+
+
+class Stop:
+    """The first Ctrl-C (or SIGTERM) asks a run to stop after its round; a second one stops it now."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def asked(self) -> bool:
+        return self._asked
+
+    def _ask(self, signum: int, frame: object) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        if speaks():
+            print("\nstopping after this round; once more to stop at once", file=sys.stderr)
+
+    def __enter__(self) -> Stop:
+        self._before = [signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)]
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for s, handler in zip((signal.SIGINT, signal.SIGTERM), self._before, strict=True):
+            signal.signal(s, handler)
+
+
+@contextmanager
+def watched(device: str) -> Iterator[tuple[Stop, Observer]]:
+    """A run that can be stopped and is shown; of several processes, the first one shows it."""
+    from spreadout.report.terminal import TerminalObserver
+    from spreadout.runs.train import Observer
+    from spreadout.runtime import distributed
+
+    with distributed.joined(device), Stop() as stop:
+        if not distributed.is_first():
+            yield stop, Observer()
+            return
+        with TerminalObserver() as observer:
+            yield stop, observer
+
+
+def speaks() -> bool:
+    """Whether this process is the one that talks: under torchrun all of them meet the same."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def fresh_folder(name: str) -> Path:
+    """A folder for a run that names none; to the millisecond, as two may start in one second."""
+    now = time.time()
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+    return Path("runs") / f"{name}-{stamp}-{int(now * 1000) % 1000:03d}"
+
+
+def resumable(work: Any, how: str) -> Any:
+    from spreadout.runs.train import Interrupted
+
+    try:
+        return work()
+    except Interrupted as stopped:
+        if speaks():
+            said = f"interrupted after round {stopped.round}, state saved; go on with: {how}"
+            print(said, file=sys.stderr)
+        raise typer.Exit(130) from None

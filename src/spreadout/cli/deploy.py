@@ -1,0 +1,98 @@
+"""`spreadout deploy`: the same config on real clients, over Flower."""
+
+from __future__ import annotations
+
+import shlex
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spreadout.cli.common import Force, Out, Stop, fresh_folder, resumable
+from spreadout.cli.data import AsJson
+from spreadout.core.errors import UserError
+
+app = typer.Typer(help="Put a config on real clients, over Flower.", no_args_is_help=True)
+
+Config = Annotated[str, typer.Argument(help="A TOML file, or the name of a preset.")]
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="A folder for the project; new or empty.")],
+    config: Annotated[str, typer.Option("--config", help="A TOML file, or the name of a preset.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="section.key=value …", metavar="[KEY=VALUE]...")
+    ] = None,
+) -> None:
+    """Write a Flower project that runs a config: change where it reads data, and run it."""
+    _need_flower()
+    from spreadout.config.experiment import Experiment
+    from spreadout.flower.project import write_project
+
+    for path in write_project(folder, Experiment.load(config, overrides or [])):
+        print(path)
+    print(f"\nread {folder / 'README.md'} next")
+
+
+@app.command()
+def local(
+    config: Config,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="section.key=value …", metavar="[KEY=VALUE]...")
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="SuperNodes to start.")] = 2,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="TLS and node keys, all made for this run.")
+    ] = False,
+    out: Out = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rehearse on this machine: a SuperLink and SuperNodes on loopback, each with some clients."""
+    _need_flower()
+    from spreadout.config.experiment import Experiment
+    from spreadout.flower.local import rehearse
+    from spreadout.report.terminal import TerminalObserver, print_summary
+
+    experiment = Experiment.load(config, overrides or [])
+    folder = out or fresh_folder(experiment.name)
+    with Stop() as stop, TerminalObserver() as observer:
+        summary = resumable(
+            lambda: rehearse(
+                experiment,
+                folder,
+                nodes=nodes,
+                secure=secure,
+                force=force,
+                observer=observer,
+                stop=stop.asked,
+            ),
+            _again(folder),
+        )
+    print_summary(summary, folder, as_json=as_json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="A run folder that `deploy local` made.")],
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a rehearsal that was stopped or killed, from its last checkpoint."""
+    _need_flower()
+    from spreadout.flower.local import go_on
+    from spreadout.report.terminal import TerminalObserver, print_summary
+
+    with Stop() as stop, TerminalObserver() as observer:
+        summary = resumable(lambda: go_on(folder, observer=observer, stop=stop.asked), _again(folder))
+    print_summary(summary, folder, as_json=as_json)
+
+
+def _again(folder: Path) -> str:
+    return shlex.join(["spreadout", "deploy", "resume", str(folder)])
+
+
+def _need_flower() -> None:
+    if find_spec("flwr") is None:
+        raise UserError("deploy: Flower is not installed; pip install 'spreadout[flower]'")

@@ -1,0 +1,104 @@
+"""Commands that look and plan, and train nothing: `audit`, `confusion`, `plan-hash`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spreadout.cli.data import AsJson
+from spreadout.core.errors import UserError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make them commands of the program."""
+    app.command()(audit)
+    app.command()(confusion)
+    app.command("plan-hash")(plan_hash)
+
+
+def audit(
+    run: Annotated[Path, typer.Argument(help="A run folder with requests.jsonl, or a config.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Of a config: section.key=value.", metavar="[KEY=VALUE]..."),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="Of a config: how many rounds to watch.")
+    ] = None,
+    clients: Annotated[
+        bool,
+        typer.Option("--clients", help="His beliefs about each client, a JSON line a request."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What the server can learn of clients' classes from the rows they ask for."""
+    from dataclasses import asdict
+
+    from spreadout.report.terminal import print_audit
+    from spreadout.runs.audit import foreseen, logged
+
+    if run.is_dir():
+        if rounds is not None or overrides:
+            raise UserError(f"{run}: is a run folder; give a config to watch other rounds or settings")
+        watched = logged(run)
+    else:
+        watched = foreseen(str(run), overrides or [], rounds)
+    if clients:
+        for belief in watched.beliefs():
+            print(json.dumps(belief))
+        return
+    looks = watched.looks()
+    if as_json:
+        print(json.dumps([asdict(look) for look in looks], indent=2))
+        return
+    print_audit(looks)
+
+
+def confusion(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    client: Annotated[int, typer.Option("--client", min=0, help="Whose examples.")] = 0,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
+        "confusion.html"
+    ),
+) -> None:
+    """Draw what a finished run's model takes one client's examples for."""
+    from spreadout.runs.audit import draw_confusion
+
+    print(draw_confusion(run, client, output))
+
+
+def plan_hash(
+    classes: Annotated[
+        int, typer.Option("--classes", min=2, max=2**31 - 2, help="How many classes there are.")
+    ],
+    delta: Annotated[
+        float, typer.Option("--delta", help="Chance that any two share all their buckets.")
+    ] = 0.01,
+    features: Annotated[int, typer.Option("--features", min=1, help="Inputs of the network.")] = 5000,
+    hidden: Annotated[int, typer.Option("--hidden", min=1, help="Width of its two layers.")] = 500,
+    positives: Annotated[
+        int | None, typer.Option("--positives", min=1, help="Labels of all training instances.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Which B and R label hashing (FedMLH) needs, with bytes, collisions and bucket positives."""
+    from dataclasses import asdict
+
+    from spreadout.report.terminal import print_hash_plans
+    from spreadout.runs.plan_hash import bucket_positives, plans
+
+    if not 1e-12 <= delta < 1:
+        raise UserError(f"--delta {delta}: must lie between 1e-12 and 1, such as 0.01")
+    found = plans(classes, delta, features=features, hidden=hidden)
+    mean = None if positives is None else positives / classes
+    told = {
+        plan.tables: bucket_positives(mean, mean * classes, plan.buckets) if mean else None
+        for plan in found
+    }
+    if as_json:
+        print(json.dumps([{**asdict(plan), "positives": told[plan.tables]} for plan in found], indent=2))
+        return
+    print_hash_plans(found, told, classes=classes, delta=delta, mean=mean)

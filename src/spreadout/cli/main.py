@@ -1,0 +1,322 @@
+"""The command line. Exit codes: 0 done; 2 bad input, one line; 130 interrupted, state saved.
+
+Nothing heavy is imported before a command needs it: `--help` must not wait for torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from spreadout import __version__
+from spreadout.cli import data as cli_data
+from spreadout.cli import deploy as cli_deploy
+from spreadout.cli import inspect as cli_inspect
+from spreadout.cli.common import Device, Force, Out, Stop, fresh_folder, resumable, speaks, watched
+from spreadout.cli.data import AsJson
+from spreadout.core.errors import UserError
+
+NO_MEMORY = "not enough memory for this; take less data, fewer clients, or a smaller model"
+
+app = typer.Typer(
+    name="spreadout",
+    help="Federated learning when each client holds only a sliver of the label space.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+app.add_typer(cli_data.app, name="data")
+app.add_typer(cli_deploy.app, name="deploy")
+
+
+def main() -> None:
+    """Entry point: turns expected failures into one line and an exit code."""
+    try:
+        sys.exit(app(standalone_mode=False))  # the code a command left with; None is 0
+    except UserError as error:
+        _fail(str(error))
+    except typer.Abort:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except MemoryError:
+        _fail(NO_MEMORY)
+    except KeyboardInterrupt:  # a second Ctrl-C, or one before training began
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:  # a full disk, a folder that may not be written
+        _fail(f"{error.filename or 'file'}: {error.strerror or error}")
+    except Exception as error:
+        # What torch says on a CPU is a RuntimeError like any other.
+        if type(error).__name__ == "OutOfMemoryError" or "tried to allocate" in str(error):
+            _fail(NO_MEMORY)
+        if not hasattr(error, "format_message"):
+            raise
+        _fail(f"{error.format_message().rstrip('.')}; see --help")  # a usage error of the parser
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a preset.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value …")] = None,
+    out: Out = None,
+    device: Device = "auto",
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train and evaluate one experiment."""
+    from spreadout.config.experiment import Experiment
+    from spreadout.report.terminal import print_summary
+    from spreadout.runs.train import run as train
+
+    experiment = Experiment.load(config, overrides or [])
+    folder = out or fresh_folder(experiment.name)
+    with watched(device) as (stop, observer):
+        result = resumable(
+            lambda: train(
+                experiment,
+                out=folder,
+                force=force,
+                device=device,
+                observer=observer,
+                stop=stop.asked,
+            ),
+            shlex.join(["spreadout", "resume", str(folder)]),
+        )
+    if result.folder is not None:  # of several processes, the first one has it
+        print_summary(result.summary, folder, as_json=as_json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="A run folder.")],
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Go on with an interrupted run, from its last checkpoint."""
+    from spreadout.report.terminal import print_summary
+    from spreadout.runs.folder import DEPLOYMENT
+    from spreadout.runs.train import resume as go_on
+
+    if (folder / DEPLOYMENT).is_dir():
+        local = (folder / DEPLOYMENT / "project").is_dir()
+        how = f"`spreadout deploy resume {folder}`" if local else "`flwr run … resume=true`"
+        raise UserError(f"{folder}: was deployed; go on with {how}")
+
+    with watched(device) as (stop, observer):
+        result = resumable(
+            lambda: go_on(folder, device=device, observer=observer, stop=stop.asked),
+            shlex.join(["spreadout", "resume", str(folder)]),
+        )
+    if result.folder is not None:  # of several processes, the first one has it
+        print_summary(result.summary, folder, as_json=as_json)
+
+
+@app.command()
+def compare(
+    configs: Annotated[list[str], typer.Argument(help="One suite, or several configs or presets.")],
+    out: Out = None,
+    seeds: Annotated[str | None, typer.Option(help="Such as 0,1,2; default: the suite's own.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value for all.")] = None,
+    device: Device = "auto",
+    force: Force = False,
+    go_on: Annotated[bool, typer.Option("--resume", help="Go on with a comparison cut short.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run several variants over several seeds and set them side by side."""
+    from spreadout.core.files import as_json as to_json
+    from spreadout.report.page import write_page
+    from spreadout.report.terminal import TerminalObserver, print_comparison
+    from spreadout.runs.compare import Suite
+    from spreadout.runs.compare import as_json as arm_json
+    from spreadout.runs.compare import compare as run_all
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise UserError("compare: runs in one process; under torchrun take `spreadout run`")
+    suite = Suite.load(configs, _seeds(seeds), set_ or [])
+    folder = out or fresh_folder(suite.name)
+    with Stop() as stop, TerminalObserver() as observer:
+        arms = resumable(
+            lambda: run_all(
+                suite,
+                folder,
+                force=force,
+                go_on=go_on,
+                device=device,
+                observer=observer.named,
+                stop=stop.asked,
+            ),
+            _again("compare", *configs, out=folder, seeds=seeds, set_=set_) + " --resume",
+        )
+    page = write_page(arms, folder / "report.html", title=suite.name)
+    if as_json:
+        print(to_json([arm_json(arm) for arm in arms], indent=2))
+    else:
+        print_comparison(arms, folder, page)
+
+
+@app.command()
+def report(
+    folders: Annotated[list[Path], typer.Argument(help="Run folders or comparison folders.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Write a self-contained HTML page about finished runs."""
+    from spreadout.report.page import write_page
+    from spreadout.runs.compare import arms_of, told_apart
+
+    found = [(arm, folder) for folder in folders for arm in arms_of(folder)]
+    arms = told_apart([arm for arm, _ in found], [folder for _, folder in found])
+    title = folders[0].resolve().name if len(folders) == 1 else "comparison"
+    print(write_page(arms, output, title=title))
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="A finished run folder.")],
+    source: Annotated[
+        Path, typer.Option("--input", help="Histories (text, one a line; - for stdin), or .npy/.npz.")
+    ],
+    top: Annotated[int, typer.Option("--top", min=1, help="How many classes for each.")] = 10,
+    unseen: Annotated[bool, typer.Option("--unseen", help="Leave out what a history has.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The best classes, or next items, with their names and scores."""
+    from dataclasses import asdict
+
+    from spreadout.core.files import as_json as to_json
+    from spreadout.runs.predict import Predictor, parse_histories, read_histories
+
+    predictor = Predictor.load(folder)
+    if source.suffix in (".npy", ".npz"):
+        if unseen:
+            raise UserError("--unseen: is for histories; arrays have none")
+        found = predictor.from_arrays(_array(source), top)
+    else:
+        stdin = str(source) == "-"
+        histories = list(parse_histories(sys.stdin.read(), "stdin")) if stdin else read_histories(source)
+        if not histories:
+            raise UserError(f"{source}: has no histories; write one a line")
+        found = predictor.from_histories(histories, top, unseen=unseen)
+    if as_json:
+        print(to_json([[asdict(guess) for guess in guesses] for guesses in found], indent=2))
+        return
+    for number, guesses in enumerate(found, 1):
+        if len(found) > 1:
+            print(f"{number}:")
+        for guess in guesses:
+            name = "" if guess.name == guess.id else f"  {guess.name}"
+            print(f"  {guess.score:7.4f}  {guess.id}{name}")
+
+
+@app.command()
+def presets(as_json: AsJson = False) -> None:
+    """List the configs that ship with the package."""
+    from spreadout.config.experiment import presets as shipped
+
+    found = shipped()
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    width = max(map(len, found))
+    for name, about in found.items():
+        print(f"{name:<{width}}  {about}")
+
+
+@app.command()
+def doctor(
+    overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value … of --plan")] = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", help="Foretell what a run of this config takes here.")
+    ] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Say what this machine has, and whether spreadout can work here."""
+    if plan is not None:
+        from spreadout.config.experiment import Experiment
+        from spreadout.report.terminal import print_forecast, rehearsing
+        from spreadout.runs.forecast import forecast
+
+        experiment = Experiment.load(plan, overrides or [])
+        with rehearsing(experiment):
+            found = forecast(experiment, device)
+        print_forecast(found, as_json=as_json)
+        return
+    if overrides:
+        raise UserError(f"{overrides[0]}: is for --plan CONFIG")
+    from spreadout.runs.doctor import examine
+
+    findings = examine()
+    if as_json:
+        print(json.dumps({f.name: {"ok": f.ok, "found": f.found} for f in findings}, indent=2))
+    else:
+        width = max(len(f.name) for f in findings)
+        for f in findings:
+            print(f"{'ok ' if f.ok else 'BAD'}  {f.name:<{width}}  {f.found}")
+    if not all(f.ok for f in findings):
+        raise typer.Exit(1)
+
+
+cli_inspect.add_to(app)  # after those that train: help lists them in this order
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+def _again(command: str, *arguments: str, out: Path, seeds: str | None, set_: list[str] | None) -> str:
+    """The command line that continues this one."""
+    parts = ["spreadout", command, *arguments, "--out", str(out)]
+    parts += ["--seeds", seeds] if seeds else []
+    parts += [part for change in set_ or [] for part in ("--set", change)]
+    return shlex.join(parts)
+
+
+def _array(path: Path) -> Any:
+    """The array of an .npy file, or `x` of an .npz file."""
+    import numpy as np
+
+    try:
+        found = np.load(path, allow_pickle=False)
+        return found["x"] if path.suffix == ".npz" else found
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (OSError, ValueError, EOFError):
+        raise UserError(f"{path}: not an array that NumPy saved") from None
+    except KeyError:
+        raise UserError(f"{path}: has no array x") from None
+
+
+def _seeds(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        seeds = [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise UserError(f"--seeds {text}: write whole numbers with commas, such as 0,1,2") from None
+    if any(seed < 0 for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise UserError(f"--seeds {text}: seeds are distinct and at least 0")
+    return seeds
+
+
+def _fail(text: str) -> NoReturn:
+    if speaks():
+        print(f"error: {text}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The description of a run: a typed value, read from TOML and written back."""

@@ -1,0 +1,266 @@
+"""The validated description of a run: TOML in, typed and frozen value out, and back again."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from spreadout.config.explain import explain
+from spreadout.core.errors import UserError
+from spreadout.core.optimizers import Optimizer
+from spreadout.data.load import DataConfig
+from spreadout.evaluation.config import EvalConfig
+from spreadout.federated.sampling import Selection
+from spreadout.federated.schedule import Decay, Schedule
+from spreadout.methods import METHODS, AnyMethod, FedAwS
+from spreadout.models.build import ModelConfig, idle_keys
+from spreadout.privacy.mechanism import GaussianMechanism
+
+ALTERNATIVES = {"clients": [("local_steps", "local_epochs")], "method": [("negatives", "rows")]}
+NAMED = ("source", "partition")  # sections of [data] that may be given by their name alone
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ClientsConfig(Optimizer):
+    """`[clients]`: who takes part, and how each client trains."""
+
+    lr: float = Field(0.1, gt=0)
+    row_lr: float | None = Field(None, gt=0)  # rate of the class rows; None: lr
+    input_lr: float | None = Field(None, gt=0)  # rate of the feature rows of a lookup; None: lr
+    asks_features: Literal["own", "seen"] = "own"  # of a lookup: of all its examples, or the round's
+    lr_decay: Decay = "none"  # of all rates, to zero over the run
+    per_round: int | Literal["all"] = "all"
+    selection: Selection = "uniform"
+    local_steps: int | None = Field(None, ge=1)  # give this or local_epochs; default: one epoch
+    local_epochs: int | None = Field(None, ge=1)
+    batch: int | Literal["full"] = 32
+    drop_remainder: bool = False
+    max_examples: int | None = Field(None, ge=1)
+    shuffle: bool = True
+    input_noise: float = Field(0.0, ge=0)  # deviation of Gaussian noise on inputs while training
+    input_dropout: float = Field(0.0, ge=0, lt=1)  # share of input values dropped while training
+    image_shift: int = Field(0, ge=0)  # pixels images move by, at most, while training
+    image_flip: bool = False  # whether they are mirrored at random
+    max_update_norm: float | None = Field(None, gt=0)  # refuse longer updates
+
+    @field_validator("per_round", "batch")
+    @classmethod
+    def _at_least_one(cls, count: int | str) -> int | str:
+        if isinstance(count, int) and count < 1:
+            raise ValueError("must be at least 1")
+        return count
+
+    @model_validator(mode="after")
+    def _one_length(self) -> ClientsConfig:
+        if self.local_steps is not None and self.local_epochs is not None:
+            raise ValueError("give local_steps or local_epochs, not both")
+        return self
+
+    @property
+    def schedule(self) -> Schedule:
+        epochs = None if self.local_steps is not None else self.local_epochs or 1
+        batch = None if self.batch == "full" else self.batch
+        return Schedule(
+            self.local_steps, epochs, batch, self.drop_remainder, self.max_examples, self.shuffle
+        )
+
+    def optimizer_for(self, lr: float | None = None) -> Optimizer:
+        fields = {name: getattr(self, name) for name in Optimizer.model_fields}
+        return Optimizer(**{**fields, "lr": lr or self.lr})
+
+
+class ServerConfig(Optimizer):
+    """`[server]`: the optimiser of the dense part; `[server.tables.NAME]` for a table's own."""
+
+    tables: dict[str, Optimizer] = Field(default_factory=dict)
+
+    def optimizer_for(self, table: str | None = None) -> Optimizer:
+        if table in self.tables:
+            return self.tables[table]
+        return Optimizer(**{name: getattr(self, name) for name in Optimizer.model_fields})
+
+
+class RunConfig(_Section):
+    """`[run]`: where and how rounds are computed; no effect on what they mean."""
+
+    executor: Literal["simulator", "sequential"] = "simulator"
+    memory_gb: float = Field(1.0, gt=0)  # budget of the simulator for one chunk of clients
+    precision: Literal["float32", "bf16"] = "float32"
+    graphs: bool = True  # replay local steps as CUDA graphs where that can be done
+    shard_mb: float = Field(256.0, ge=0)  # larger class tables are shared out among processes
+    checkpoint_every: int | None = Field(None, ge=1)  # rounds; None: at every evaluation
+    log_requests: bool = False  # write requests.jsonl: who asked for which class rows, for `audit`
+
+
+class DeployConfig(_Section):
+    """`[deploy]`: how rounds run on real clients over Flower; a simulation does not look at it."""
+
+    nodes: int = Field(1, ge=1)  # training begins when so many nodes are there …
+    wait: PositiveFloat = 120.0  # … or fails after so many seconds
+    timeout: PositiveFloat = 120.0  # seconds a round waits for its clients' answers
+    max_rows: int | None = Field(None, ge=1)  # of a table, that a client may ask for in a round
+    roster: Path | None = None  # which node may answer for a client, and which classes are its own
+    takeover: bool = False  # whether another node may answer for a client whose own node is gone
+
+    @field_validator("roster")
+    @classmethod
+    def _from_anywhere(cls, path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+
+class Experiment(_Section):
+    """A complete run. `Experiment.load` reads one; `to_toml` writes it back, complete."""
+
+    name: str = Field("run", pattern=r"^[A-Za-z0-9._-]+$")
+    seed: int = Field(0, ge=0)
+    rounds: int = Field(100, ge=1)
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    method: AnyMethod = FedAwS()
+    clients: ClientsConfig = ClientsConfig()
+    server: ServerConfig = ServerConfig()
+    eval: EvalConfig = EvalConfig()
+    privacy: GaussianMechanism | None = None
+    run: RunConfig = RunConfig()
+    deploy: DeployConfig = DeployConfig()
+
+    @model_validator(mode="after")
+    def _splits(self) -> Experiment:
+        if self.eval.split == "validation" and not self.data.validation_fraction:
+            raise ValueError('eval.split = "validation" needs data.validation_fraction above 0')
+        return self
+
+    @classmethod
+    def load(cls, source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
+        """Read a TOML file, or a preset by name, with `section.key=value` overrides on top."""
+        return cls.of(read_toml(source), str(source), overrides)
+
+    @classmethod
+    def of(
+        cls, values: Mapping[str, Any], origin: str = "experiment", overrides: Iterable[str] = ()
+    ) -> Experiment:
+        """Validate plain values; `origin` names them in errors."""
+        if "variants" in values:
+            raise UserError(f"{origin}: is a suite; run it with `spreadout compare {origin}`")
+        merged = overlay(values, changes_of(overrides))
+        try:
+            return cls.model_validate(merged)
+        except ValidationError as error:
+            raise UserError(explain(error, origin, cls, merged)) from None
+
+    def to_toml(self) -> str:
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def read_toml(source: str | Path) -> dict[str, Any]:
+    """The values in a TOML file, or in the preset of this name."""
+    path = Path(source)
+    try:
+        if not path.exists() and str(source) in presets():
+            return tomllib.loads(_preset(f"{source}.toml").read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(
+            f"{source}: no such file, and no preset of this name; `spreadout presets` lists them"
+        ) from None
+    except IsADirectoryError:
+        raise UserError(f"{source}: is a folder, not a config file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{source}: not valid TOML ({error})") from None
+
+
+def presets() -> dict[str, str]:
+    """Shipped configs: name → its first comment line."""
+    found = {}
+    for file in sorted(_preset("").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            head = file.read_text(encoding="utf-8").splitlines()[:1]
+            found[file.name[:-5]] = head[0].lstrip("# ") if head else ""
+    return found
+
+
+def _preset(name: str) -> Any:
+    return resources.files("spreadout.config.presets").joinpath(name)
+
+
+def changes_of(overrides: Iterable[str]) -> dict[str, Any]:
+    """`section.key=value` settings as sections."""
+    changes: dict[str, Any] = {}
+    for override in overrides:
+        _put(changes, *parse_override(override))
+    return changes
+
+
+def parse_override(text: str) -> tuple[list[str], Any]:
+    """`clients.lr=0.5` → (["clients", "lr"], 0.5); what is no TOML value is taken as a string."""
+    key, equals, value = text.partition("=")
+    path = key.strip().split(".")
+    if not equals or not all(path):
+        raise UserError(f"override {text!r}: write it as section.key=value")
+    try:
+        return path, tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return path, value.strip()
+
+
+def _put(changes: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        inner = changes.setdefault(part, {})
+        if part in NAMED and isinstance(inner, str):
+            inner = changes[part] = {"name": inner}
+        if not isinstance(inner, dict):
+            raise UserError(f"override {'.'.join(path)}: {part} = {inner!r} is not a section")
+        changes = inner
+    if path[-1] in NAMED and isinstance(changes.get(path[-1]), dict):
+        changes[path[-1]]["name"] = value
+    else:
+        changes[path[-1]] = value
+
+
+def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with the changes on top, section by section.
+
+    A change of `method.name` drops keys of the old method that the new one does not have, a change of
+    `model.encoder` those that the new one has no use for.
+    """
+    result = {k: overlay(v, {}) if isinstance(v, Mapping) else v for k, v in values.items()}
+    for key, change in changes.items():
+        if not isinstance(change, Mapping):
+            result[key] = change
+            continue
+        section = result.get(key, {})
+        if key in NAMED:
+            section = {"name": section} if isinstance(section, str) else section
+            if "name" in change and change["name"] != section.get("name"):
+                section = {}  # another one: the old one's keys are not its keys
+        if not isinstance(section, Mapping):
+            raise UserError(f"{key} = {section!r} is not a section: it has no keys to override")
+        if key == "method" and change.get("name") in METHODS:
+            known = METHODS[change["name"]].model_fields
+            others = {name for method in METHODS.values() for name in method.model_fields} - set(known)
+            section = {name: value for name, value in section.items() if name not in others}
+        if key == "model" and change.get("encoder", section.get("encoder")) != section.get("encoder"):
+            idle = idle_keys(str(change["encoder"]))
+            section = {name: value for name, value in section.items() if name not in idle}
+        for one, other in ALTERNATIVES.get(key, []):
+            if (one in change) != (other in change):  # giving one of them takes the other back
+                section = {n: v for n, v in section.items() if n not in (one, other)}
+        result[key] = overlay(section, change)
+    return result

@@ -1,0 +1,1 @@
+"""What everything stands on: rows and tables, the server's state, optimisers, randomness, files."""

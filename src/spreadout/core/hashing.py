@@ -1,0 +1,55 @@
+"""2-universal hash functions: `h(x) = ((a·x + b) mod p) mod B` with p prime (Carter and Wegman 1979).
+
+Over the draw of (a, b), two different ids share a bucket with a chance of about 1/B. A function is two
+numbers, so a whole family is broadcast in a few bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from spreadout.core import randomness
+
+PRIME = 2**31 - 1  # a·x + b stays below 2⁶³ for ids below it
+
+
+@dataclass(frozen=True)
+class HashFamily:
+    """R independent functions into `buckets` buckets."""
+
+    a: Tensor  # (R,) int64 in [1, p)
+    b: Tensor  # (R,) int64 in [0, p)
+    buckets: int
+
+    @property
+    def tables(self) -> int:
+        return len(self.a)
+
+    @property
+    def nbytes(self) -> int:
+        """What tells a client all of them: (a, b) of each, and the number of buckets."""
+        return 8 * (2 * self.tables + 1)
+
+    @classmethod
+    def drawn(cls, tables: int, buckets: int, *, seed: int, use: str) -> HashFamily:
+        """A function of (seed, use): different uses are independent."""
+        draw = randomness.generator(seed, "hash", use)
+        a = torch.from_numpy(draw.integers(1, PRIME, size=tables))
+        b = torch.from_numpy(draw.integers(0, PRIME, size=tables))
+        return cls(a, b, buckets)
+
+    def to(self, device: torch.device) -> HashFamily:
+        return HashFamily(self.a.to(device), self.b.to(device), self.buckets)
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """The buckets of ids in [0, p), one row for each function: (…) → (R, …)."""
+        shape = (-1, *[1] * ids.dim())
+        return (self.a.view(shape) * ids.long() + self.b.view(shape)) % PRIME % self.buckets
+
+
+def signs(family: HashFamily, ids: Tensor) -> Tensor:
+    """A family of two buckets as signs: (…) → (R, …) of −1 and 1."""
+    return 2 * family(ids) - 1

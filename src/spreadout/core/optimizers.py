@@ -1,0 +1,103 @@
+"""SGD with momentum, Adam, Adagrad and Yogi as functions of tensors, shared by clients and server.
+
+One rule serves a dense tensor, a stack of clients' tensors, and some rows of a table: the state of a
+row moves only when the row does (lazy), so momentum never drags rows nobody touched.
+Server use follows adaptive federated optimisation (Reddi et al. 2021): the merged update is the
+negative gradient. Adam and Yogi correct their bias, as torch and optax do.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from spreadout.core.rows import Rows, project_to_sphere
+from spreadout.core.types import Tensors
+
+
+class Optimizer(BaseModel):
+    """An update rule and its constants; a value, without state."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"
+    lr: float = Field(1.0, gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1)  # sgd only
+    beta1: float = Field(0.9, ge=0, lt=1)  # adam, yogi
+    beta2: float = Field(0.99, ge=0, lt=1)  # adam, yogi
+    eps: float = Field(1e-3, gt=0)  # adam, adagrad, yogi: the adaptivity constant τ
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every step is −lr·gradient, with no memory of the steps before."""
+        return self.optimizer == "sgd" and not self.momentum
+
+    @property
+    def is_linear_in_first_gradient(self) -> bool:
+        """Whether one step from rest is −lr·gradient, so that averaging may come before it."""
+        return self.optimizer == "sgd"
+
+    def scaled(self, factor: float) -> Optimizer:
+        """The same rule at another rate."""
+        return self.model_copy(update={"lr": self.lr * factor})
+
+    def init(self, like: Tensor, rows: int | None = None) -> Tensors:
+        """Fresh state for a tensor; `rows` gives every row of a table its own step count."""
+        slots: Tensors = {}
+        if self.optimizer == "sgd" and self.momentum:
+            slots["velocity"] = torch.zeros_like(like)
+        if self.optimizer in ("adam", "yogi"):
+            slots["first"] = torch.zeros_like(like)
+            slots["second"] = torch.zeros_like(like)
+            shape = (rows, 1) if rows is not None else (1,) if like.dim() else ()
+            slots["steps"] = torch.zeros(shape, dtype=torch.float32, device=like.device)
+        if self.optimizer == "adagrad":
+            slots["second"] = torch.full_like(like, 0.1)  # TensorFlow's and optax's start
+        return slots
+
+    def move(self, gradient: Tensor, slots: Tensors, *, spend: bool = False) -> Tensor:
+        """The step to add for this gradient; `slots` are updated in place.
+
+        spend: whether the step may take the gradient's place in memory.
+        """
+        if self.optimizer == "sgd":
+            if not self.momentum:
+                return gradient * -self.lr
+            velocity = slots["velocity"].mul_(self.momentum).add_(gradient)
+            return velocity * -self.lr
+        second = slots["second"]
+        if self.optimizer == "adagrad":
+            second.addcmul_(gradient, gradient)
+            return gradient * (-self.lr / (second.sqrt() + self.eps))
+        steps = slots["steps"].add_(1)
+        first = slots["first"].lerp_(gradient, 1 - self.beta1)
+        if self.optimizer == "adam":
+            second.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
+        else:  # yogi: the second moment moves by a bounded amount, so it cannot forget at once
+            square = gradient.square()
+            second.sub_((1 - self.beta2) * torch.sign(second - square) * square)
+        # In place where that can be: models may be as large as what is left of memory.
+        place = gradient if spend and gradient.is_contiguous() else torch.empty_like(second)
+        scale = torch.div(second, 1 - self.beta2**steps, out=place).sqrt_().add_(self.eps)
+        rate = -self.lr / (1 - self.beta1**steps)
+        return torch.div(first, scale, out=scale).mul_(rate)
+
+
+def step_dense_(optimizer: Optimizer, value: Tensor, gradient: Tensor, slots: Tensors) -> None:
+    """One step of a whole tensor, in place."""
+    value.add_(optimizer.move(gradient, slots))
+
+
+def step_rows_(
+    optimizer: Optimizer, table: Tensor, gradient: Rows, slots: Tensors, *, sphere: bool
+) -> None:
+    """One lazy step of some rows of a table, in place: other rows and their state do not move."""
+    ids = gradient.ids
+    touched = {name: slot[ids] for name, slot in slots.items()}
+    moved = table[ids] + optimizer.move(gradient.values, touched)
+    table[ids] = project_to_sphere(moved) if sphere else moved
+    for name, slot in slots.items():
+        slot[ids] = touched[name]

@@ -1,0 +1,74 @@
+"""The server's state as one explicit value, and a step of one of its tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from spreadout.core.optimizers import Optimizer, step_rows_
+from spreadout.core.rows import Rows, along_sphere
+from spreadout.core.tables import Sharded, Table, Tables, local_of
+from spreadout.core.traffic import Traffic
+from spreadout.core.types import Tensors
+
+
+@dataclass
+class ServerState:
+    """All that a run is, between two rounds. Draws depend on the seed and `round` alone.
+
+    Tables are updated in place, because copying one costs what C costs; whoever needs an old state
+    keeps a checkpoint of it.
+    """
+
+    round: int
+    dense: Tensors
+    tables: Tables  # (C, d) each
+    slots: dict[str, Tables] = field(default_factory=dict)  # optimiser state by part
+    memory: Tensors = field(default_factory=dict)  # what a method remembers between rounds
+    traffic: Traffic = field(default_factory=Traffic)
+    refused: Counter[str] = field(default_factory=Counter)
+    begun: bool = False  # whether what comes before the first round is done
+
+    def whole(self, *, slots: bool = True) -> ServerState:
+        """With no table sharded: all rows on the first process's host, none of those tables' on others.
+
+        slots: whether what optimisers remember is wanted too.
+        """
+        if not any(isinstance(table, Sharded) for table in self.tables.values()):
+            return self
+
+        def gathered(tables: Tables) -> Tables:
+            return {n: t.whole() if isinstance(t, Sharded) else t for n, t in tables.items()}
+
+        kept = {part: gathered(named) for part, named in self.slots.items()} if slots else {}
+        return replace(self, tables=gathered(self.tables), slots=kept)
+
+    def slots_for(self, part: str, optimizer: Optimizer, like: Table, *, lazy: bool) -> Tensors:
+        """This part's optimiser state, made at first use and for what is here; lazy: steps per row."""
+        if part not in self.slots:
+            here = local_of(like)
+            made = optimizer.init(here, len(here) if lazy else None)
+            self.slots[part] = dict(made)
+            if isinstance(like, Sharded):
+                self.slots[part] = {name: replace(like, local=slot) for name, slot in made.items()}
+        return {name: local_of(slot) for name, slot in self.slots[part].items()}
+
+
+@torch.no_grad()
+def descend_table_(
+    state: ServerState, part: str, name: str, gradient: Rows, optimizer: Optimizer, *, sphere: bool
+) -> None:
+    """One lazy step of a table down a regulariser's gradient; `part` names whose state it is."""
+    slots = state.slots_for(part, optimizer, state.tables[name], lazy=True)
+    table, gradient = rows_here(state.tables[name], gradient)
+    if sphere:
+        gradient = Rows(gradient.ids, along_sphere(gradient.values, table[gradient.ids]))
+    step_rows_(optimizer, table, gradient, slots, sphere=sphere)
+
+
+def rows_here(table: Table, rows: Rows) -> tuple[Tensor, Rows]:
+    """The part of a table that is here, and what is to happen to it."""
+    return (table.local, table.own(rows)) if isinstance(table, Sharded) else (local_of(table), rows)

@@ -1,0 +1,114 @@
+"""Arrays that users bring, checked: features, classes or sets of them, and whose each example is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged
+
+MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
+
+
+def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    """Features as float32 and one class per example as int64, checked."""
+    features, labels = _as_features(x), whole_numbers("y", y)
+    _refuse_unequal(features, labels)
+    refuse_gaps("y", labels)
+    return features, labels
+
+
+def with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
+    """The same, or with a set of classes per example where some are given as lists."""
+    several = isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and y.dtype == object)
+    if not several or not any(_is_set(one) for one in y):
+        return as_examples(x, y)
+    lists = [list(one) if _is_set(one) else [one] for one in y]
+    named = [label for one in lists for label in one]
+    if not named:
+        raise UserError("y has no classes at all: give at least one example a class")
+    numbers = _classes_of(named)
+    refuse_gaps("y", numbers)
+    owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(one) for one in lists]))
+    features, sets = _as_features(x), Ragged.from_pairs(owner, numbers, len(lists))
+    _refuse_unequal(features, sets)
+    return features, sets
+
+
+def _classes_of(named: list[Any]) -> Tensor:
+    for label in named:
+        if isinstance(label, bool) or not hasattr(label, "__index__"):
+            raise UserError(f"y has {label!r} among its classes: give whole numbers from 0 on")
+    return whole_numbers("y", [int(label) for label in named])
+
+
+def _is_set(one: Any) -> bool:
+    """Lists, sets, tuples, arrays and tensors that have a length; a single number has none."""
+    return hasattr(one, "__len__") and getattr(one, "ndim", 1) == 1
+
+
+def _as_features(x: Any) -> Tensor:
+    array = _array("x", x)
+    real = any(np.issubdtype(array.dtype, kind) for kind in (np.floating, np.integer, np.bool_))
+    if array.ndim < 2 or not real:
+        raise UserError(
+            f"x has shape {array.shape} and type {array.dtype}: give numbers of shape (examples, …)"
+        )
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused below
+        features = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+    refuse_infinite(features)
+    return features
+
+
+def _refuse_unequal(features: Tensor, labels: Tensor | Ragged) -> None:
+    if len(features) != len(labels):
+        raise UserError(f"x has {len(features)} examples, y has {len(labels)}: they must agree")
+    if not len(labels):
+        raise UserError("x and y are empty: give at least one example")
+
+
+def refuse_infinite(x: Tensor) -> None:
+    if not bool(x.isfinite().all()):
+        row = int((~x.flatten(1).isfinite()).any(1).nonzero()[0])
+        raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")
+
+
+def refuse_gaps(name: str, numbers: Tensor) -> None:
+    """Numbers that go far beyond how many there are would make tables and lists of nothing."""
+    distinct, largest = len(torch.unique(numbers)), int(numbers.max()) if len(numbers) else 0
+    if largest >= max(MOST_GAPS * distinct, 1_000_000):
+        raise UserError(
+            f"{name} goes up to {largest}, but only {distinct} numbers occur: number them 0 … n−1"
+        )
+
+
+def _array(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except ValueError:  # NumPy's own says nothing of which
+        raise UserError(f"{name} has rows of different lengths: give an array of one shape") from None
+
+
+def whole_numbers(name: str, values: Any) -> Tensor:
+    array = _array(name, values)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise UserError(
+            f"{name} has shape {array.shape} and type {array.dtype}: give one whole number per example"
+            + (", or a list of them" if name == "y" else "")
+        )
+    if array.size and array.min() < 0:
+        raise UserError(f"{name} has the value {array.min()}: numbers start at 0")
+    if array.size and array.max() > 2**62:
+        raise UserError(f"{name} has the value {array.max()}: number them 0 … n−1")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def class_count(labels: Tensor, classes: int | None) -> int:
+    found = int(labels.max()) + 1 if labels.numel() else 0
+    if classes is not None and found > classes:
+        raise UserError(f"y has the class {found - 1}, but classes = {classes}")
+    return found if classes is None else classes

@@ -1,0 +1,259 @@
+"""What clients hold: flat columns, cut into clients by offsets.
+
+Nothing here is a list of per-client objects, so a million clients cost two arrays, and the batches of
+a whole cohort are one gather per column.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged, offsets_from_lengths, runs
+from spreadout.core.randomness import Ints
+from spreadout.data.arrays import class_count, refuse_gaps, whole_numbers, with_label_sets
+from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
+
+BLOCK = 1 << 20  # examples looked at in one go by whole-set work
+REMEMBERED = 1 << 24  # up to so many row ids, every client's rows are worked out once and kept
+AT_ONCE = 1 << 21  # row ids looked at in one go
+
+
+@dataclass(frozen=True)
+class FederatedDataset:
+    """Training examples by client: client `i` holds `offsets[i]:offsets[i + 1]` of every column."""
+
+    columns: Mapping[str, Column]
+    offsets: Tensor  # (clients + 1,) int64
+    classes: int
+    # Which columns hold row ids, and of which table: a client needs at least these rows.
+    refers: Mapping[str, str] = field(default_factory=lambda: {"y": "classes"})
+    numbers: Tensor | None = None  # (clients,) of a part of a federation: what its draws depend on
+    public_popularity: Tensor | None = None  # (C,) that of the whole federation, where all are told it
+
+    @property
+    def clients(self) -> int:
+        return self.offsets.numel() - 1
+
+    @property
+    def examples(self) -> int:
+        return int(self.offsets[-1])
+
+    @property
+    def first_class(self) -> int:
+        """The first row that is somebody's: where ids are padded with 0, row 0 is nobody's."""
+        named = (self.columns[name] for name, table in self.refers.items() if table == "classes")
+        return max((column.pad + 1 for column in named if isinstance(column, Lists)), default=0)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Examples per client."""
+        return np.asarray(self.offsets.diff().numpy(), dtype=np.int64)
+
+    def number_of(self, clients: Tensor) -> Ints:
+        """Who these clients are in the whole federation: a view keeps its client's own number."""
+        named = clients if self.numbers is None else self.numbers[clients]
+        return np.asarray(named.numpy(), dtype=np.int64)
+
+    def places_of(self, clients: Tensor) -> Tensor:
+        """Where these clients' examples lie in every column, client by client."""
+        return ragged_places(self.offsets[clients], self._lengths(clients))
+
+    def _lengths(self, clients: Tensor) -> Tensor:
+        return self.offsets[clients + 1] - self.offsets[clients]
+
+    def part(self, clients: Tensor) -> FederatedDataset:
+        """What some clients hold, and nothing else: their own values, copied out of the pool."""
+        held = select_all(self.columns, self.places_of(clients))
+        return replace(
+            self,
+            columns={name: column.compact() for name, column in held.items()},
+            offsets=offsets_from_lengths(self._lengths(clients)),
+            numbers=torch.from_numpy(self.number_of(clients)),
+        )
+
+    def view(self, client: int) -> FederatedDataset:
+        """One client's own view: its examples, the size of the label space, and its number."""
+        return self.part(torch.tensor([client]))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with the number of examples, who holds them, or the rows they name."""
+        digest = hashlib.sha256(f"{self.examples} {self.classes}".encode())
+        digest.update(self.offsets.numpy().tobytes())
+        spread = torch.arange(min(64, self.examples)) * max(self.examples // 64, 1)
+        for name, column in sorted(self.columns.items()):
+            whole = range(0, self.examples, BLOCK) if name == "y" or name in self.refers else []
+            parts = [torch.arange(start, min(start + BLOCK, self.examples)) for start in whole]
+            for at in parts or [spread]:
+                for tensor in _own_tensors(column, at):
+                    digest.update(tensor.cpu().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def rows_of(self, clients: Tensor) -> dict[str, Ragged]:
+        """Per table, the distinct rows each client's own examples name, ascending."""
+        if self._ids <= REMEMBERED:
+            return {table: rows.select(clients) for table, rows in self._all_rows.items()}
+        return self._rows_of(clients)
+
+    @cached_property
+    def popularity(self) -> Tensor:
+        """The share of all holdings that each class has: how many clients hold it, over all. (C,)"""
+        if self.public_popularity is not None:
+            return self.public_popularity
+        held = self.rows_of(torch.arange(self.clients))["classes"].values
+        counts = torch.bincount(held, minlength=self.classes).float()
+        return counts / counts.sum().clamp_min(1)
+
+    @cached_property
+    def _all_rows(self) -> dict[str, Ragged]:
+        return self._rows_of(torch.arange(self.clients))
+
+    @cached_property
+    def _ids(self) -> int:
+        """About how many row ids the examples name in all."""
+        columns = [self.columns[name] for name in self.refers]
+        return sum(_ids_per_example(column, self.examples) for column in columns) * self.examples
+
+    def _rows_of(self, clients: Tensor) -> dict[str, Ragged]:
+        """In runs of clients that name about as many ids as may be held at once."""
+        each = max(self._ids // max(self.examples, 1), 1)
+        some = runs(self._lengths(clients) * each, AT_ONCE)
+        parts = [self._rows_of_some(clients[at]) for at in some]
+        return {table: Ragged.concatenated([part[table] for part in parts]) for table in parts[0]}
+
+    def _rows_of_some(self, clients: Tensor) -> dict[str, Ragged]:
+        at = self.places_of(clients)
+        owner = torch.repeat_interleave(torch.arange(len(clients)), self._lengths(clients))
+        return {
+            table: self.rows_at(table, at, owner, len(clients))
+            for table in sorted(set(self.refers.values()))
+        }
+
+    def rows_at(self, table: str, at: Tensor, owner: Tensor, clients: int) -> Ragged:
+        """The distinct rows that these examples name, for each of the clients that own them."""
+        owners, ids = [], []
+        for name, refers in self.refers.items():
+            if refers != table:
+                continue
+            column = self.columns[name]
+            if isinstance(column, Lists | Sparse):
+                lists = column.ragged(at)
+                owners.append(torch.repeat_interleave(owner.to(lists.values.device), lists.lengths))
+                ids.append(lists.values)
+            else:
+                found = column.take(at)[:, None].flatten(1)  # (n, ids of an example)
+                owners.append(owner.to(found.device)[:, None].expand_as(found).flatten())
+                ids.append(found.flatten())
+        named = Ragged.from_pairs(torch.cat(owners), torch.cat(ids), clients)  # sorted where they are
+        return Ragged(named.offsets.cpu(), named.values.cpu())
+
+    @property
+    def features(self) -> dict[str, str]:
+        """The columns of features that are rows of a table, and of which."""
+        sparse = (name for name in self.refers if isinstance(self.columns[name], Sparse))
+        return {name: self.refers[name] for name in sparse}
+
+    @cached_property
+    def without_features(self) -> FederatedDataset:
+        """The same without those columns."""
+        gone = self.features
+        columns = {name: column for name, column in self.columns.items() if name not in gone}
+        refers = {name: table for name, table in self.refers.items() if name not in gone}
+        return replace(self, columns=columns, refers=refers)
+
+    def to(self, device: torch.device) -> FederatedDataset:
+        """The same data with its columns on a device; offsets stay on the host."""
+        columns = {name: column.to(device) for name, column in self.columns.items()}
+        return replace(self, columns=columns)
+
+    def pooled(self) -> FederatedDataset:
+        """All examples in one place, as centralised training has them."""
+        return replace(self, offsets=torch.tensor([0, self.examples]), numbers=None)
+
+    @classmethod
+    def from_arrays(cls, x: Any, y: Any, client: Any, *, classes: int | None = None) -> FederatedDataset:
+        """Bring your own: features (n, …), one class or a list of classes per example, its client (n,).
+
+        Clients are numbered 0 … max(client); a number that never occurs is a client without data.
+        """
+        features, labels = with_label_sets(x, y)
+        owner = whole_numbers("client", client)
+        if len(owner) != len(labels):
+            raise UserError(
+                f"client has {len(owner)} entries, y has {len(labels)}: give one client per example"
+            )
+        refuse_gaps("client", owner)
+        columns: dict[str, Column] = {"x": Dense(features)}
+        columns["y"] = Lists.of(labels) if isinstance(labels, Ragged) else Dense(labels)
+        named = labels.values if isinstance(labels, Ragged) else labels
+        return cls.by_owner(columns, owner, class_count(named, classes))
+
+    @classmethod
+    def by_owner(
+        cls, columns: Mapping[str, Column], owner: Tensor, classes: int, clients: int = 0
+    ) -> FederatedDataset:
+        """Examples sorted to their owners; at least so many clients, the last ones maybe empty."""
+        order = torch.argsort(owner, stable=True)
+        sorted_columns = {name: column.select(order).compact() for name, column in columns.items()}
+        lengths = torch.bincount(owner, minlength=clients)
+        return cls(sorted_columns, offsets_from_lengths(lengths), classes)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Held-out examples: inputs and the set of right labels of each. They have no clients, so they
+    cannot be trained on. Labels from `classes` on are classes that no client ever trains."""
+
+    inputs: Mapping[str, Column]
+    labels: Ragged  # n label sets; a set may be empty
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @classmethod
+    def from_arrays(cls, x: Any, y: Any) -> Examples:
+        """Features (n, …), and one class or a list of classes per example."""
+        features, labels = with_label_sets(x, y)
+        if not isinstance(labels, Ragged):
+            labels = Ragged(torch.arange(len(labels) + 1), labels)
+        return cls({"x": Dense(features)}, labels)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Data kept apart by construction: only `train` has clients, only the others are scored."""
+
+    name: str
+    train: FederatedDataset
+    test: Examples
+    validation: Examples | None = None
+    class_names: tuple[str, ...] = ()
+    class_ids: tuple[str, ...] = ()
+
+
+def _own_tensors(column: Column, at: Tensor) -> list[Tensor]:
+    """What some examples hold, without the padding a gather would add."""
+    if isinstance(column, Lists):
+        lists = column.ragged(at)
+        return [lists.lengths, lists.values]
+    own = column.select(at).compact()
+    return [tensor for _, tensor in sorted(own.tensors().items())]
+
+
+def _ids_per_example(column: Column, examples: int) -> int:
+    """About how many ids an example names in this column."""
+    if isinstance(column, Lists):
+        length = column.length if column.index is None else column.length[column.index]
+        return -(-int(length.sum()) // max(examples, 1))
+    if isinstance(column, Sparse):
+        return -(-len(column.ids) // max(column.count, 1))
+    return max(column.example_bytes // 8, 1)

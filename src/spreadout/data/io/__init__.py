@@ -1,0 +1,1 @@
+"""Reading and writing: archives, text at NumPy's speed, memory-mapped columns, the cache."""

@@ -1,0 +1,350 @@
+"""From a source to a federation's data: hold out, then deal the rest to clients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from torch import Tensor
+
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged
+from spreadout.data import partition
+from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.feature_hashing import hashed
+from spreadout.data.partition import Deal, Pairs
+from spreadout.data.sources import AnySource, by_name, source_of
+from spreadout.data.sources.base import Instances, Labelled, Source
+from spreadout.data.sources.digits import Digits
+
+MOST_CLIENTS = 100_000_000
+
+
+class Partition(BaseModel, ABC):
+    """`[data.partition]`: a frozen value that deals instances to clients."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: str
+    seed: Annotated[int, Field(ge=0)] | Literal["run"] = (
+        "run"  # of whatever is random in it; "run": the run's own seed
+    )
+
+    @abstractmethod
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        """Who holds what."""
+
+
+class ByLabel(Partition):
+    """One client per label."""
+
+    name: Literal["by_label"] = "by_label"
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.by_label(pairs, classes)
+
+
+class ByUser(Partition):
+    """One client per user."""
+
+    name: Literal["by_user"] = "by_user"
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.by_user(pairs, _users(held, self.name))
+
+
+class Given(Partition):
+    """Clients as the source numbers them."""
+
+    name: Literal["given"] = "given"
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.given(pairs, _users(held, self.name))
+
+
+class Iid(Partition):
+    """Examples at random, client sizes nearly equal."""
+
+    name: Literal["iid"] = "iid"
+    clients: int = Field(ge=1, le=MOST_CLIENTS)
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.iid(pairs, clients=self.clients, seed=seed)
+
+
+class Shuffled(Partition):
+    """The client sizes of another partition, the examples at random."""
+
+    name: Literal["shuffled"] = "shuffled"
+    like: Literal["by_user", "by_label"] = "by_user"
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        model: Partition = ByUser() if self.like == "by_user" else ByLabel()
+        return partition.shuffled(model.deal(held, pairs, classes, seed), seed=seed)
+
+
+class FewClasses(Partition):
+    """So many examples of so many classes on each client."""
+
+    name: Literal["few_classes"] = "few_classes"
+    examples: int = Field(100, ge=1)
+    classes: int = Field(20, ge=1)
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.few_classes(pairs, examples=self.examples, classes=self.classes, seed=seed)
+
+
+class FrequentClasses(Partition):
+    """All instances of a frequent class on one client."""
+
+    name: Literal["frequent_classes"] = "frequent_classes"
+    clients: int = Field(10, ge=1, le=MOST_CLIENTS)
+    frequent: int = Field(100, ge=1)  # how many classes count as frequent
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        if pairs.label is not None:
+            raise UserError(
+                'data.partition = "frequent_classes": deals instances with all their labels; '
+                'set data.targets to "all"'
+            )
+        return partition.frequent_classes(
+            held.labels, clients=self.clients, frequent=self.frequent, seed=seed
+        )
+
+
+class Dirichlet(Partition):
+    """Each class over clients in Dirichlet(α) shares."""
+
+    name: Literal["dirichlet"] = "dirichlet"
+    clients: int = Field(ge=1, le=MOST_CLIENTS)
+    alpha: float = Field(0.5, gt=0, le=1e9)
+
+    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+        return partition.dirichlet(pairs, clients=self.clients, alpha=self.alpha, seed=seed)
+
+
+PARTITIONS: tuple[type[Partition], ...] = (
+    ByLabel,
+    ByUser,
+    FewClasses,
+    FrequentClasses,
+    Shuffled,
+    Dirichlet,
+    Iid,
+    Given,
+)
+AnyPartition = Annotated[
+    Annotated[
+        ByLabel | ByUser | FewClasses | FrequentClasses | Shuffled | Dirichlet | Iid | Given,
+        Field(discriminator="name"),
+    ],
+    BeforeValidator(by_name),
+]
+
+
+class DataConfig(BaseModel):
+    """`[data]`: what each client holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    source: AnySource = Digits()
+    path: Path | None = None
+    partition: AnyPartition = ByLabel()
+    targets: Literal["each", "one", "all"] | None = None  # None: "all" for frequent_classes, or "each"
+    hash_features: int | None = Field(None, ge=1)  # sparse features hashed into so many
+    hash_signs: bool = False  # … each with a sign of its own
+    hold_out: Literal["random", "users"] = "random"  # where the source has no test part of its own
+    test_fraction: float = Field(0.3, gt=0, lt=1)
+    validation_fraction: float = Field(0.0, ge=0, lt=1)  # cut off the training part
+    split_seed: Annotated[int, Field(ge=0)] | Literal["run"] = (
+        "run"  # draws the held-out part; "run": by the run's own seed
+    )
+    validation_seed: int = Field(
+        0, ge=0
+    )  # which of the rest are for validation: several make a cross-validation
+
+    @model_validator(mode="before")
+    @classmethod
+    def _natural(cls, values: Any) -> Any:
+        """What goes with a source by nature, such as a client for every user, unless told otherwise."""
+        if not isinstance(values, Mapping):
+            return values
+        source = values.get("source")
+        if isinstance(source, Source):
+            natural = source.natural
+        else:
+            name = source.get("name") if isinstance(source, Mapping) else source
+            natural = source_of(name).natural if isinstance(name, str) else {}
+        partition = values.get("partition")
+        if isinstance(partition, Mapping) and "name" not in partition:  # options alone: of its own kind
+            kind = natural.get("partition", "by_label")
+            values = {**values, "partition": {"name": kind, **partition}}
+        return {**natural, **values}
+
+    @model_validator(mode="after")
+    def _signs_of_something(self) -> DataConfig:
+        if self.hash_signs and self.hash_features is None:
+            raise ValueError("hash_signs: needs hash_features, what they are the signs of")
+        return self
+
+    @field_validator("path")
+    @classmethod
+    def _from_anywhere(cls, path: Path | None) -> Path | None:
+        """Absolute, so that a run folder can be resumed from another place."""
+        return None if path is None else path.expanduser().absolute()
+
+
+def load_data(config: DataConfig, seed: int = 0) -> Splits:
+    """Read the source, hold out test and validation, and deal the rest to clients."""
+    found = config.source.read(config.path)
+    if not len(found.train):
+        raise UserError(f"{config.path or config.source.name}: has no rows to train on")
+    if config.hash_features is not None:
+        found = _hashed(config, found)
+    train, validation, test = _hold_out(config, found, seed)
+    parts = {"test": test, "training": train}
+    if validation is not None:
+        parts["validation"] = validation
+    for part, instances in parts.items():
+        if len(instances) == 0:
+            raise UserError(
+                f"data.source = {config.source.name!r}: no example is left for the {part} part; "
+                "change data.test_fraction or data.validation_fraction"
+            )
+    held = hand_out(train, _deal(config, found, train, seed), found)
+    return Splits(
+        config.source.name,
+        held,
+        _examples(test),
+        None if validation is None else _examples(validation),
+        found.class_names,
+        found.class_ids,
+    )
+
+
+def _hashed(config: DataConfig, found: Labelled) -> Labelled:
+    """The source with its sparse features hashed into fewer."""
+    assert config.hash_features is not None
+
+    def shorter(instances: Instances) -> Instances:
+        x = instances.columns.get("x")
+        if not isinstance(x, Sparse):
+            raise UserError(
+                f"data.hash_features: data.source = {config.source.name!r} has no sparse features"
+            )
+        shrunk = hashed(x, config.hash_features or 1, signed=config.hash_signs)
+        return replace(instances, columns={**instances.columns, "x": shrunk})
+
+    test = None if found.test is None else shorter(found.test)
+    return replace(found, train=shorter(found.train), test=test)
+
+
+def hand_out(instances: Instances, deal: Deal, found: Labelled) -> FederatedDataset:
+    """Every client with its examples; an instance that several clients hold is stored once."""
+    at = deal.instance
+    in_order = len(at) == len(instances) and bool((at == torch.arange(len(at))).all())
+    columns: dict[str, Column] = dict(
+        instances.columns if in_order else select_all(instances.columns, at)
+    )
+    if deal.label is not None:
+        columns["y"] = Dense(deal.label)
+    else:
+        columns["y"] = Lists.of(instances.labels, index=None if in_order else at)
+    return FederatedDataset(columns, deal.offsets, found.classes, {**found.refers, "y": "classes"})
+
+
+def _deal(config: DataConfig, found: Labelled, train: Instances, seed: int) -> Deal:
+    chosen = config.partition
+    drawn = seed if chosen.seed == "run" else chosen.seed
+    targets = config.targets or ("all" if chosen.name == "frequent_classes" else "each")
+    if targets == "each":
+        pairs = partition.each_label(train.labels)
+    elif targets == "one":
+        pairs = partition.one_label(train.labels, seed=drawn)
+    else:
+        pairs = partition.label_sets(train.labels)
+    return chosen.deal(train, pairs, found.classes, drawn)
+
+
+def _users(held: Instances, name: str) -> Tensor:
+    if held.user is None:
+        raise UserError(
+            f'data.partition = "{name}": the source does not say whose each example is; '
+            "movielens, interactions, omniglot and image-folder do, and an npz file with `client`"
+        )
+    return held.user
+
+
+def _hold_out(
+    config: DataConfig, found: Labelled, seed: int
+) -> tuple[Instances, Instances | None, Instances]:
+    """The training, validation and test instances; no instance is in two of them."""
+    every = found.train
+    if config.hold_out == "users" and (found.test is None or config.validation_fraction):
+        return _by_user(config, found)
+    train = torch.arange(len(every))
+    if found.test is None:
+        drawn = seed if config.split_seed == "run" else config.split_seed
+        train, test_at = _stratified(every.labels, train, config.test_fraction, drawn)
+        test = every.select(test_at)
+    else:
+        test = found.test
+    if not config.validation_fraction:
+        return (every if len(train) == len(every) else every.select(train).compact()), None, test
+    train, valid_at = _stratified(
+        every.labels, train, config.validation_fraction, config.validation_seed
+    )
+    return every.select(train).compact(), every.select(valid_at), test
+
+
+def _by_user(config: DataConfig, found: Labelled) -> tuple[Instances, Instances | None, Instances]:
+    """Whole users, by ascending id: the first train, the next validate, the last test."""
+    every = found.train
+    user = _users(every, "users")
+    _, rank = torch.unique(user, return_inverse=True)
+    count = int(rank.max()) + 1
+    test_share = config.test_fraction if found.test is None else 0.0  # a published one stays apart
+    first_test = int(count * (1 - test_share) + 1e-9)
+    share = test_share + config.validation_fraction
+    first_valid = int(count * (1 - share) + 1e-9) if config.validation_fraction else first_test
+    train = every.select((rank < first_valid).nonzero()[:, 0]).compact()
+    test = found.test or every.select((rank >= first_test).nonzero()[:, 0])
+    if not config.validation_fraction:
+        return train, None, test
+    between = (rank >= first_valid) & (rank < first_test)
+    return train, every.select(between.nonzero()[:, 0]), test
+
+
+def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """scikit-learn's stratified `train_test_split`: (kept, cut off), ascending.
+
+    A multi-label instance counts under its first label; where classes are too small to be cut in
+    proportion, the split is plain.
+    """
+    from sklearn.model_selection import train_test_split  # slow to import, and not always needed
+
+    some = labels.select(at)
+    first = torch.full((len(at),), -1)
+    labelled = some.lengths > 0
+    first[labelled] = some.values[some.offsets[:-1][labelled]]
+    for strata in (first.numpy(), None):
+        try:
+            kept, cut = train_test_split(
+                at.numpy(), test_size=fraction, stratify=strata, random_state=seed % 2**32
+            )
+            return torch.from_numpy(np.sort(kept)), torch.from_numpy(np.sort(cut))
+        except ValueError:
+            continue
+    # Too few for any cut; the caller says which part is empty.
+    return (at[:0], at) if round(len(at) * fraction) >= len(at) else (at, at[:0])
+
+
+def _examples(part: Instances) -> Examples:
+    return Examples(part.columns, part.labels)

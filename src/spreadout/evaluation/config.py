@@ -1,0 +1,42 @@
+"""`[eval]` of a config."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator, model_validator
+
+from spreadout.evaluation import metrics
+from spreadout.evaluation.metrics import PROPENSITY
+
+
+class EvalConfig(BaseModel):
+    """`[eval]`: what is measured, on which examples and how often."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    every: int = Field(10, ge=1)
+    metrics: list[str] = Field(["P@1"], min_length=1)
+    split: Literal["test", "validation"] = "test"
+    frequent: int = Field(100, ge=1)  # classes that count as frequent
+    propensity: tuple[PositiveFloat, PositiveFloat] = PROPENSITY  # a and b of PSP@k
+    best_by: list[str] = Field([])  # metrics whose mean says which round was best; none: the first one
+    patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
+
+    @field_validator("metrics")
+    @classmethod
+    def _known(cls, names: list[str]) -> list[str]:
+        for name in names:
+            metrics.parse(name)
+        return names
+
+    @model_validator(mode="after")
+    def _measured(self) -> EvalConfig:
+        for name in self.best_by:
+            if name not in self.metrics:
+                raise ValueError(
+                    f"best_by: {name} is not among eval.metrics; add it there, or change eval.best_by"
+                )
+            if len(self.best_by) > 1 and name in metrics.LOWER_IS_BETTER:
+                raise ValueError(f"best_by: {name} has no mean with others, the lower the better")
+        return self

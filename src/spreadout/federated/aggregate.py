@@ -1,0 +1,109 @@
+"""Merging: what the cohort's updates add up to, and the five ways to turn row sums into row changes.
+
+An `Aggregate` is a sum that can be taken in any grouping: chunk by chunk in the simulator, process
+by process, or reply by reply from real clients. `merge` then divides by the right weight.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from spreadout.core.merging import MergeRules, RowSum
+from spreadout.core.rows import Rows, Update, sum_by_id
+from spreadout.core.traffic import Traffic
+from spreadout.core.types import Tensors
+
+
+@dataclass
+class Aggregate:
+    """The accepted updates of a cohort, summed; and what was refused, by reason."""
+
+    dense: Tensors = field(default_factory=dict)  # Σ ω_i Δ_i
+    weight: float = 0.0  # Σ ω_i
+    rows: dict[str, RowSum] = field(default_factory=dict)
+    clients: int = 0
+    examples: int = 0
+    loss_sum: float | Tensor = 0.0  # a tensor where a device is still at work on it
+    refused: Counter[str] = field(default_factory=Counter)
+    traffic: Traffic = field(default_factory=Traffic)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What the cohort as a whole asks the server to change."""
+
+    dense: Tensors
+    rows: dict[str, Rows]
+
+
+def of_update(update: Update, rules: MergeRules) -> Aggregate:
+    """One accepted update as an aggregate of one."""
+    examples = torch.tensor([update.examples])
+    weight = float(rules.client_weight(examples))
+    rows = {}
+    for name, changed in update.tables.items():
+        each = torch.ones(len(changed), device=changed.values.device)
+        if name in rules.counted:
+            counts = update.positives[name].float()
+            rows[name] = RowSum(changed.ids, changed.values * counts[:, None], each, counts)
+            continue
+        total = changed.values * float(rules.row_weight(name, examples))
+        rows[name] = RowSum(changed.ids, total, each, each * update.examples)
+    dense = {name: value * weight for name, value in update.dense.items()}
+    return Aggregate(dense, weight, rows, 1, update.examples, update.loss)
+
+
+def refused(reason: str, clients: int = 1) -> Aggregate:
+    return Aggregate(refused=Counter({reason: clients}))
+
+
+def merge(aggregate: Aggregate, rules: MergeRules) -> Merged:
+    """Divide the sums by their weights. An aggregate of no clients changes nothing."""
+    if aggregate.clients == 0:
+        return Merged({}, {})
+    dense = {name: total / aggregate.weight for name, total in aggregate.dense.items()}
+    rows = {}
+    for name, summed in aggregate.rows.items():
+        if rules.rows[name] == "sum":
+            rows[name] = Rows(summed.ids, summed.total / aggregate.weight)
+        else:
+            weighted = rules.rows[name] in ("weighted-mean", "positives")
+            weight = summed.examples if weighted else summed.holders
+            weight = weight.clamp_min(1e-12)  # a row with no positive anywhere: 0 of it moves
+            rows[name] = Rows(summed.ids, summed.total / weight[:, None])
+    return Merged(dense, rows)
+
+
+def total(parts: Iterable[Aggregate]) -> Aggregate:
+    """The sum of the parts, with every row id once."""
+    result = Aggregate()
+    pieces: dict[str, list[RowSum]] = {}
+    for part in parts:
+        for name, value in part.dense.items():
+            # Not in place: a part keeps its own, and while there is one only, it is not copied.
+            result.dense[name] = result.dense[name] + value if name in result.dense else value
+        for name, rows in part.rows.items():
+            pieces.setdefault(name, []).append(rows)
+        result.weight += part.weight
+        result.clients += part.clients
+        result.examples += part.examples
+        result.loss_sum += part.loss_sum
+        result.refused += part.refused
+        result.traffic += part.traffic
+        del part  # while the next one is made, there need not be two
+    for name, several in pieces.items():
+        if len(several) == 1:  # it has every id once already
+            result.rows[name] = several[0]
+            continue
+        columns = (torch.cat(column) for column in zip(*map(_fields, several), strict=True))
+        result.rows[name] = RowSum(*sum_by_id(*columns))
+    return result
+
+
+def _fields(rows: RowSum) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return rows.ids, rows.total, rows.holders, rows.examples

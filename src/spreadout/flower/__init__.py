@@ -1,0 +1,1 @@
+"""Real clients over Flower. Only this room imports Flower."""

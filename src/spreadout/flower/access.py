@@ -1,0 +1,183 @@
+"""Who may answer for a client, and which rows a client may be sent: decided here, on the server.
+
+A client belongs to one node, known by its key: to the one the operator's roster names, or else to the
+first that claimed it. Where a method's clients ask for their own rows only, those are the ones the
+roster names, or else the first it asked for; a client that asks for anything else gets nothing. Rows of
+features are anyone's where clients ask for those of a round's examples: they are other ones every time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+
+from spreadout.core.errors import UserError
+from spreadout.core.types import Tensors
+from spreadout.methods.base import Asks, Told, is_row_list
+
+NOT_ALLOWED = "rows not allowed"
+ANOTHERS_CLIENT = "another node's client"
+TOO_LATE = "not a client of this run"
+LOG = "grants.jsonl"
+
+
+@dataclass
+class Grants:
+    """What has been granted in a run. Written down as it happens, so that a resumed run keeps to it."""
+
+    asks: Asks
+    tables: Mapping[str, int]  # rows there are of each
+    most: int | None = None  # rows of a table a client may ask for in a round
+    takeover: bool = False
+    roster: Mapping[int, Entry] | None = None
+    anyones: frozenset[str] = frozenset()  # tables whose rows any client may have
+    log: Path | None = None
+    holders: dict[int, str] = field(default_factory=dict)  # whose each client is
+    sizes: dict[int, int] = field(default_factory=dict)  # examples it says it has
+    own: dict[int, dict[str, list[int]]] = field(default_factory=dict)  # rows it may ask for
+    closed: bool = False  # the run has begun: its clients may come back, others stay out
+
+    def close(self) -> None:
+        """From now on the clients of the run are those that have been claimed."""
+        if not self.closed:
+            self.closed = True
+            self._write({"closed": True})
+
+    def claim(self, client: int, size: int, node: str, online: Collection[str]) -> str | None:
+        """Let a node answer for a client, or say why not."""
+        if self.closed and client not in self.sizes:
+            return TOO_LATE
+        if self.roster is not None:
+            entry = self.roster.get(client)
+            if entry is None or (entry.node is not None and entry.node != node):
+                return ANOTHERS_CLIENT
+        before = self.holders.get(client)
+        if before not in (None, node) and (before in online or not self.takeover):
+            return ANOTHERS_CLIENT
+        if before != node:
+            size = self.sizes.setdefault(client, size)  # a run's weights do not change under it
+            self.holders[client] = node
+            self._write({"client": client, "node": node, "examples": size})
+        return None
+
+    def refusal(self, client: int, request: Tensors) -> str | None:
+        """Why a client may not have the rows it asks for, or None; its own are bound at first sight."""
+        if not request.keys() <= self.tables.keys():
+            return NOT_ALLOWED
+        for table, rows in request.items():
+            too_many = self.most is not None and len(rows) > self.most
+            if too_many or not is_row_list(rows.numpy(), self.tables[table]):
+                return NOT_ALLOWED
+        if self.asks != "own":
+            return None
+        if client not in self.own:
+            self._bind(client, request)
+        for table, rows in request.items():
+            own = self.own[client].get(table, [])
+            if table not in self.anyones and not set(rows.tolist()) <= set(own):
+                return NOT_ALLOWED
+        return None
+
+    def may_name(self, client: int, told: Told) -> bool:
+        """Whether what a client says before the first round is of the roster's classes for it alone."""
+        entry = self.roster.get(client) if self.roster is not None else None
+        if entry is None or entry.classes is None:
+            return True
+        named = [told[name] for name in ("rows", "classes") if name in told]
+        return all(np.isin(rows, entry.classes).all() for rows in named)
+
+    def _bind(self, client: int, request: Tensors) -> None:
+        own = {name: rows.tolist() for name, rows in request.items() if name not in self.anyones}
+        entry = self.roster.get(client) if self.roster is not None else None
+        if entry is not None and entry.classes is not None and "classes" in self.tables:
+            own["classes"] = list(entry.classes)
+        self.own[client] = own
+        self._write({"client": client, "rows": own})
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        if self.log is not None:
+            with open(self.log, "a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+
+    def recall(self) -> None:
+        """Take up what was granted before the server was stopped."""
+        if self.log is None or not self.log.is_file():
+            return
+        for line in self.log.read_text(encoding="utf-8").splitlines():
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:  # cut short by a crash
+                continue
+            if record.get("closed"):
+                self.closed = True
+                continue
+            client = int(record["client"])
+            if "rows" in record:
+                self.own[client] = record["rows"]
+            else:
+                self.holders[client], self.sizes[client] = record["node"], record["examples"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What an operator's roster says of one client."""
+
+    node: str | None  # the fingerprint of its node's key; None: any node's
+    classes: tuple[int, ...] | None  # None: those it asks for first
+
+
+def read_roster(path: Path) -> dict[int, Entry]:
+    """`[clients.NUMBER]` with `key`, a public key file seen from the roster, and `classes`."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))["clients"]
+        return {int(number): _entry(path, number, about) for number, about in values.items()}
+    except FileNotFoundError:
+        raise UserError(f"deploy.roster: {path}: no such file") from None
+    except (tomllib.TOMLDecodeError, KeyError, ValueError, AttributeError, TypeError) as error:
+        raise UserError(f"deploy.roster: {path}: is no roster ({error!r})") from None
+
+
+def _entry(path: Path, number: str, about: Mapping[str, Any]) -> Entry:
+    unknown = about.keys() - {"key", "classes"}
+    if unknown:
+        raise UserError(
+            f"deploy.roster: {path}: clients.{number}.{min(unknown)}: unknown; known: key, classes"
+        )
+    key = about.get("key")
+    classes = about.get("classes")
+    return Entry(
+        None if key is None else fingerprint_of(path.parent / key),
+        None if classes is None else tuple(int(row) for row in classes),
+    )
+
+
+def fingerprint_of(path: Path) -> str:
+    """What a public key file, as `ssh-keygen` writes it, is known by."""
+    try:
+        return fingerprint(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise UserError(f"{path}: is no public key; `ssh-keygen -t ecdsa -b 384` makes one") from None
+
+
+def fingerprint(key: bytes) -> str:
+    """The same key has the same, whether it comes from a file or from the SuperLink."""
+    load = (
+        serialization.load_pem_public_key
+        if key.startswith(b"-----")
+        else serialization.load_ssh_public_key
+    )
+    plain = load(key).public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return hashlib.sha256(plain).hexdigest()[:32]

@@ -1,0 +1,237 @@
+"""The ClientApp: what a node answers when the server greets it, asks for requests, or sends a model.
+
+A process lives for one message. What must last, rows that never change and what all clients are told,
+is kept in the node's Flower state, and is gone when the SuperNode is started anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from logging import WARNING
+from pathlib import Path
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.supercore import log
+from torch import nn
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.core.rows import Rows
+from spreadout.data.dataset import FederatedDataset, Splits
+from spreadout.federated.round import Federation
+from spreadout.flower import client_host as hosting
+from spreadout.flower import messages
+from spreadout.flower.client_host import MissingRows
+from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_of_node
+from spreadout.methods.base import Method
+from spreadout.runs.build import build_federation, pick_device
+
+FEW = 64  # clients up to which a node says at once what each of them would ask for
+RESTARTED = "restarted"  # a node that has lost what it kept, and says so
+SECRET, LABEL_KEY, DEVICE = "secret-file", "label-key-file", "device"  # keys of --node-config
+
+Answer = Callable[["Hosted", RecordDict], RecordDict]
+
+
+@dataclass(frozen=True)
+class Hosted:
+    """The clients of a node, and what the node has kept for them."""
+
+    federation: Federation
+    experiment: Experiment
+    node: NodeConfig
+    state: RecordDict  # Flower keeps it between messages
+
+    @property
+    def numbers(self) -> list[int]:
+        data = self.federation.data
+        return [int(number) for number in data.number_of(torch.arange(data.clients))]
+
+    def kept(self) -> dict[str, Rows]:
+        """Rows of tables that never change, sent before."""
+        return messages.rows_in(self.state, "kept")
+
+    def requests(self, numbers: Sequence[int], round: int) -> ArrayRecord:
+        """What these clients ask for: all they need, but for what the node has."""
+        asked = hosting.requests(self.federation, numbers, round)
+        for table, rows in self.kept().items():
+            asked[table] = hosting.without(asked[table], rows.ids)
+        return messages.put_requests(numbers, asked)
+
+
+def client_app(
+    experiment: str | Path,
+    node_data: NodeData = part_of_node,
+    *,
+    encoder: nn.Module | None = None,
+    method: Method | None = None,
+) -> ClientApp:
+    """The app of every node: the config, and where a node's clients have their examples."""
+    app = ClientApp()
+
+    def answering(answer: Answer) -> Callable[[Message, Context], Message]:
+        @wraps(answer)
+        def handle(message: Message, context: Context) -> Message:
+            try:
+                hosted = host(experiment, node_data, context, message.content, encoder, method)
+                content = answer(hosted, message.content)
+            except MissingRows:
+                content = _problem(RESTARTED)
+            except UserError as error:
+                log(WARNING, "%s", error)
+                content = _problem(str(error))
+            return Message(content, reply_to=message)
+
+        return handle
+
+    app.query("hello")(answering(hello))
+    app.query("requests")(answering(say_requests))
+    app.train()(answering(train))
+    return app
+
+
+def host(
+    experiment: str | Path,
+    node_data: NodeData,
+    context: Context,
+    content: RecordDict,
+    encoder: nn.Module | None,
+    method: Method | None,
+) -> Hosted:
+    """The node's clients, ready to answer."""
+    e, node = Experiment.load(experiment), context.node_config
+    data = node_data(e, node)
+    if data.numbers is None:
+        raise UserError("the node's data has no client numbers: make it with own_arrays or own_file")
+    if "public" in content:
+        context.state["public"] = content["public"]
+    public = messages.tensors_in(context.state, "public")
+    if "popularity" in public:
+        data = replace(data, public_popularity=public["popularity"])
+    return Hosted(_federation(e, data, node, encoder, method), e, node, context.state)
+
+
+def _federation(
+    experiment: Experiment,
+    data: FederatedDataset,
+    node: NodeConfig,
+    encoder: nn.Module | None,
+    method: Method | None,
+) -> Federation:
+    everyone = experiment.clients.model_copy(update={"per_round": "all"})  # the server chooses
+    alone = experiment.model_copy(update={"clients": everyone})
+    held = Splits("node", data, NOTHING_HELD_OUT)
+    device = pick_device(str(node.get(DEVICE, "auto")))
+    federation = build_federation(alone, held, device, encoder, method)
+    return replace(federation, seed=_secret(node, experiment))
+
+
+def _secret(node: NodeConfig, experiment: Experiment) -> int:
+    """What this node's draws depend on: its own secret, or in a rehearsal the run's public seed."""
+    if SECRET not in node:
+        telling = experiment.privacy is not None or experiment.method.hides_in_draws
+        if telling and "partition-id" not in node:
+            log(WARNING, "no %s in --node-config: the server can work out what this node draws", SECRET)
+        return experiment.seed
+    return int.from_bytes(_read_secret(node, SECRET), "big")
+
+
+def _read_secret(node: NodeConfig, key: str) -> bytes:
+    path = Path(str(node[key])).expanduser()
+    try:
+        found, mode = path.read_bytes(), path.stat().st_mode
+    except OSError as error:
+        raise UserError(f"--node-config {key}: {path}: {error.strerror}") from None
+    if mode & 0o077:
+        raise UserError(f"--node-config {key}: {path}: others can read it; `chmod 600` it")
+    if len(found) < 16:
+        raise UserError(f"--node-config {key}: {path}: is shorter than 16 bytes; draw 32 at random")
+    return found
+
+
+def _label_key(hosted: Hosted) -> bytes:
+    if LABEL_KEY not in hosted.node:
+        name = hosted.federation.method.name
+        raise UserError(f"--node-config: has no {LABEL_KEY}; {name} needs a secret that all nodes share")
+    return _read_secret(hosted.node, LABEL_KEY)
+
+
+def hello(hosted: Hosted, content: RecordDict) -> RecordDict:
+    """Who is here, with how many examples; what they say before the first round, if they are asked."""
+    task = messages.numbers_in(content, "task")
+    f, numbers = hosted.federation, hosted.numbers
+    reply = RecordDict(
+        {
+            "about": ConfigRecord({"classes": f.data.classes}),
+            "clients": messages.packed({"numbers": torch.tensor(numbers), "sizes": f.data.sizes}),
+        }
+    )
+    if task["tell"]:
+        key = _label_key(hosted) if f.method.shares_key else b""
+        told = f.method.tell(f.data, key=key, seed=f.seed)
+        messages.put_told(reply, dict(zip(numbers, told, strict=False)))
+    knows = not f.method.needs_popularity or "public" in hosted.state
+    if len(numbers) <= FEW and knows:
+        reply["requests"] = hosted.requests(numbers, int(task["round"]))
+    return reply
+
+
+def say_requests(hosted: Hosted, content: RecordDict) -> RecordDict:
+    """Which rows some clients want in a round."""
+    task = messages.numbers_in(content, "task")
+    _refuse_forgetting(hosted)
+    return RecordDict({"requests": hosted.requests(list(task["clients"]), int(task["round"]))})
+
+
+def train(hosted: Hosted, content: RecordDict) -> RecordDict:
+    """A round of some clients; and what those of the next round will ask for."""
+    _refuse_forgetting(hosted)
+    task = messages.numbers_in(content, "task")
+    f, round, numbers = hosted.federation, int(task["round"]), list(task["clients"])
+    rows = messages.rows_in(content, "rows")
+    fixed = f.training.fixed
+    for table, kept in hosted.kept().items():
+        rows[table] = _together(kept, rows[table])
+    reply = RecordDict()
+    memory = int(hosted.experiment.run.memory_gb * 2**30)
+    dense = messages.tensors_in(content, "dense")
+    noise = _noise_seed(hosted, content)
+    messages.put_updates(reply, hosting.train(f, numbers, round, dense, rows, memory, noise))
+    if fixed:
+        hosted.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})
+    if task["next"]:
+        reply["requests"] = hosted.requests(list(task["next"]), round + 1)
+    return reply
+
+
+def _noise_seed(hosted: Hosted, content: RecordDict) -> int:
+    """Of noise: with a secret, new for every model that comes; in a rehearsal, the simulation's."""
+    f = hosted.federation
+    if SECRET not in hosted.node:
+        return f.seed
+    digest = hashlib.blake2b(_read_secret(hosted.node, SECRET), digest_size=16)
+    for name in ("dense", "rows"):
+        digest.update(messages.bytes_of(content, name))
+    return int.from_bytes(digest.digest(), "big")
+
+
+def _together(kept: Rows, fresh: Rows) -> Rows:
+    """All rows of a table that never changes, ascending."""
+    ids, place = torch.unique(torch.cat([kept.ids, fresh.ids]), return_inverse=True)
+    values = kept.values.new_empty(len(ids), *kept.values.shape[1:])
+    values[place] = torch.cat([kept.values, fresh.values])
+    return Rows(ids, values)
+
+
+def _refuse_forgetting(hosted: Hosted) -> None:
+    if hosted.federation.method.needs_popularity and "public" not in hosted.state:
+        raise MissingRows
+
+
+def _problem(reason: str) -> RecordDict:
+    return RecordDict({"problem": ConfigRecord({"reason": reason})})

@@ -1,0 +1,216 @@
+"""The executor whose clients are elsewhere: it hears requests, sends models, and judges what returns.
+
+A round costs one message a node: its clients' updates come back together with the requests of those
+who are in the next round. Where a request is not known yet (a node that was away), it costs one more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from torch import Tensor
+
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import Rows, SubModel, Update, gather, nbytes, sub_model
+from spreadout.core.state import ServerState
+from spreadout.core.traffic import Traffic
+from spreadout.core.types import Tensors
+from spreadout.federated import aggregate as merge
+from spreadout.federated import checks
+from spreadout.federated.aggregate import Aggregate
+from spreadout.federated.round import Cohort, Federation, drawn_clients
+from spreadout.flower import messages
+from spreadout.flower.messages import TRAIN, Malformed
+from spreadout.flower.nodes import NOBODY, Nodes
+from spreadout.flower.rpc import NOT_CONNECTED, Answers
+from spreadout.methods.base import Told
+
+NO_UPDATE = "no update"
+NOT_ASKED = "update of a client that was not asked"
+
+
+@dataclass
+class OverGrid:
+    """Clients on the nodes of a Flower grid."""
+
+    nodes: Nodes
+    _why: dict[int, str] = field(default_factory=dict)  # clients that cannot train in this round
+
+    def told(self, federation: Federation) -> Iterator[Told]:
+        """What clients said before the first round."""
+        return self.nodes.told()
+
+    def cohort(self, federation: Federation, state: ServerState) -> Cohort:
+        """Who takes part, and what each of them asked for; nothing, where it could not be asked."""
+        f, round, nodes = federation, state.round, self.nodes
+        nodes.public = f.method.public(state)
+        nodes.meet(round)
+        places = drawn_clients(f, round)
+        clients = f.data.number_of(places).tolist()
+        self._why = nodes.fetch_requests(clients, round)
+        granted = [self._granted(client, round) for client in clients]
+        nothing = torch.empty(0, dtype=torch.int64)
+        tables = {
+            table: Ragged.from_lists([rows.get(table, nothing) for rows in granted])
+            for table in f.model.tables
+        }
+        return Cohort(places, tables)
+
+    def _granted(self, client: int, round: int) -> Tensors:
+        """The rows a client asked for, if they are known and it may have them."""
+        request = self.nodes.request_of(client, round)
+        if request is None:
+            self._why.setdefault(client, NOT_CONNECTED)
+            return {}
+        if reason := self.nodes.grants.refusal(client, request):
+            self._why[client] = reason
+            return {}
+        return request
+
+    def __call__(
+        self, federation: Federation, state: ServerState, cohort: Cohort
+    ) -> Iterator[Aggregate]:
+        f, round, nodes = federation, state.round, self.nodes
+        clients = f.data.number_of(cohort.clients).tolist()
+        answers, sent_down = self._exchange(f, state, cohort, clients)
+        came = {}
+        for node in list(answers.content):
+            content = answers.content.pop(node)  # read once, and not kept beside what was read
+            nodes.hear_requests(node, content, round + 1)
+            came[node] = self._updates_of(node, content, round)
+            theirs = {client for client in clients if nodes.node_of.get(client) == node}
+            for client in sorted((came[node] or {}).keys() - theirs - self._why.keys()):
+                nodes.refused(round + 1, client, node, NOT_ASKED)
+                yield merge.refused(NOT_ASKED)
+        for i, client in enumerate(clients):
+            node = nodes.node_of.get(client, NOBODY)
+            reason = self._why.get(client)
+            if reason is None and node not in came:
+                reason = answers.missing.get(node, NOT_CONNECTED)
+            update = None
+            if reason is None:
+                request = {name: rows[i].to(f.device) for name, rows in cohort.requests.items()}
+                sent = sub_model(round, state.dense, state.tables, request)
+                update, reason = self._judged(f, state, came[node], client, sent)
+            if reason is None and update is not None:
+                part = merge.of_update(update, f.rules)
+            else:
+                part = merge.refused(reason or NO_UPDATE)
+                nodes.refused(round + 1, client, node, reason or NO_UPDATE)
+            part.traffic = sent_down.pop(node, Traffic()) + _returned(cohort, i, update)
+            yield part
+        for node, why in answers.extra:
+            nodes.refused(round + 1, NOBODY, node, why)
+            yield merge.refused(why)
+        yield Aggregate(traffic=Traffic(once_down=nodes.public_bytes))
+        nodes.public_bytes = 0
+
+    def _exchange(
+        self, f: Federation, state: ServerState, cohort: Cohort, clients: list[int]
+    ) -> tuple[Answers, dict[int, Traffic]]:
+        """Send every node at work its part of the model; what came back, and what went down."""
+        round, nodes = state.round, self.nodes
+        place = {client: i for i, client in enumerate(clients)}
+        at_work = nodes.by_node([client for client in clients if client not in self._why])
+        ahead: dict[int, list[int]] = {}
+        if round + 1 < f.rounds:
+            ahead = nodes.by_node(f.data.number_of(drawn_clients(f, round + 1)).tolist())
+        questions = {  # those at rest in this round have time to say what they want in the next
+            node: nodes.about_rows(node, some, round + 1)
+            for node, some in ahead.items()
+            if node not in at_work
+        }
+        dense, down = messages.packed(state.dense), {}
+        for node, some in at_work.items():
+            members = torch.tensor([place[client] for client in some])
+            content, down[node] = _sub_models(f, state, cohort, members, dense)
+            following = ahead.get(node, [])
+            content["task"] = ConfigRecord({"round": round, "clients": some, "next": following})
+            questions[node] = TRAIN, nodes.with_public(node, content)
+        return (nodes.ask(questions, round) if questions else Answers()), down
+
+    def _updates_of(self, node: int, content: RecordDict, round: int) -> dict[int, Tensors] | None:
+        try:
+            return messages.updates_in(content)
+        except Malformed as error:
+            self.nodes.complain(round, node, f"{checks.MALFORMED}: {error}")
+            return None
+
+    def _judged(
+        self,
+        f: Federation,
+        state: ServerState,
+        came: dict[int, Tensors] | None,
+        client: int,
+        sent: SubModel,
+    ) -> tuple[Update | None, str | None]:
+        """A client's update out of its node's reply, or why there is none to be used."""
+        if came is None:
+            return None, checks.MALFORMED
+        if client not in came:
+            return None, NO_UPDATE
+        try:
+            update = messages.update_of(came[client])
+        except Malformed:
+            return None, checks.MALFORMED
+        update = _on(update, f.device)
+        most = int(f.schedule.usable(np.array([self.nodes.grants.sizes[client]]))[0])
+        if most == 0:
+            return update, checks.NO_EXAMPLES
+        reason = checks.refusal(
+            update,
+            sent,
+            client=client,
+            table_sizes={name: len(table) for name, table in state.tables.items()},
+            fixed=f.training.fixed,
+            counted=f.rules.counted,
+            max_norm=f.max_norm,
+            max_examples=most,  # no more than it said it has
+        )
+        return update, reason
+
+
+def _sub_models(
+    f: Federation, state: ServerState, cohort: Cohort, members: Tensor, dense: ArrayRecord
+) -> tuple[RecordDict, Traffic]:
+    """What a node is sent: the dense part, and once each the rows its clients asked for."""
+    rows = {
+        name: gather(state.tables[name], torch.unique(asked.select(members).values).to(f.device))
+        for name, asked in cohort.requests.items()
+    }
+    down = Traffic(
+        dense_down=nbytes(state.dense.values()),
+        rows_down=sum(some.nbytes for some in rows.values()),
+    )
+    return RecordDict({"dense": dense, "rows": messages.put_rows(rows)}), down
+
+
+def _returned(cohort: Cohort, i: int, update: Update | None) -> Traffic:
+    """The bytes one client sent: its request, and its update if there is one."""
+    asked = nbytes(rows[i] for rows in cohort.requests.values())
+    if update is None:
+        return Traffic(requests_up=asked, participations=1)
+    rows = sum(rows.nbytes for rows in update.tables.values()) + nbytes(update.positives.values())
+    return Traffic(
+        requests_up=asked, dense_up=nbytes(update.dense.values()), rows_up=rows, participations=1
+    )
+
+
+def _on(update: Update, device: torch.device) -> Update:
+    """The same update on the server's device."""
+    return Update(
+        update.client,
+        update.round,
+        update.examples,
+        {name: value.to(device) for name, value in update.dense.items()},
+        {
+            name: Rows(rows.ids.to(device), rows.values.to(device))
+            for name, rows in update.tables.items()
+        },
+        update.loss,
+        {name: value.to(device) for name, value in update.positives.items()},
+    )

@@ -1,0 +1,233 @@
+"""A deployment rehearsed on one machine: a SuperLink, some SuperNodes and a run on loopback.
+
+Everything is as on many machines, but for the addresses. The run folder has one more part,
+`deployment/`, with the project, the keys, the logs and what the server told.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.data.load import load_data
+from spreadout.flower import keys
+from spreadout.flower.client_app import LABEL_KEY
+from spreadout.flower.events import Reader, tell
+from spreadout.flower.processes import Processes, free_port, listens
+from spreadout.flower.project import PACKAGE, write_project
+from spreadout.flower.server_app import EVENTS, STOP
+from spreadout.runs.folder import DEPLOYMENT, RunFolder, remove_run
+from spreadout.runs.train import Interrupted, Observer
+
+ENVIRONMENT = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    "UV_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",  # all nodes share this machine's cores
+}
+STARTING = 30.0  # seconds a SuperLink may take to listen
+SECURE = "keys/ca.crt"
+NAMED = {"superlink": "SuperLink", "run": "server"}
+
+
+def rehearse(
+    experiment: Experiment,
+    out: Path,
+    *,
+    nodes: int,
+    secure: bool = False,
+    force: bool = False,
+    observer: Observer | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
+    """Run an experiment over Flower on this machine; its summary, and its run folder at `out`."""
+    out = out.absolute()
+    if out.exists() and any(out.iterdir()):
+        if not force and RunFolder(out).config.is_file():  # one that never began may be replaced
+            raise UserError(f"{out}: exists; choose another --out, or --force to replace it")
+        remove_run(out)
+    beside = out / DEPLOYMENT
+    (beside / "keys").mkdir(parents=True)
+    beside.chmod(0o700)  # there are secrets in it
+    deploy: dict[str, Any] = {"nodes": nodes, "takeover": not secure}
+    if secure:
+        keys.make_authority(beside / "keys")
+        keys.make_certificate(beside / "keys", ["127.0.0.1"])
+        for node in range(nodes):
+            keys.make_node_key(beside / "keys" / f"node{node}")
+        deploy["roster"] = write_roster(beside / "roster.toml", experiment, nodes)
+    keys.make_secret(beside / "keys" / "label.key")
+    told = experiment.deploy.model_copy(update=deploy)
+    planned = experiment.model_copy(update={"deploy": told})
+    try:
+        write_project(beside / "project", planned)
+    except UserError:
+        shutil.rmtree(out)
+        raise
+    return Rehearsal(planned, out, observer or Observer(), stop).run(go_on=False)
+
+
+def go_on(
+    out: Path, *, observer: Observer | None = None, stop: Callable[[], bool] = lambda: False
+) -> dict[str, Any]:
+    """Go on with a rehearsal from its last checkpoint: new processes, the same keys."""
+    out = out.absolute()
+    if not out.is_dir():
+        raise UserError(f"{out}: no such folder")
+    if not (out / DEPLOYMENT / "project").is_dir():
+        how = "`flwr run … resume=true`" if (out / DEPLOYMENT).is_dir() else "`spreadout resume`"
+        raise UserError(f"{out}: was not made by `spreadout deploy local`; try {how}")
+    if RunFolder(out).finished:
+        raise UserError(f"{out}: is finished; there is nothing to resume")
+    experiment = Experiment.load(out / DEPLOYMENT / "project" / PACKAGE / "experiment.toml")
+    begun = RunFolder(out).config.is_file()
+    return Rehearsal(experiment, out, observer or Observer(), stop).run(go_on=begun)
+
+
+def write_roster(path: Path, experiment: Experiment, nodes: int) -> Path:
+    """Whose each client is by its node's key and, where clients ask for their own rows only, which."""
+    data = load_data(experiment.data, experiment.seed).train
+    clients: dict[str, dict[str, Any]] = {}
+    rows = data.rows_of(torch.arange(data.clients))["classes"]
+    for client in range(data.clients):
+        about: dict[str, Any] = {"key": f"keys/node{client % nodes}.pub"}
+        if experiment.method.asks == "own":
+            about["classes"] = rows[client].tolist()
+        clients[str(client)] = about
+    path.write_text(tomli_w.dumps({"clients": clients}), encoding="utf-8")
+    return path
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """One run of the whole: start everything, listen, end everything."""
+
+    experiment: Experiment
+    out: Path
+    observer: Observer
+    stop: Callable[[], bool]
+
+    @property
+    def beside(self) -> Path:
+        return self.out / DEPLOYMENT
+
+    @property
+    def secure(self) -> bool:
+        return (self.beside / SECURE).is_file()
+
+    def run(self, *, go_on: bool) -> dict[str, Any]:
+        for name in (EVENTS, STOP):
+            (self.beside / name).unlink(missing_ok=True)
+        self.observer.started(self.experiment, 0)  # it takes a while until there is more to tell
+        home = self.beside / "flwr"
+        environment = {**ENVIRONMENT, "FLWR_HOME": str(home)}
+        with Processes(self.beside / "logs", environment) as processes:
+            port = start_link(processes, self.beside if self.secure else None)
+            write_connection(home, port, self.beside / SECURE if self.secure else None)
+            for node in range(self.experiment.deploy.nodes):
+                if self.secure:
+                    public = str(self.beside / "keys" / f"node{node}.pub")
+                    processes.call(f"register{node}", "flwr", "supernode", "register", public, "here")
+            for node in range(self.experiment.deploy.nodes):
+                self.start_node(processes, node, port)
+            given = f'out="{self.out}" resume={str(go_on).lower()}'
+            run = ["flwr", "run", str(self.beside / "project"), "here", "--stream"]
+            processes.start("run", *run, "--run-config", given)
+            return self._listen(processes)
+
+    def start_node(self, processes: Processes, node: int, port: int) -> None:
+        """A SuperNode with every so-many-th client."""
+        told = {
+            "partition-id": node,
+            "num-partitions": self.experiment.deploy.nodes,
+            LABEL_KEY: str(self.beside / "keys" / "label.key"),
+        }
+        key = self.beside / "keys" / f"node{node}" if self.secure else None
+        start_node(processes, f"node{node}", port, told, self.beside / SECURE if key else None, key)
+
+    def _listen(self, processes: Processes) -> dict[str, Any]:
+        """Pass on what the server tells, until it is done, stopped or dead."""
+        reader = Reader(self.beside / EVENTS)
+        while True:
+            dead = [name for name in ("superlink", "run") if processes.ended(name)]
+            for event in reader.new():
+                if event["event"] == "done":
+                    return dict(event["summary"])
+                if event["event"] == "interrupted":
+                    raise Interrupted(self.out, event["round"])
+                if event["event"] == "failed":
+                    raise UserError(event["text"])
+                tell(event, self.observer, self.experiment, reader.refused)
+            if dead:
+                log = self.beside / "logs" / f"{dead[0]}.log"
+                raise UserError(
+                    f"{self.out}: the {NAMED[dead[0]]} ended early ({processes.how(dead[0])}; {log}); "
+                    f"go on with `spreadout deploy resume {self.out}`"
+                )
+            if self.stop():
+                (self.beside / STOP).touch()
+            time.sleep(0.1)
+
+
+def start_link(processes: Processes, secure: Path | None) -> int:
+    """A SuperLink on a free port; secure: the folder whose `keys` it serves with."""
+    port = free_port()
+    safety = ["--insecure"]
+    if secure is not None:
+        made = secure / "keys"
+        safety = ["--ssl-ca-certfile", str(made / "ca.crt"), "--ssl-certfile", str(made / "server.crt")]
+        safety += ["--ssl-keyfile", str(made / "server.key"), "--enable-supernode-auth"]
+    processes.start(
+        "superlink",
+        "flower-superlink",
+        *("--host", "127.0.0.1", "--port", str(port), *safety),
+        "--disable-runtime-dependency-installation",
+    )
+    until = time.monotonic() + STARTING
+    while not listens(port):
+        if processes.ended("superlink") or time.monotonic() > until:
+            raise UserError(f"flower-superlink does not come up: {processes.last('superlink')}")
+        time.sleep(0.1)
+    return port
+
+
+def write_connection(home: Path, port: int, authority: Path | None) -> None:
+    """How `flwr` reaches the SuperLink, under the name `here`."""
+    safety: dict[str, Any] = {"insecure": True}
+    if authority is not None:
+        safety = {"root-certificates": str(authority)}
+    home.mkdir(parents=True, exist_ok=True)
+    told = {"superlink": {"here": {"address": f"127.0.0.1:{port}", **safety}}}
+    (home / "config.toml").write_text(tomli_w.dumps(told), encoding="utf-8")
+
+
+def start_node(
+    processes: Processes,
+    name: str,
+    port: int,
+    config: dict[str, Any],
+    authority: Path | None = None,
+    key: Path | None = None,
+) -> None:
+    """A SuperNode; authority: the CA it trusts, key: what it is known by."""
+    safety = ["--insecure"] if authority is None else ["--root-certificates", str(authority)]
+    if key is not None:
+        safety += ["--auth-supernode-private-key", str(key)]
+    told = " ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in config.items())
+    processes.start(
+        name,
+        "flower-supernode",
+        *("--superlink", f"127.0.0.1:{port}", "--port", str(free_port()), *safety),
+        *("--node-config", told),
+    )

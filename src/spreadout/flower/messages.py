@@ -1,0 +1,241 @@
+"""What crosses the network: our tensors as Flower records, and back with suspicion.
+
+Flower sends every array of a record as an object of its own, with kilobytes of protocol around each. So
+all that a record holds travels as one array: a safetensors buffer, whose reading never runs code, never
+allocates more than came, and fails with `Malformed` or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+from torch import Tensor
+
+from spreadout.core.ragged import Ragged
+from spreadout.core.rows import Rows, Update
+from spreadout.core.types import Tensors
+from spreadout.methods.base import Told
+
+HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server asks of a node
+STYPE, ONE = "safetensors", "all"
+MOST_DIGITS = 18  # of a client's number
+T = TypeVar("T")
+R = TypeVar("R")
+P = ParamSpec("P")
+Requests = dict[int, Tensors]  # by client, per table, the rows it asks for
+
+
+class Malformed(ValueError):
+    """Something that came is not what it should be."""
+
+
+def _suspicious(read: Callable[P, R]) -> Callable[P, R]:
+    """Whatever goes wrong in reading what came is the sender's doing."""
+
+    @wraps(read)
+    def careful(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            return read(*given, **named)
+        except Malformed:
+            raise
+        except (ValueError, LookupError, TypeError, RuntimeError, ArithmeticError) as error:
+            raise Malformed(f"{type(error).__name__}: {str(error)[:200]}") from None
+
+    return careful
+
+
+def packed(arrays: Mapping[str, Tensor | NDArray[Any]]) -> ArrayRecord:
+    """Arrays as a record, in their order."""
+    plain = dict(_plain(i, name, value) for i, (name, value) in enumerate(arrays.items()))
+    data = save(plain)
+    return ArrayRecord({ONE: Array("uint8", (len(data),), STYPE, data)})
+
+
+def _plain(i: int, name: str, value: Tensor | NDArray[Any]) -> tuple[str, NDArray[Any]]:
+    """An array under a name that says its place, as safetensors sorts; digests as rows of bytes."""
+    own = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    if own.dtype.kind == "V":
+        own = own.view(np.uint8).reshape(*own.shape, own.dtype.itemsize)
+        name = f"{name}|V"
+    return f"{i} {name}", np.ascontiguousarray(own).reshape(own.shape)
+
+
+@_suspicious
+def arrays_in(content: RecordDict, name: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a record; none if there is no such record."""
+    if name not in content:
+        return {}
+    record = content[name]
+    if not isinstance(record, ArrayRecord) or record.keys() != {ONE} or record[ONE].stype != STYPE:
+        raise Malformed(f"{name} holds no arrays of ours")
+    try:
+        found = load(record[ONE].data)
+        places = {key: key.partition(" ") for key in found}
+        ordered = sorted(found, key=lambda key: int(places[key][0]))
+        return dict(_named(places[key][2], found[key]) for key in ordered)
+    except (SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Malformed(f"{name}: {error}") from None
+
+
+def _named(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
+    if name.endswith("|V"):
+        if array.dtype != np.uint8 or array.ndim != 2:
+            raise Malformed(f"{name} are no digests")
+        digests = np.frombuffer(array.tobytes(), f"V{array.shape[1]}") if array.size else array
+        return name[:-2], digests if array.size else np.empty(len(array), f"V{max(array.shape[1], 1)}")
+    return name, array.copy()
+
+
+@_suspicious
+def bytes_of(content: RecordDict, name: str) -> bytes:
+    """A record as it came."""
+    return bytes(content[name][ONE].data)  # type: ignore[union-attr]
+
+
+@_suspicious
+def tensors_in(content: RecordDict, name: str) -> Tensors:
+    """The same as tensors."""
+    try:
+        return {key: torch.from_numpy(array) for key, array in arrays_in(content, name).items()}
+    except TypeError as error:  # a type torch does not have
+        raise Malformed(str(error)) from None
+
+
+@_suspicious
+def numbers_in(content: RecordDict, name: str) -> dict[str, Any]:
+    """The plain values of a record."""
+    record = content.get(name, ConfigRecord())
+    if not isinstance(record, ConfigRecord):
+        raise Malformed(f"{name} holds no numbers")
+    return dict(record)
+
+
+def put_rows(rows: Mapping[str, Rows]) -> ArrayRecord:
+    """Rows of several tables."""
+    return packed(
+        {
+            **{f"ids.{table}": some.ids for table, some in rows.items()},
+            **{f"values.{table}": some.values for table, some in rows.items()},
+        }
+    )
+
+
+@_suspicious
+def rows_in(content: RecordDict, name: str) -> dict[str, Rows]:
+    return _rows(tensors_in(content, name))
+
+
+def _rows(arrays: Mapping[str, Tensor]) -> dict[str, Rows]:
+    tables = [key[4:] for key in arrays if key.startswith("ids.")]
+    if any(f"values.{table}" not in arrays for table in tables):
+        raise Malformed("row ids without their values")
+    return {table: Rows(arrays[f"ids.{table}"], arrays[f"values.{table}"]) for table in tables}
+
+
+def put_requests(numbers: Sequence[int], requests: Mapping[str, Ragged]) -> ArrayRecord:
+    """What some clients ask for, one list of rows each per table."""
+    lists = {
+        **{f"offsets.{table}": asked.offsets for table, asked in requests.items()},
+        **{f"rows.{table}": asked.values for table, asked in requests.items()},
+    }
+    return packed({"clients": torch.tensor(numbers, dtype=torch.int64), **lists})
+
+
+@_suspicious
+def requests_in(content: RecordDict) -> Requests:
+    """By client, what it asks for; whether it may is not judged here."""
+    arrays = tensors_in(content, "requests")
+    if not arrays:
+        return {}
+    clients = whole(arrays, "clients")
+    found: Requests = {client: {} for client in clients.tolist()}
+    for table in (key[8:] for key in arrays if key.startswith("offsets.")):
+        offsets, rows = whole(arrays, f"offsets.{table}"), whole(arrays, f"rows.{table}")
+        lengths = offsets.diff()
+        whole_lists = len(offsets) == len(clients) + 1
+        fit = whole_lists and int(offsets[0]) == 0 and int(offsets[-1]) == len(rows)
+        if not fit or bool((lengths < 0).any()):
+            raise Malformed("requests that do not fit their clients")
+        for client, own in zip(clients.tolist(), torch.split(rows, lengths.tolist()), strict=True):
+            found[client][table] = own
+    return found
+
+
+@_suspicious
+def whole(arrays: Mapping[str, Tensor], name: str) -> Tensor:
+    """A flat array of whole numbers."""
+    found = arrays.get(name)
+    if found is None or found.dtype != torch.int64 or found.dim() != 1:
+        raise Malformed(f"{name} is no list of whole numbers")
+    return found
+
+
+def put_updates(content: RecordDict, updates: Iterable[Update]) -> None:
+    """Add the updates of a node's clients to its reply."""
+    arrays: dict[str, Tensor] = {}
+    for update in updates:
+        about = torch.tensor([update.client, update.round, update.examples])
+        named = {"about": about, "loss": torch.tensor(update.loss, dtype=torch.float64)}
+        for table, rows in update.tables.items():
+            named |= {f"ids.{table}": rows.ids, f"values.{table}": rows.values}
+        named |= {f"dense.{name}": value for name, value in update.dense.items()}
+        named |= {f"positives.{table}": counts for table, counts in update.positives.items()}
+        arrays |= {f"{update.client}/{name}": value for name, value in named.items()}
+    content["updates"] = packed(arrays)
+
+
+@_suspicious
+def updates_in(content: RecordDict) -> dict[int, Tensors]:
+    """By client, the arrays a reply has for it."""
+    return _by_client(tensors_in(content, "updates"))
+
+
+@_suspicious
+def update_of(arrays: Tensors) -> Update:
+    """An update out of its arrays; only `checks.refusal` says what it is worth."""
+    about, loss = arrays.get("about"), arrays.get("loss")
+    if about is None or about.dtype != torch.int64 or about.shape != (3,):
+        raise Malformed("an update that does not say whose it is")
+    if loss is None or loss.numel() != 1:
+        raise Malformed("an update without a loss")
+    client, round, examples = about.tolist()
+    return Update(
+        client,
+        round,
+        examples,
+        {key[6:]: value for key, value in arrays.items() if key.startswith("dense.")},
+        _rows(arrays),
+        float(loss),
+        {key[10:]: value for key, value in arrays.items() if key.startswith("positives.")},
+    )
+
+
+def put_told(content: RecordDict, told: Mapping[int, Told]) -> None:
+    """Add what a node's clients say before the first round."""
+    each = {f"{client}/{name}": a for client, arrays in told.items() for name, a in arrays.items()}
+    if each:
+        content["told"] = packed(each)
+
+
+@_suspicious
+def told_in(content: RecordDict) -> Mapping[int, Told]:
+    """By client, what it says before the first round; whether it makes sense is not judged here."""
+    return _by_client(arrays_in(content, "told"))
+
+
+def _by_client(arrays: Mapping[str, T]) -> dict[int, dict[str, T]]:
+    found: dict[int, dict[str, T]] = {}
+    for key, value in arrays.items():
+        client, _, name = key.partition("/")
+        if not (client.isascii() and client.isdecimal() and len(client) <= MOST_DIGITS):
+            raise Malformed(f"{key} is nobody's")
+        found.setdefault(int(client), {})[name] = value
+    return found

@@ -1,0 +1,225 @@
+"""The ServerApp: the usual training loop, with an executor whose clients are on the grid's nodes."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from logging import ERROR, INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.supercore import log
+from torch import nn
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.data.dataset import Splits
+from spreadout.evaluation import metrics
+from spreadout.federated.round import Federation
+from spreadout.flower.access import LOG, Grants, read_roster
+from spreadout.flower.data import ServerData, held_out
+from spreadout.flower.events import Events
+from spreadout.flower.grid import OverGrid
+from spreadout.flower.nodes import Nodes
+from spreadout.flower.processes import end_with_starter
+from spreadout.flower.remote_clients import Roster
+from spreadout.methods.base import Method
+from spreadout.runs import train as training
+from spreadout.runs.build import build_federation, cohort_size
+from spreadout.runs.folder import DEPLOYMENT, RunFolder
+from spreadout.runs.train import Interrupted, Result
+
+EVENTS, STOP = "events.jsonl", "stop"  # in the run folder's deployment part
+LOOK = 0.5  # seconds between two looks for nodes
+
+
+def server_app(
+    experiment: str | Path,
+    server_data: ServerData = held_out,
+    *,
+    encoder: nn.Module | None = None,
+    method: Method | None = None,
+) -> ServerApp:
+    """The app of the server: the config, and what the model is judged on.
+
+    Run config: `out`, the run folder; `resume`, whether to go on with it; `device`.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        end_with_starter()
+        e = Experiment.load(experiment)
+        given = context.run_config
+        out = Path(str(given.get("out") or f"runs/{e.name}-{context.run_id}")).absolute()
+        beside = out / DEPLOYMENT
+        beside.mkdir(parents=True, exist_ok=True)
+        events = Events(beside / EVENTS)
+        log(INFO, "run folder: %s", out)
+        try:
+            result = serve(
+                grid,
+                e,
+                out,
+                server_data=server_data,
+                encoder=encoder,
+                method=method,
+                go_on=bool(given.get("resume", False)),
+                device=str(given.get("device", "auto")),
+                observer=events,
+                stop=(beside / STOP).exists,
+            )
+            events.done(result.summary)
+        except Interrupted as stopped:
+            events.interrupted(stopped.round)
+        except UserError as error:
+            events.failed(str(error))
+            log(ERROR, "%s", error)
+            raise
+        except Exception as error:
+            events.failed(f"{type(error).__name__}: {error}")
+            raise
+
+    return app
+
+
+def serve(
+    grid: Grid,
+    experiment: Experiment,
+    out: Path,
+    *,
+    server_data: ServerData = held_out,
+    encoder: nn.Module | None = None,
+    method: Method | None = None,
+    go_on: bool = False,
+    device: str = "auto",
+    observer: training.Observer | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Result:
+    """Train on whoever is on the grid; `go_on`: from the run folder's last checkpoint."""
+    refuse_misfits(experiment, method or experiment.method)
+    if not go_on and RunFolder(out).config.is_file():  # before anything of it is touched
+        raise UserError(f"{out}: exists; choose another `out`, or go on with it with resume=true")
+    build = Builder(grid, out, go_on, stop)
+    parts: Mapping[str, Any] = {
+        "data": server_data(experiment),
+        "encoder": encoder,
+        "method": method,
+        "build": build,
+        "observer": observer,
+        "stop": stop,
+        "device": device,
+    }
+    try:
+        if not go_on:
+            return training.run(experiment, out=out, **parts)
+        if RunFolder.open(out).finished:
+            raise UserError(f"{out}: is finished; there is nothing to resume")
+        if Experiment.load(out / "config.toml") != experiment:
+            raise UserError(
+                f"{out}: its config.toml is not the deployed config; deploy that one to resume"
+            )
+        return training.resume(out, **parts)
+    finally:
+        build.write_refusals()
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Puts a federation together whose clients are those that are there when the run begins."""
+
+    grid: Grid
+    out: Path
+    go_on: bool
+    stop: Callable[[], bool]
+    unwritten: list[tuple[int, int, int, str]] = field(default_factory=list)  # refusals
+
+    def __call__(
+        self,
+        experiment: Experiment,
+        held: Splits,
+        device: torch.device,
+        encoder: nn.Module | None,
+        method: Method | None,
+    ) -> Federation:
+        e, deploy = experiment, experiment.deploy
+        everyone = e.clients.model_copy(update={"per_round": "all"})
+        form = build_federation(
+            e.model_copy(update={"clients": everyone}), held, device, encoder, method
+        )
+        grants = Grants(
+            form.method.asks,
+            {name: table.count for name, table in form.model.tables.items()},
+            deploy.max_rows,
+            deploy.takeover,
+            None if deploy.roster is None else read_roster(deploy.roster),
+            frozenset(form.data.features.values()) if form.asks_seen else frozenset(),
+        )
+        folder = RunFolder(self.out)
+        grants.log = self.out / DEPLOYMENT / LOG
+        if self.go_on:
+            grants.recall()
+        else:
+            grants.log.parent.mkdir(parents=True, exist_ok=True)
+            grants.log.unlink(missing_ok=True)
+        nodes = Nodes(self.grid, grants, deploy.timeout, held.train.classes, self._refused)
+        self._gather(nodes, e, tell=not (self.go_on and folder.has_checkpoint))
+        grants.close()
+        data = Roster.of(form.data, grants.sizes)
+        per_round, selection = cohort_size(e, data, form.method)
+        over_grid = OverGrid(nodes)
+        return replace(
+            form,
+            data=data,
+            executor=over_grid,
+            per_round=per_round,
+            selection=selection,
+            noise_seed=secrets.randbits(63),  # new after every start: noise once shown is not used again
+        )
+
+    def _refused(self, round: int, client: int, node: int, reason: str) -> None:
+        log(WARNING, "round %d: client %d of node %s is refused: %s", round, client, node, reason)
+        self.unwritten.append((round, client, node, reason))
+        self.write_refusals()
+
+    def write_refusals(self) -> None:
+        """Those so far, once there is a run folder: the first nodes come in before that."""
+        folder = RunFolder(self.out)
+        while self.unwritten and folder.config.is_file():
+            folder.log_refusal(*self.unwritten.pop(0))
+
+    def _gather(self, nodes: Nodes, e: Experiment, *, tell: bool) -> None:
+        """Wait for the nodes a run needs to begin."""
+        until = time.monotonic() + e.deploy.wait
+        while True:
+            nodes.meet(0, tell=tell)
+            if len(nodes) >= e.deploy.nodes and nodes.node_of:
+                return
+            if self.stop():
+                raise UserError("stopped while waiting for nodes; nothing was trained")
+            if time.monotonic() >= until:
+                why = f"; one that came failed: {nodes.last_problem}" if nodes.last_problem else ""
+                raise UserError(
+                    f"deploy.nodes = {e.deploy.nodes}: {len(nodes)} nodes came within "
+                    f"deploy.wait = {e.deploy.wait:g} s{why or '; start more, or wait longer'}"
+                )
+            time.sleep(LOOK)
+
+
+def refuse_misfits(e: Experiment, method: Method) -> None:
+    """What runs in a simulation and has no meaning here."""
+    if method.pools_data:
+        raise UserError(
+            f"method.name = {method.name!r}: pools the data, and here it stays on its clients"
+        )
+    for name in e.eval.metrics:
+        if metrics.parse(name)[0] in metrics.NEED_FREQUENCIES:
+            raise UserError(
+                f"eval.metrics: {name} needs how often clients have each class, which a deployment's "
+                "server does not know; take P@k, R@k or nDCG@k"
+            )

@@ -1,0 +1,1 @@
+"""Layers: dense, convolutional, unit vectors, and gathers with gradients by hand."""

@@ -1,0 +1,336 @@
+"""Server-side table objectives: spreadout over all pairs (Eq. 7 of FedAwS) and over mined pairs (Eq. 8),
+with a weight for every class or pair (FedALC, Eqs. 8 to 11), and FedALC's pull and push (Eq. 12).
+
+Both are sums of a penalty φ(s) of the dot product s of two unit rows, over ordered pairs. Values and
+gradients are written out by hand and computed in blocks: no (C, C) matrix is ever held. Where φ is a
+polynomial of degree two on all of [−1, 1], the all-pairs sum has an exact O(C d²) form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from spreadout.core.rows import Rows
+from spreadout.core.tables import Table, added, local_of, places_in
+from spreadout.objectives.cooccurrence import PairWeights
+from spreadout.objectives.neighbours import DEFAULT_BUDGET, Nearest, nearest
+
+Distance = Literal["cosine", "euclidean"]
+Reduction = Literal["sum", "mean"]
+Search = Callable[[Tensor, Tensor], Nearest]
+"""Neighbours of some rows, given with their ids, which are not their own neighbours."""
+
+
+@dataclass(frozen=True)
+class HingePenalty:
+    """φ(s) = max(0, ν − d)² (Eq. 7)."""
+
+    margin: float  # ν
+    distance: Distance = "cosine"
+
+    def value(self, s: Tensor) -> Tensor:
+        return F.relu(self.margin - self._d(s)).square()
+
+    def slope(self, s: Tensor) -> Tensor:
+        """dφ/ds."""
+        short = F.relu(self.margin - self._d(s))
+        if self.distance == "cosine":
+            return 2 * short
+        return 2 * short / self._d(s).clamp_min(1e-6)  # dd/ds = −1/d; two equal rows have no direction
+
+    def polynomial(self) -> tuple[float, float, float] | None:
+        """(a, b, c) with φ = a + b·s + c·s² for every s in [−1, 1], if there are such."""
+        if self.distance == "cosine" and self.margin >= 2:  # d ≤ 2: the hinge never switches off
+            mu = self.margin - 1
+            return mu * mu, 2 * mu, 1.0
+        return None
+
+    def _d(self, s: Tensor) -> Tensor:
+        return 1 - s if self.distance == "cosine" else (2 - 2 * s).clamp_min(0).sqrt()
+
+
+@dataclass(frozen=True)
+class FarPenalty:
+    """φ(s) = −d² (Eq. 8).
+
+    With the cosine distance the slope 2(1 − s) vanishes where rows coincide, and over nearly all
+    pairs two antipodal clusters are the optimum; with the Euclidean distance −d² = 2s − 2 the push
+    is the same at any distance.
+    """
+
+    distance: Distance = "cosine"
+
+    def value(self, s: Tensor) -> Tensor:
+        return -(1 - s).square() if self.distance == "cosine" else 2 * s - 2
+
+    def slope(self, s: Tensor) -> Tensor:
+        return 2 * (1 - s) if self.distance == "cosine" else torch.full_like(s, 2.0)
+
+    def polynomial(self) -> tuple[float, float, float] | None:
+        return (-1.0, 2.0, -1.0) if self.distance == "cosine" else (-2.0, 2.0, 0.0)
+
+
+@dataclass(frozen=True)
+class NearPenalty:
+    """φ(s) = d²: what pulls classes together that occur together (FedALC, Eq. 12)."""
+
+    distance: Distance = "cosine"
+
+    def value(self, s: Tensor) -> Tensor:
+        return -FarPenalty(self.distance).value(s)
+
+    def slope(self, s: Tensor) -> Tensor:
+        return -FarPenalty(self.distance).slope(s)
+
+
+Penalty = HingePenalty | FarPenalty
+
+
+class TableLoss(NamedTuple):
+    """A table objective's value, and its gradient for the rows it moves."""
+
+    value: Tensor  # ()
+    gradient: Rows
+
+
+def all_pairs(
+    table: Tensor,
+    penalty: Penalty,
+    *,
+    weight: Tensor | PairWeights | None = None,
+    clip: float | None = None,
+    reduction: Reduction = "sum",
+    budget: int = DEFAULT_BUDGET,
+) -> TableLoss:
+    """`Σ_c Σ_{c'≠c} a_cc' φ(w_c·w_c')` over the whole table (Eq. 7).
+
+    weight: one a_c per class (Remark 2), or one per pair (FedALC, Eqs. 8 and 10). clip: the most one
+    unordered pair may add to the gradient's norm. Exact in O(C d²) when the penalty is a polynomial,
+    else in blocks in O(C² d).
+    """
+    coefficients = penalty.polynomial() if clip is None else None
+    own = weight if isinstance(weight, PairWeights) else None
+    alpha = torch.ones_like(table[:, 0]) if weight is None else weight  # (C,)
+    alpha = alpha.alone if isinstance(alpha, PairWeights) else alpha
+    if coefficients is not None:
+        value, gradient = _all_pairs_polynomial(table, alpha, *coefficients)
+        if own is not None:
+            less = stored_pairs(table, own, penalty, budget=budget)
+            value, gradient = value - less.value, gradient - less.gradient.values
+    else:
+        value, gradient = _all_pairs_blocked(table, alpha, penalty, own, clip, budget)
+    pairs = len(table) * (len(table) - 1)
+    scale = 1.0 if reduction == "sum" else 1.0 / max(pairs, 1)
+    ids = torch.arange(len(table), device=table.device)
+    return TableLoss(value * scale, Rows(ids, gradient * scale))
+
+
+def _all_pairs_polynomial(
+    table: Tensor, alpha: Tensor, a: float, b: float, c: float
+) -> tuple[Tensor, Tensor]:
+    """With m = Σw and G = WᵀW: Σ_{c'} s = w·m and Σ_{c'} s² = wᵀGw, less the pair with itself."""
+    weighted = alpha[:, None] * table
+    gram, gram_w = table.T @ table, table.T @ weighted  # (d, d)
+    total, total_w = table.sum(0), weighted.sum(0)  # (d,)
+    norm2 = table.square().sum(1)  # (C,)
+    linear = table @ total - norm2  # (C,) Σ_{c'≠c} s
+    projected = table @ gram  # (C, d)
+    quadratic = (projected * table).sum(1) - norm2.square()  # (C,) Σ_{c'≠c} s²
+    value = (alpha * (a * (len(table) - 1) + b * linear + c * quadratic)).sum()
+    own = b * (total - table) + 2 * c * (projected - norm2[:, None] * table)
+    others = b * (total_w - weighted) + 2 * c * (table @ gram_w - norm2[:, None] * weighted)
+    return value, alpha[:, None] * own + others
+
+
+def _all_pairs_blocked(
+    table: Tensor,
+    alpha: Tensor,
+    penalty: Penalty,
+    pairs: PairWeights | None,
+    clip: float | None,
+    budget: int,
+) -> tuple[Tensor, Tensor]:
+    def terms(s: Tensor, block: slice) -> tuple[Tensor, Tensor]:
+        weight = alpha[block, None] + alpha
+        if pairs is not None:
+            weight = weight - _meet(pairs, block, s)
+        return weight * penalty.value(s), weight * penalty.slope(s)
+
+    return _in_blocks(table, terms, clip, budget)
+
+
+def pull_and_push(
+    table: Tensor,
+    weights: PairWeights,
+    away: HingePenalty,
+    together: NearPenalty,
+    *,
+    pull: float,
+    push: float,
+    clip: float | None = None,
+    budget: int = DEFAULT_BUDGET,
+) -> TableLoss:
+    """FedALC, Eq. 12: `α Σ n_cc'/n d² + β Σ σ_cc' max(0, ν − d)²`; clip: as in `all_pairs`, of both."""
+    if clip is None:  # apart, the pull costs what the pairs that meet cost
+        near = stored_pairs(table, weights, together, budget=budget)
+        far = all_pairs(table, away, weight=weights, budget=budget)
+        gradient = pull * near.gradient.values + push * far.gradient.values
+        return TableLoss(pull * near.value + push * far.value, Rows(near.gradient.ids, gradient))
+
+    def terms(s: Tensor, block: slice) -> tuple[Tensor, Tensor]:
+        meet = pull * (met := _meet(weights, block, s))
+        part = push * (weights.alone[block, None] + weights.alone - met)  # σ_cc' + σ_c'c
+        value = meet * together.value(s) + part * away.value(s)
+        return value, meet * together.slope(s) + part * away.slope(s)
+
+    value, gradient = _in_blocks(table, terms, clip, budget)
+    return TableLoss(value, Rows(torch.arange(len(table), device=table.device), gradient))
+
+
+def _in_blocks(
+    table: Tensor,
+    terms: Callable[[Tensor, slice], tuple[Tensor, Tensor]],
+    clip: float | None,
+    budget: int,
+) -> tuple[Tensor, Tensor]:
+    """A sum over all unordered pairs of different rows, and its gradient, some rows at a time.
+
+    terms: of scores (b, C) and which rows they are, the pairs' values and slopes, both orders together.
+    """
+    rows_at_once = max(1, budget // (5 * table.element_size() * len(table)))
+    value = table.new_zeros(())
+    gradient = torch.empty_like(table)
+    for start in range(0, len(table), rows_at_once):
+        block = slice(start, min(start + rows_at_once, len(table)))
+        place = torch.arange(block.stop - start, device=table.device)
+        each, slope = terms(table[block] @ table.T, block)  # (b, C)
+        each[place, place + start] = 0
+        slope[place, place + start] = 0
+        value += each.sum() / 2  # each pair is met from both its rows
+        if clip is not None:  # of unit rows, a pair's part of the gradient has the norm √2·|slope|
+            slope = slope.clamp(-clip / 2**0.5, clip / 2**0.5)
+        gradient[block] = slope @ table
+    return value, gradient
+
+
+def _meet(pairs: PairWeights, block: slice, like: Tensor) -> Tensor:
+    """both_cc' + both_c'c of some rows against all, zeros where nothing is stored: (b, C)."""
+    stored = slice(int(pairs.offsets[block.start]), int(pairs.offsets[block.stop]))
+    found = torch.zeros_like(like)
+    at = pairs.first[stored] - block.start, pairs.second[stored]
+    found[at] = pairs.both[stored] + pairs.reversed[stored]
+    return found
+
+
+def stored_pairs(
+    table: Tensor,
+    pairs: PairWeights,
+    penalty: Penalty | NearPenalty,
+    *,
+    budget: int = DEFAULT_BUDGET,
+) -> TableLoss:
+    """`Σ both_cc' φ(w_c·w_c')` over the pairs that are stored, a block of them at a time."""
+    value = table.new_zeros(())
+    gradient = torch.zeros_like(table)
+    pairs_at_once = max(1, budget // (4 * table.element_size() * table.shape[1]))
+    for start in range(0, len(pairs.first), pairs_at_once):
+        some = slice(start, start + pairs_at_once)
+        first, second = pairs.first[some], pairs.second[some]
+        s = (table[first] * table[second]).sum(-1)
+        value += (pairs.both[some] * penalty.value(s)).sum()
+        # Both directions are stored: what one does to its second class, the other does to its first.
+        pull = (pairs.both[some] + pairs.reversed[some]) * penalty.slope(s)
+        gradient.index_put_((first,), pull[:, None] * table[second], accumulate=True)
+    ids = torch.arange(len(table), device=table.device)
+    return TableLoss(value, Rows(ids, gradient))
+
+
+def mined_pairs(
+    table: Table,
+    anchors: Tensor,
+    k: int,
+    penalty: Penalty,
+    *,
+    candidates: Tensor | None = None,
+    weight: Tensor | PairWeights | None = None,
+    clip: float | None = None,
+    reduction: Reduction = "sum",
+    budget: int = DEFAULT_BUDGET,
+    low_precision: bool = False,
+    search: Search | None = None,
+) -> TableLoss:
+    """`Σ_{c∈anchors} Σ_{y∈N_k(c)} a_cy φ(w_c·w_y)` (Eq. 8), N_k(c) the k nearest candidates.
+
+    anchors: (n,) distinct ids, the participating classes; candidates: (c,) ascending ids C′, all
+    classes if None; weight: (n,) a_c, or one for every pair (FedALC, Eq. 11); clip: as in `all_pairs`.
+    The gradient moves anchors and the neighbours found, no others; of a sharded table, those that are
+    here. search: finds neighbours another way than by looking at all.
+    """
+    rows = table[anchors]  # (n, d)
+    if search is not None:
+        s, neighbours = search(rows, anchors)
+    else:
+        s, neighbours = nearest(
+            rows,
+            table,
+            k,
+            exclude=anchors,
+            candidates=candidates,
+            budget=budget,
+            low_precision=low_precision,
+        )  # (n, k)
+    real = s > -torch.inf  # a short candidate list can leave only the anchor itself
+    s = s.masked_fill(~real, 0)
+    if isinstance(weight, PairWeights):
+        alpha = weight.at(anchors, neighbours)
+    else:
+        alpha = torch.ones_like(s[:, :1]) if weight is None else weight[:, None]
+    value = (alpha * penalty.value(s) * real).sum()
+    slope = alpha * penalty.slope(s) * real  # (n, k)
+    if clip is not None:  # a pair may be mined from both its ends: half for each
+        slope = slope.clamp(-clip / 8**0.5, clip / 8**0.5)
+    scale = 1.0 if reduction == "sum" else 1.0 / max(int(real.sum()), 1)
+
+    # A pair whose neighbour lies with another process is that one's, and where too few neighbours were
+    # found there is no pair: here neither has a slope, nor moves a row.
+    here = local_of(table)
+    place, mine = places_in(table, neighbours)
+    mine &= real
+    slope, place = slope * mine, place.clamp(0, len(here) - 1)
+    neighbours = torch.where(mine, neighbours, anchors[:, None])
+    ids, slot = torch.unique(torch.cat([anchors, neighbours.flatten()]), return_inverse=True)
+    anchor_slot, neighbour_slot = slot[: len(anchors)], slot[len(anchors) :].view_as(neighbours)
+    gradient = rows.new_zeros(len(ids), rows.shape[1])
+    pulled = torch.zeros_like(rows)
+    pairs_at_once = max(1, budget // (2 * rows.element_size() * rows.shape[1] * s.shape[1]))
+    for i in range(0, len(anchors), pairs_at_once):
+        part = slice(i, i + pairs_at_once)
+        pull = slope[part, :, None]  # (b, k, 1)
+        pulled[part] = (pull * here[place[part]]).sum(1)
+        towards = (pull * rows[part, None]).flatten(0, 1)  # (b·k, d)
+        gradient.index_put_((neighbour_slot[part].flatten(),), towards, accumulate=True)
+    gradient[anchor_slot] += added(pulled, table)
+    return TableLoss(value * scale, Rows(ids, gradient * scale))
+
+
+def off_diagonal(left: Tensor, right: Tensor, real: Tensor) -> Tensor:
+    """‖offdiag(L Rᵀ)‖_F over the real rows (003, §3.1), without the (n, n) matrix: O(n d²).
+
+    left, right: (n, d); real: (n,) bool. ‖L Rᵀ‖²_F = ⟨LᵀL, RᵀR⟩, and the diagonal's squares come off.
+    """
+    same = left is right  # then one Gram matrix does
+    with torch.autocast(left.device.type, enabled=False):  # a difference of large sums
+        keep = real[:, None]
+        left = left * keep
+        right = left if same else right * keep
+        gram = left.T @ left
+        whole = gram.square().sum() if same else (gram * (right.T @ right)).sum()
+        diagonal = (left * right).sum(-1).square().sum()
+    # Rounding may leave a hair below 0; the root's slope must stay finite where nothing overlaps.
+    return (whole - diagonal).clamp_min(1e-12).sqrt()

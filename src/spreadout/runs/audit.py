@@ -1,0 +1,131 @@
+"""Looking at a run from outside: as the server that reads requests, and at one client's classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.data.columns import Lists
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.load import load_data
+from spreadout.federated.round import Federation, cohort_of
+from spreadout.methods.base import Method
+from spreadout.methods.fedss import FedSS
+from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
+from spreadout.report.confusion import confusion, write_confusion
+from spreadout.runs import checkpoint
+from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.folder import RunFolder
+from spreadout.runs.predict import Predictor
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Requests as they came, and the truth an observer's guesses are held against."""
+
+    requests: Iterable[tuple[int, Sequence[int]]]
+    data: FederatedDataset
+    method: Method
+
+    def looks(self) -> list[Look]:
+        """What an observer knows, in the mean over clients."""
+        own, popularity = self._known()
+        return audit(self._sound(), own, popularity, **self._how())
+
+    def beliefs(self) -> Iterator[dict[str, Any]]:
+        """After every request, what he thinks of that client: its candidates, and how likely each is."""
+        own, popularity = self._known()
+        watched = watch(self._sound(), own, popularity, **self._how())
+        for client, turn, candidates, belief in watched:
+            likely = dict(zip(candidates.tolist(), belief.round(6).tolist(), strict=True))
+            yield {"client": client, "request": turn, "posterior": likely}
+
+    def _sound(self) -> Iterator[tuple[int, Sequence[int]]]:
+        """The requests, as long as they are of this federation."""
+        none = True
+        for client, rows in self.requests:
+            if not 0 <= client < self.data.clients:
+                raise UserError(f"a request is of client {client}; there are {self.data.clients}")
+            if rows and not 0 <= min(rows) <= max(rows) < self.data.classes:
+                raise UserError(f"a request of client {client} names a class beyond {self.data.classes}")
+            none = False
+            yield client, rows
+        if none:
+            raise UserError("there are no requests to look at")
+
+    def _known(self) -> tuple[dict[int, Classes], Weights]:
+        if not self.method.has_class_table:
+            raise UserError(
+                f"method.name = {self.method.name!r}: clients get whole networks and ask for no rows"
+            )
+        data = self.data
+        rows = data.rows_of(torch.arange(data.clients))["classes"]
+        own = {i: rows[i].numpy() for i in range(data.clients)}
+        return own, data.popularity.double().numpy()
+
+    def _how(self) -> dict[str, bool]:
+        sampled = self.method if isinstance(self.method, FedSS) else None
+        return {
+            "by_popularity": sampled is not None and sampled.needs_popularity,
+            "fixed": sampled is not None and sampled.draw.endswith("fixed"),
+        }
+
+
+def logged(path: Path) -> Watched:
+    """The requests a run has logged, and what is needed to judge them."""
+    folder = RunFolder.open(path)
+    _refuse_own_parts(folder)
+    experiment = Experiment.load(folder.config)
+    data = load_data(experiment.data, experiment.seed).train
+    return Watched(folder.requests(), data, experiment.method)
+
+
+def _refuse_own_parts(folder: RunFolder) -> None:
+    """A run that was given its data or method in Python cannot be understood from its config."""
+    if not folder.has_checkpoint:
+        return
+    own = checkpoint.extra_of(folder.checkpoint).get("own", [])
+    if own:
+        raise UserError(f"{folder.path}: was run with its own {own[0]}, which is not in the folder")
+
+
+def foreseen(config: str, overrides: Sequence[str], rounds: int | None) -> Watched:
+    """The requests clients would make: they do not depend on the model, so nothing is trained."""
+    experiment = Experiment.load(config, overrides)
+    held = load_data(experiment.data, experiment.seed)
+    federation = build_federation(experiment, held, pick_device("cpu"))
+    asked = _requests(federation, rounds or experiment.rounds)
+    return Watched(asked, federation.data, federation.method)
+
+
+def _requests(federation: Federation, rounds: int) -> Iterator[tuple[int, Sequence[int]]]:
+    for round in range(rounds):
+        cohort = cohort_of(federation, round)
+        numbers = federation.data.number_of(cohort.clients).tolist()
+        for i, number in enumerate(numbers):
+            yield number, cohort.requests["classes"][i].tolist()
+
+
+def draw_confusion(path: Path, client: int, output: Path) -> Path:
+    """The page for one client of a finished run."""
+    folder = RunFolder.open(path)
+    _refuse_own_parts(folder)
+    predictor = Predictor.load(path)
+    experiment = Experiment.load(folder.config)
+    held = load_data(experiment.data, experiment.seed)
+    if client >= held.train.clients:
+        raise UserError(f"--client {client}: the run has {held.train.clients} clients, numbered from 0")
+    view = held.train.view(client)
+    if isinstance(view.columns["y"], Lists):
+        raise UserError(f"{path}: its examples have label sets; a confusion matrix needs one label each")
+    if not view.examples:
+        raise UserError(f"--client {client}: has no examples")
+    classes, shares = confusion(predictor.model, predictor.state, view)
+    names = [held.class_names[c] if c < len(held.class_names) else str(c) for c in classes.tolist()]
+    return write_confusion(shares, names, output, title=f"{experiment.name}, client {client}")

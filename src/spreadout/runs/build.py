@@ -1,0 +1,285 @@
+"""From the description of a run to its parts: data, model, method, optimisers and executor together."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.data.columns import Dense, Lists, Sparse, total_bytes
+from spreadout.data.dataset import FederatedDataset, Splits
+from spreadout.evaluation import metrics
+from spreadout.federated.augment import Augment
+from spreadout.federated.local import LocalTraining
+from spreadout.federated.round import Executor, Federation
+from spreadout.federated.sampling import Selection
+from spreadout.federated.server import ServerOptimizers
+from spreadout.methods.base import Method
+from spreadout.methods.dual_encoder import DualEncoder
+from spreadout.models.build import DataShape
+from spreadout.models.embedding import EmbeddingModel, TableShape
+from spreadout.models.two_tower import TwoTower
+from spreadout.runtime import distributed
+from spreadout.runtime.sequential import sequential
+from spreadout.runtime.simulator.executor import ROUNDS_AHEAD, Simulator
+from spreadout.runtime.simulator.graphs import GraphCache
+from spreadout.runtime.simulator.implicit_first_layer import Spans
+from spreadout.runtime.simulator.prefetch import Ahead
+from spreadout.runtime.simulator.staging import ReadyRound
+
+DENSE_UP_TO = 1 << 30
+UNFIT_LAYERS = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
+
+
+def build_federation(
+    experiment: Experiment,
+    held: Splits,
+    device: torch.device,
+    encoder: nn.Module | None = None,
+    method: Method | None = None,
+) -> Federation:
+    """All fixed parts of a run, from its description and its data; own parts take precedence."""
+    e = experiment
+    method = method or e.method
+    _refuse_misfits(e, held, method)
+    looks_up = encoder is None and e.model.encoder == "lookup"
+    if e.clients.asks_features == "seen" and not looks_up:
+        raise UserError(
+            'clients.asks_features = "seen": is for model.encoder = "lookup", whose features have rows'
+        )
+    data = _looked_up(held.train) if looks_up else held.train
+    if not method.has_class_table:
+        data = _without_rows(data)
+    if method.needs_popularity and data.clients:
+        data = replace(data, public_popularity=data.popularity)
+    if method.pools_data:
+        data = data.pooled()
+    per_round, selection = cohort_size(e, data, method)
+    model = _model(e, data, method, encoder).on(device)
+    tables = model.tables
+    graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
+    alone = distributed.size() == 1  # what is made ready ahead is a whole cohort's
+    ahead: Ahead[ReadyRound] | None = Ahead(ROUNDS_AHEAD) if device.type == "cuda" and alone else None
+    memory = int(e.run.memory_gb * 2**30)
+    simulator = Simulator(memory, graphs, spans := Spans(memory // 4), ahead)
+    federation = Federation(
+        data=data,
+        model=model,
+        method=method,
+        schedule=e.clients.schedule,
+        training=LocalTraining(
+            dense=e.clients.optimizer_for(),
+            rows={
+                name: e.clients.optimizer_for(
+                    e.clients.input_lr if name == "inputs" else e.clients.row_lr
+                )
+                for name in tables
+            },
+            sphere=model.sphere,
+            fixed=method.fixed_tables(),
+        ),
+        optimizers=ServerOptimizers(
+            e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in tables}
+        ),
+        executor=_shared(sequential if e.run.executor == "sequential" else simulator),
+        device=device,
+        seed=e.seed,
+        selection=selection,
+        per_round=per_round,
+        max_norm=e.clients.max_update_norm,
+        privacy=e.privacy,
+        decay=e.clients.lr_decay,
+        rounds=e.rounds,
+        augment=_augment(e, data),
+        bf16=e.run.precision == "bf16",
+        asks_seen=e.clients.asks_features == "seen",
+        activations=model.activations(_example_shape(data)),
+    )
+    if not looks_up and spans.layer_of(federation) is None:
+        federation = replace(federation, data=_densified(data))
+    held_there = federation.data.to(device) if _fits(federation.data, device) else federation.data
+    return replace(federation, data=held_there)
+
+
+def _shared(executor: Executor) -> Executor:
+    """Among several processes, each trains its own part."""
+    return distributed.Shared(executor) if distributed.size() > 1 else executor
+
+
+def _augment(e: Experiment, data: FederatedDataset) -> Augment:
+    c = e.clients
+    moved = c.image_shift or c.image_flip
+    x = data.columns.get("x")
+    if moved and not (isinstance(x, Dense) and x.values.dim() == 4):
+        key = "image_shift" if c.image_shift else "image_flip"
+        raise UserError(f"clients.{key}: the inputs are no images")
+    return Augment(c.input_noise, c.input_dropout, c.image_shift, c.image_flip)
+
+
+def _example_shape(data: FederatedDataset) -> tuple[int, ...] | None:
+    """Of the input x, where there is one and it is dense."""
+    x = data.columns.get("x")
+    return tuple(x.values.shape[1:]) if isinstance(x, Dense) else None
+
+
+def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
+    """Parts that are sound by themselves and do not go together."""
+    data = held.train
+    if complaint := method.complaint(data):
+        raise UserError(complaint)
+    y = data.columns["y"]
+    named = y.values if isinstance(y, Lists | Dense) else torch.empty(0)
+    if len(named) and int(named.max()) >= data.classes:
+        raise UserError(
+            f"a training label is {int(named.max())}: there are {data.classes} classes, numbered from 0"
+        )
+    if len(named) and int(named.min()) < 0:
+        raise UserError(f"a training label is {int(named.min())}: classes are numbered from 0")
+    if isinstance(y, Lists) and not method.label_sets:
+        remedy = 'give one class each, with a source of ours by data.targets = "each" or "one"'
+        if e.data.partition.name == "frequent_classes":
+            remedy = 'data.partition = "frequent_classes" deals whole label sets: take another'
+        raise UserError(
+            f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
+            + remedy
+        )
+    ranked = [name for name in e.eval.metrics if metrics.parse(name)[0] not in metrics.RETRIEVAL]
+    if e.eval.split == "test" and len(held.test) and _unseen(held) and ranked:
+        raise UserError(
+            f"data.source = {held.name!r}: its test classes are never trained on, so they have no "
+            f"{ranked[0]}; take MAP@10, MAP@R or retrieval R@k, or set data.validation_fraction and "
+            'eval.split = "validation"'
+        )
+    if method.pools_data and e.privacy is not None:
+        raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
+    for name in e.eval.metrics:
+        if not method.has_class_table and metrics.parse(name)[0] in metrics.NEED_EMBEDDINGS:
+            raise UserError(
+                f"eval.metrics: {name} needs a score of every class; method.name = {method.name!r} has "
+                "the best only: take P@k, R@k, nDCG@k or PSP@k"
+            )
+        if name in ranked and metrics.parse(name)[1] > data.classes:
+            raise UserError(f"eval.metrics: {name} needs more classes than the {data.classes} there are")
+
+
+def cohort_size(e: Experiment, data: FederatedDataset, method: Method) -> tuple[int, Selection]:
+    """How many clients a round has, and how they are chosen."""
+    per_round, selection = e.clients.per_round, e.clients.selection
+    busy = selection == "nonempty" and not method.pools_data
+    there = int((e.clients.schedule.usable(data.sizes) > 0).sum()) if busy else data.clients
+    if method.pools_data or per_round == "all":
+        return there, "nonempty" if busy else "full"
+    if per_round > there:
+        raise UserError(
+            f"clients.per_round = {per_round}: there are only {there} clients"
+            f'{" with examples to train on" if busy else ""}; take fewer, or "all"'
+        )
+    return per_round, selection
+
+
+def _model(
+    e: Experiment, data: FederatedDataset, method: Method, encoder: nn.Module | None
+) -> EmbeddingModel:
+    """The config's model, or one around the user's own encoder."""
+    if encoder is None:
+        model = method.fresh_model(e.model, DataShape.of(data), e.seed)
+    elif not method.has_class_table:
+        raise UserError(f"encoder: method.name = {method.name!r} trains a network of its own")
+    else:
+        module, dim = _own_encoder(data, encoder)
+        model = EmbeddingModel(module, {"classes": TableShape(data.classes, dim)})
+    if isinstance(model, TwoTower) and not isinstance(method, DualEncoder):
+        raise UserError(
+            f"model.encoder = {e.model.encoder!r}: is for method.name = 'dual_encoder', "
+            f"not {method.name!r}"
+        )
+    clash = sorted(set(model.tables) & {name for name, _ in model.encoder.named_parameters()})
+    if clash:
+        raise UserError(f"encoder: has a parameter named {clash[0]!r} like a table; rename it")
+    unknown = set(e.server.tables) - set(model.tables)
+    if unknown:
+        known = ", ".join(model.tables)
+        raise UserError(f"server.tables.{min(unknown)}: no such table; known: {known}")
+    return model
+
+
+def _unseen(held: Splits) -> bool:
+    """Whether no test class has a row in the table."""
+    labels = held.test.labels.values
+    return len(labels) > 0 and int(labels.min()) >= held.train.classes
+
+
+def _without_rows(data: FederatedDataset) -> FederatedDataset:
+    """Labels that name no rows, side by side in one width: there is no table of classes."""
+    y = data.columns["y"]
+    if isinstance(y, Lists):
+        y = replace(y, width=max(y.longest, 1))
+    return replace(data, refers={}, columns={**data.columns, "y": y})
+
+
+def _looked_up(data: FederatedDataset) -> FederatedDataset:
+    """Sparse features as names of rows: what a client has of them is what it asks for."""
+    if not isinstance(data.columns.get("x"), Sparse):
+        raise UserError(
+            'model.encoder = "lookup": takes sparse features, and the data has none; take "mlp"'
+        )
+    return replace(data, refers={**data.refers, "x": "inputs"})
+
+
+def _densified(data: FederatedDataset) -> FederatedDataset:
+    """Sparse features as dense rows, made once where they fit and batch by batch where they do not."""
+    columns = dict(data.columns)
+    for name, column in data.columns.items():
+        if isinstance(column, Sparse) and column.count * column.example_bytes <= DENSE_UP_TO:
+            columns[name] = column.dense()
+    return replace(data, columns=columns)
+
+
+def _fits(data: FederatedDataset, device: torch.device) -> bool:
+    """Whether the data may live on the device; if not, cohorts are gathered on the host."""
+    if device.type != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    return total_bytes(data.columns.values()) < free // 2
+
+
+def _own_encoder(data: FederatedDataset, given: nn.Module) -> tuple[nn.Module, int]:
+    """A copy of the user's own encoder, and its output's width."""
+    if "x" not in data.columns:
+        raise UserError("encoder: takes the input x, and the data has histories")
+    x = data.columns["x"]
+    some = torch.zeros(min(1, len(x)), dtype=torch.int64)
+    one = x.take(some).cpu()
+    if not len(one):  # a deployment's server has none: one of the same form
+        one = one.new_zeros(1, *one.shape[1:])
+    module = copy.deepcopy(given).cpu().eval()
+    for name, layer in module.named_modules():
+        if isinstance(layer, UNFIT_LAYERS):
+            raise UserError(
+                f"encoder: {name or 'it'} is a {type(layer).__name__}, whose batch statistics or random "
+                "draws do not average over clients; use GroupNorm, and clients.input_dropout"
+            )
+    try:
+        with torch.no_grad():
+            shape = module(one).shape
+    except (RuntimeError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"encoder: fails on an input of shape {tuple(one.shape)} ({reason})") from None
+    if len(shape) != 2:
+        raise UserError(f"encoder: gives shape {tuple(shape)} for one example; it must give (1, dim)")
+    return module, int(shape[1])
+
+
+def pick_device(name: str) -> torch.device:
+    """`auto` takes CUDA where there is one; asking for CUDA where there is none is an error."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UserError(f"--device {name}: unknown; known: auto, cpu, cuda")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: no CUDA device is available here; use --device cpu")
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name, torch.cuda.current_device()) if name == "cuda" else torch.device(name)

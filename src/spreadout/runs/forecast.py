@@ -1,0 +1,140 @@
+"""What a run will cost, before it is started: a few of its rounds are rehearsed, and multiplied."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.rows import nbytes
+from spreadout.core.state import ServerState
+from spreadout.core.tables import table_bytes
+from spreadout.core.traffic import Traffic
+from spreadout.data import load as splits
+from spreadout.evaluation.evaluate import evaluate, needed_frequencies
+from spreadout.federated.round import Federation, begin, cohort_of, run_round
+from spreadout.runs import checkpoint
+from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.summary import peak_memory
+from spreadout.runtime.simulator.chunk_sums import traffic_of
+
+REHEARSED = {"cpu": (1, 3), "cuda": (4, 4)}  # rounds to warm up (graphs are made); to time, at least
+LOOKS = 32  # cohorts whose bytes are counted
+STEPS = (10, 60)  # of those before the first round, where there are more
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """All that a run of these rounds is expected to take on this machine."""
+
+    clients: int
+    classes: int
+    cohort: int
+    rounds: int
+    model_bytes: int
+    down_per_client: float  # bytes of one client's part in one round
+    up_per_client: float
+    once_bytes: int  # before the first round, of all clients
+    seconds_per_round: float
+    seconds_per_evaluation: float
+    seconds_per_checkpoint: float
+    seconds_before: float  # what comes before the first round
+    seconds: float  # of all that
+    peak_memory_bytes: int
+
+
+def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
+    """Rehearse on the run's own data; nothing is left behind."""
+    e, where = experiment, pick_device(device)
+    held = splits.load_data(e.data, e.seed)
+    f = build_federation(e, held, where)
+    before, state = _begun(f)
+    once = state.traffic.once_down + state.traffic.once_up
+    examples = held.test if e.eval.split == "test" else held.validation
+    assert examples is not None
+    seen = needed_frequencies(f.data, e.eval)
+    score = partial(evaluate, f.model, state, examples, e.eval.metrics, seen=seen)
+    _seconds(where, score)  # the first time is slower
+    scored = _seconds(where, score)
+    moved = expected_traffic(f, state)
+    each = _round_of(f, state)
+    evaluations = 1 + -(-e.rounds // e.eval.every)
+    saved = _seconds_to_save(where, state)
+    checkpoints = 1 + -(-e.rounds // (e.run.checkpoint_every or e.eval.every))
+    visits = max(moved.participations, 1)
+    return Forecast(
+        clients=f.data.clients,
+        classes=held.train.classes,
+        cohort=f.per_round,
+        rounds=e.rounds,
+        model_bytes=nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),
+        down_per_client=moved.down / visits,
+        up_per_client=moved.up / visits,
+        once_bytes=once,
+        seconds_per_round=each,
+        seconds_per_evaluation=scored,
+        seconds_per_checkpoint=saved,
+        seconds_before=before,
+        seconds=before + each * e.rounds + scored * evaluations + saved * checkpoints,
+        peak_memory_bytes=peak_memory(where),
+    )
+
+
+def _begun(f: Federation) -> tuple[float, ServerState]:
+    """What comes before the first round: its seconds, and the state it leaves. Of many steps, some."""
+    took: dict[int, float] = {}
+    for steps in (f.method.steps_before,) if f.method.steps_before <= STEPS[1] else STEPS:
+        short = replace(f, method=f.method.shortened(steps))
+        state = ServerState(0, *f.model.initial(f.seed, f.device))
+        took[steps] = _seconds(f.device, lambda short=short, state=state: begin(short, state))  # type: ignore[misc]
+    (first, least), (last, most) = min(took.items()), max(took.items())
+    more = (f.method.steps_before - first) * (most - least) / (last - first) if last > first else 0.0
+    return least + max(more, 0.0), state
+
+
+def _seconds_to_save(device: torch.device, state: ServerState) -> float:
+    """What a checkpoint takes, written among temporary files; 0 where they may not be."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return _seconds(device, lambda: checkpoint.save(Path(folder), state.whole(), {}))
+    except OSError:
+        return 0.0
+
+
+def _round_of(f: Federation, state: ServerState) -> float:
+    """Seconds of a round, from more of them the shorter they are."""
+    warm, least = REHEARSED[f.device.type]
+    took: list[float] = []
+    while len(took) < f.rounds and (len(took) < warm + least or (sum(took) < 1.5 and len(took) < 300)):
+        took.append(_seconds(f.device, lambda: run_round(f, state)))
+    return statistics.median(took[warm:] or took)
+
+
+def expected_traffic(federation: Federation, state: ServerState) -> Traffic:
+    """The bytes of the run's first cohorts, which are drawn and do not train."""
+    total = Traffic()
+    if federation.method.pools_data:  # data in one place crosses no network
+        return total
+    kept = torch.zeros(federation.data.clients, dtype=torch.bool)  # who has its fixed rows already
+    memory = {**state.memory, "keeps_fixed": kept} if federation.training.fixed else state.memory
+    watched = replace(state, memory=memory)
+    for round in range(min(LOOKS, federation.rounds)):
+        cohort = cohort_of(federation, round)
+        total += traffic_of(watched, cohort, federation)
+        kept[cohort.clients] = True
+    return total
+
+
+def _seconds(device: torch.device, work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start

@@ -1,0 +1,100 @@
+"""A finished run in one value: what it reached, what it moved, what it promises, what it ran on."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from spreadout import __version__
+from spreadout.config.experiment import Experiment
+from spreadout.core.rows import nbytes
+from spreadout.core.state import ServerState
+from spreadout.core.tables import table_bytes
+from spreadout.data.dataset import Splits
+from spreadout.evaluation.early_stopping import best_of
+from spreadout.evaluation.geometry import Gauges
+from spreadout.federated.round import Federation
+from spreadout.privacy.accounting import epsilon_of
+from spreadout.runs.folder import Record
+
+
+def summarize(
+    experiment: Experiment,
+    data: Splits,
+    federation: Federation,
+    state: ServerState,
+    history: Sequence[Record],
+    seconds: float,
+) -> dict[str, Any]:
+    """All that `summary.json` says."""
+    names = experiment.eval.metrics
+    last, best = history[-1], history[best_of(experiment.eval, history)]
+    moved = {"bytes": best["bytes_down"] + best["bytes_up"]}
+    traffic = state.traffic
+    return {
+        "name": experiment.name,
+        "method": federation.method.name,
+        "dataset": data.name,
+        "clients": federation.data.clients,
+        "classes": data.train.classes,
+        "rounds": state.round,
+        "metrics": {name: last[name] for name in names},
+        "best_by": experiment.eval.best_by,
+        "stopped_early": state.round < experiment.rounds,  # it lost patience
+        "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
+        "gauges": {name: last.get(name) for name in Gauges.__dataclass_fields__},
+        "model_bytes": nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),
+        "bytes": {"down": traffic.down, "up": traffic.up, **asdict(traffic)},
+        "seconds": seconds,
+        "peak_memory_bytes": peak_memory(federation.device),
+        "refused_updates": dict(state.refused),
+        "privacy": _privacy(experiment, state),
+        "table_privacy": federation.method.privacy(state),
+        "seed": experiment.seed,
+        "device": str(federation.device),
+        "versions": {
+            "spreadout": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def _privacy(experiment: Experiment, state: ServerState) -> dict[str, Any] | None:
+    """What the noise on clients' updates promises, and to whom."""
+    mechanism = experiment.privacy
+    if mechanism is None:
+        return None
+    releases = int(state.memory["releases"].max())
+    epsilon = epsilon_of(mechanism.noise, releases, mechanism.delta)
+    return {
+        "guarantee": "local: the values of a client's updates, against the server"
+        if mechanism.noise
+        else "none: updates are clipped, but no noise is added",
+        "not_protected": [
+            "row ids asked for",
+            "number of examples",
+            "loss",
+            "participation",
+            *(["label sets"] if state.traffic.once_up else []),
+        ],
+        "clip": mechanism.clip,
+        "noise": mechanism.noise,
+        "delta": mechanism.delta,
+        "most_releases_by_a_client": releases,
+        "epsilon": epsilon if epsilon != float("inf") else None,
+    }
+
+
+def peak_memory(device: torch.device) -> int:
+    """Peak bytes: of the GPU's allocator, or of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

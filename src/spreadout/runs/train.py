@@ -1,0 +1,319 @@
+"""Running an experiment: train round by round, evaluate, record, save, stop and resume."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.core.state import ServerState
+from spreadout.core.tables import local_of
+from spreadout.data import load as splits
+from spreadout.data.dataset import Splits
+from spreadout.evaluation.early_stopping import out_of_patience
+from spreadout.evaluation.evaluate import evaluate, needed_frequencies
+from spreadout.evaluation.metrics import Frequencies
+from spreadout.evaluation.projection import picture_of
+from spreadout.federated.round import Federation, RoundReport, begin, run_round
+from spreadout.methods.base import Method
+from spreadout.models.build import DataShape
+from spreadout.runs import advice, checkpoint
+from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.folder import Record, RunFolder
+from spreadout.runs.summary import summarize
+from spreadout.runtime import distributed
+
+Builder = Callable[[Experiment, Splits, torch.device, nn.Module | None, Method | None], Federation]
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; its state is saved up to the last finished round."""
+
+    def __init__(self, folder: Path | None, round: int) -> None:
+        super().__init__(f"stopped after round {round}")
+        self.folder, self.round = folder, round
+
+
+class Observer:
+    """Hears what a run does; the base class ignores it all."""
+
+    def started(self, experiment: Experiment, round: int) -> None: ...
+    def round_done(self, report: RoundReport) -> None: ...
+    def evaluated(self, record: Record) -> None: ...
+    def warned(self, text: str) -> None: ...
+
+
+@dataclass
+class Result:
+    """A finished run."""
+
+    summary: dict[str, Any]
+    history: list[Record]  # one record per evaluation, as in metrics.jsonl
+    state: ServerState
+    federation: Federation
+    folder: Path | None = None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return dict(self.summary["metrics"])
+
+
+def run(
+    experiment: Experiment,
+    *,
+    out: str | Path | None = None,
+    force: bool = False,
+    device: str = "auto",
+    data: Splits | None = None,
+    encoder: nn.Module | None = None,
+    method: Method | None = None,
+    build: Builder = build_federation,
+    observer: Observer | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Result:
+    """Train and evaluate. Without `out`, nothing is written to disk.
+
+    `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; training
+    starts from the encoder's own weights and leaves them as they are. `build` puts the parts together:
+    another one may have clients that are not in this process.
+    """
+    own = (data, encoder, method)
+    session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
+    if out is not None:
+        session.folder = _created(Path(out), experiment, force)
+    return session.train()
+
+
+def _created(out: Path, experiment: Experiment, force: bool) -> RunFolder | None:
+    """The run folder, by the process that writes it; if that cannot, no process goes on."""
+    folder, problem = None, None
+    if distributed.is_first():
+        try:
+            folder = RunFolder.create(out, experiment.to_toml(), force=force)
+        except UserError as error:
+            problem = error
+    if distributed.any_of(problem is not None):
+        raise problem or UserError(f"{out}: the first process could not write there")
+    return folder
+
+
+def resume(
+    folder: str | Path,
+    *,
+    device: str = "auto",
+    data: Splits | None = None,
+    encoder: nn.Module | None = None,
+    method: Method | None = None,
+    build: Builder = build_federation,
+    observer: Observer | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Result:
+    """Go on from a run folder's last checkpoint, to the same end as if never interrupted.
+
+    Give `data`, `encoder` and `method` again if the run was given them.
+    """
+    opened = RunFolder.open(Path(folder))
+    experiment = Experiment.load(opened.config)
+    own = (data, encoder, method)
+    session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
+    if opened.has_checkpoint:
+        sharded = distributed.sharded(session.federation, experiment.run.shard_mb)
+        saved = checkpoint.load(opened.checkpoint, session.federation.device, sharded)
+        session.go_on_from(opened, *saved)
+    elif distributed.is_first():  # it died before its first checkpoint: from the beginning
+        session.folder = opened
+        opened.rewind(-1)
+        session.observer.warned(f"{opened.path}: no checkpoint yet; starting from round 0")
+    return session.train()
+
+
+@dataclass
+class _Session:
+    """One run in progress."""
+
+    experiment: Experiment
+    data: Splits
+    federation: Federation
+    state: ServerState
+    observer: Observer
+    stop: Callable[[], bool]
+    own: list[str]  # the parts given in Python instead of described in the config
+    folder: RunFolder | None = None
+    history: list[Record] = field(default_factory=list)
+    seconds: float = 0.0
+    collapse_told: bool = False
+    last_report: RoundReport | None = None
+
+    @classmethod
+    def build(
+        cls,
+        experiment: Experiment,
+        device: str,
+        own: tuple[Splits | None, nn.Module | None, Method | None],
+        build: Builder,
+        observer: Observer,
+        stop: Callable[[], bool],
+    ) -> _Session:
+        where = pick_device(device)
+        data, encoder, method = own
+        held = data or splits.load_data(experiment.data, experiment.seed)
+        federation = build(experiment, held, where, encoder, method)
+        sharded = distributed.sharded(federation, experiment.run.shard_mb)
+        dense, tables = federation.model.initial(experiment.seed, where, sharded)
+        known = held.train.clients > 0  # a deployment's server has seen no example
+        caution = federation.method.caution(held.train) if known else None
+        for said in (caution, advice.idle_clients(federation)):
+            if said:
+                observer.warned(said)
+        given = {"data": data, "encoder": encoder, "method": method}
+        names = [name for name, part in given.items() if part is not None]
+        state = ServerState(0, dense, tables)
+        if where.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(where)
+        return cls(experiment, held, federation, state, observer, stop, names)
+
+    def go_on_from(self, folder: RunFolder, state: ServerState, extra: dict[str, Any]) -> None:
+        """Take up a saved state, if it is one of this very run."""
+        missing = [name for name in extra["own"] if name not in self.own]
+        if missing:
+            raise UserError(f"{folder.path}: was run with its own {missing[0]}; give it to resume too")
+        for part in ("dense", "tables"):
+            ours, saved = getattr(self.state, part), getattr(state, part)
+            shapes = [
+                {name: tuple(value.shape) for name, value in side.items()} for side in (ours, saved)
+            ]
+            if shapes[0] != shapes[1]:
+                raise UserError(f"{folder.checkpoint}: does not fit config.toml ({part} parts differ)")
+        if extra["data"] != self.federation.data.fingerprint:
+            raise UserError(f"{folder.checkpoint}: was trained on other data than there is now")
+        self.state = state
+        if distributed.is_first():
+            self.folder, self.history = folder, folder.rewind(state.round)
+        else:
+            self.history = [record for record in folder.history() if record["round"] <= state.round]
+        self.seconds, self.collapse_told = extra["seconds"], extra["collapse_told"]
+
+    def train(self) -> Result:
+        rounds = self.experiment.rounds
+        self.observer.started(self.experiment, self.state.round)
+        started = time.perf_counter() - self.seconds
+        begin(self.federation, self.state)
+        if not self.history:
+            self._evaluate()
+            self._save()
+        while self.state.round < rounds and not out_of_patience(self.experiment.eval, self.history):
+            report = run_round(self.federation, self.state)
+            self.seconds = time.perf_counter() - started
+            self._hear(report)
+            self._log(report)
+            if self.state.round % self.experiment.eval.every == 0 or self.state.round == rounds:
+                self._evaluate()
+            stopping = distributed.any_of(self.stop()) and self.state.round < rounds
+            if stopping or self._checkpoint_is_due():
+                self._save()
+            if stopping:
+                raise Interrupted(self.folder.path if self.folder else None, self.state.round)
+        self.seconds = time.perf_counter() - started
+        return self._finish()
+
+    def _log(self, report: RoundReport) -> None:
+        """Keep what the server saw of this round, if it was asked to."""
+        asked = report.cohort.requests.get("classes")
+        if self.folder is None or not self.experiment.run.log_requests or asked is None:
+            return
+        numbers = self.federation.data.number_of(report.cohort.clients).tolist()
+        rows = (asked[i].tolist() for i in range(len(asked)))
+        self.folder.log_requests(report.round, zip(numbers, rows, strict=True))
+
+    def _hear(self, report: RoundReport) -> None:
+        idle_before = self.last_report is not None and self.last_report.accepted == 0
+        self.last_report = report
+        self.observer.round_done(report)
+        if report.accepted == 0 and not idle_before:  # once for a whole stretch of such rounds
+            why = ", ".join(f"{count} {reason}" for reason, count in report.refused.items())
+            self.observer.warned(
+                f"round {report.round}: no update was accepted ({why or 'no client answered'}); "
+                "the model is unchanged"
+            )
+
+    def _evaluate(self) -> None:
+        config = self.experiment.eval
+        examples = self.data.test if config.split == "test" else self.data.validation
+        assert examples is not None
+        for name, value in (*self.state.tables.items(), *self.state.dense.items()):
+            if distributed.any_of(not bool(local_of(value).isfinite().all())):
+                what = f"the table of {name}" if name in self.state.tables else name
+                raise UserError(
+                    f"diverged by round {self.state.round}: {what} is not finite; "
+                    "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
+                )
+        found = evaluate(self.federation.model, self.state, examples, config.metrics, seen=self._seen)
+        report = self.last_report
+        record: Record = {
+            "round": self.state.round,
+            **found.metrics,
+            "loss": report.loss if report else None,
+            "bytes_down": self.state.traffic.down,
+            "bytes_up": self.state.traffic.up,
+            "seconds": round(self.seconds, 6),
+            **(asdict(found.gauges) if found.gauges else {}),
+            "refused": dict(self.state.refused),
+        }
+        self.history.append(record)
+        if self.folder is not None:
+            self.folder.append(record)
+        self.observer.evaluated(record)
+        if found.gauges and found.gauges.collapsing and self.state.round and not self.collapse_told:
+            self.collapse_told = True
+            self.observer.warned(advice.collapse(self.federation.method, found.gauges))
+
+    @cached_property
+    def _seen(self) -> Frequencies | None:
+        return needed_frequencies(self.federation.data, self.experiment.eval)
+
+    def _checkpoint_is_due(self) -> bool:
+        every = self.experiment.run.checkpoint_every or self.experiment.eval.every
+        return self.state.round % every == 0 or self.state.round == self.experiment.rounds
+
+    def _gathered(self, *, slots: bool = True) -> ServerState:
+        """The state to be written: all processes give their rows to the one that has a folder."""
+        written = distributed.any_of(self.folder is not None)
+        return self.state.whole(slots=slots) if written else self.state
+
+    def _save(self) -> None:
+        whole = self._gathered()
+        if self.folder is not None:
+            extra = {
+                "seconds": self.seconds,
+                "collapse_told": self.collapse_told,
+                "own": self.own,
+                "data": self.federation.data.fingerprint,
+            }
+            checkpoint.save(self.folder.checkpoint, whole, extra)
+
+    def _finish(self) -> Result:
+        summary = summarize(
+            self.experiment, self.data, self.federation, self.state, self.history, self.seconds
+        )
+        whole = self._gathered(slots=False)
+        if self.folder is not None:
+            drawable = "classes" in self.state.tables
+            test = self.data.test
+            picture = picture_of(self.federation.model, whole, test) if drawable else None
+            about = {
+                "shape": asdict(DataShape.of(self.federation.data)),
+                "own": [part for part in ("encoder", "method") if part in self.own],
+                "names": list(self.data.class_names),
+                "ids": list(self.data.class_ids),
+            }
+            self.folder.finish(summary, whole, picture, about)
+        path = self.folder.path if self.folder else None
+        return Result(summary, self.history, self.state, self.federation, path)

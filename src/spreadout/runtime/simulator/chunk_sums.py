@@ -1,0 +1,189 @@
+"""What a chunk of trained clients comes to: checked, made private, summed, its bytes counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from spreadout.core.merging import RowSum
+from spreadout.core.rows import nbytes, sum_by_id
+from spreadout.core.state import ServerState
+from spreadout.core.tables import row_bytes
+from spreadout.core.traffic import Traffic
+from spreadout.core.types import Params, Tensors
+from spreadout.federated import checks
+from spreadout.federated.aggregate import Aggregate
+from spreadout.federated.batches import positives_of
+from spreadout.federated.round import Cohort, Federation
+from spreadout.privacy.mechanism import add_noise_, clip_norm
+from spreadout.runtime.simulator.staging import Chunk
+
+
+@dataclass(frozen=True)
+class Work:
+    """A chunk of clients about to train from the present model."""
+
+    federation: Federation
+    state: ServerState
+    chunk: Chunk
+
+    def rows(self) -> Tensors:
+        """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
+        return {name: self._rows_of(name, ids) for name, ids in self.chunk.ids.items()}
+
+    def _rows_of(self, name: str, ids: Tensor) -> Tensor:
+        table = self.state.tables[name]
+        if self.chunk.cohort.requests[name].shared is not None:  # all clients hold the same: one copy
+            return table[ids[0]].expand(len(ids), -1, -1)
+        return table[ids.clamp_min(0)] * (ids >= 0)[..., None]
+
+
+MANY = 8  # clients of a chunk whose sums take little beside what is summed
+
+
+def accepted_sum(
+    work: Work,
+    change: Params,
+    loss: Tensor,
+    also: Callable[[Tensor], Tensors] = lambda weight: {},
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Aggregate:
+    """The sum of the changes that pass the server's checks.
+
+    also: sums of dense parts that no client's change was made of, from the clients' weights.
+    meanwhile: what the host does just before it waits for the device.
+    """
+    f, chunk = work.federation, work.chunk
+    with torch.no_grad():
+        if f.privacy is not None:
+            change = _privatised(work, change)
+        bad = checks.bad_clients(change.dense, change.rows, loss, chunk.examples, f.max_norm)
+        accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
+        weight = f.rules.client_weight(chunk.examples)
+        if len(loss) >= MANY:
+            # Rarely is anyone refused: a device goes on with the sums before the host knows.
+            sums = {name: _weighted_sum(weight, value) for name, value in change.dense.items()}
+            part = aggregate(work, sums | also(weight), change.rows, loss)
+            everyone = accepted.all()
+            meanwhile()
+            if bool(everyone):
+                return part
+        else:
+            meanwhile()
+        # One tensor after another leaves for its sum: both at once may be too much.
+        kept = None if bool(accepted.all()) else accepted
+        names = list(change.dense)
+        sums = {name: _weighted_sum(weight, change.dense.pop(name), kept) for name in names}
+        sums |= also(weight * accepted)
+        part = aggregate(work, sums, change.rows, loss, kept)
+    for reason, refused in bad.items():
+        part.refused[reason] += int(refused.sum())
+    part.refused = +part.refused  # drop reasons nobody was refused for
+    return part
+
+
+def _weighted_sum(weight: Tensor, value: Tensor, kept: Tensor | None = None) -> Tensor:
+    """Σ ω_i Δ_i over the kept clients; a refused one may hold NaN, so it is left out, not zeroed."""
+    if kept is not None:
+        weight, value = weight[kept], value[kept]
+    return torch.einsum("k,k...->...", weight, value)
+
+
+def aggregate(
+    work: Work, dense: Tensors, rows: Tensors, loss: Tensor, kept: Tensor | None = None
+) -> Aggregate:
+    """Sums over the clients of a chunk, or the kept (k,) of them: from dense sums and row changes.
+
+    The loss stays on the device: whoever waits for it may do so later.
+    """
+    chunk, rules = work.chunk, work.federation.rules
+    summed = {}
+    for name, change in rows.items():
+        if chunk.cohort.requests[name].shared is not None and name not in rules.counted:
+            summed[name] = _whole_sum(work, name, change, kept)
+        elif kept is None and name in chunk.sums:
+            summed[name] = chunk.sums[name].sum(change, rules.row_weight(name, chunk.examples))
+        else:
+            summed[name] = _row_sum(work, name, change, kept)
+    counts = chunk.counts if kept is None else chunk.counts[kept.cpu()]
+    part = Aggregate(
+        dense,
+        float(rules.client_weight(counts).sum()),
+        summed,
+        len(counts),
+        int(counts.sum()),
+        (loss if kept is None else loss[kept]).sum(),
+    )
+    if not len(counts):  # nothing was accepted: an empty sum, not a sum of zeros
+        part.dense, part.rows = {}, {}
+    part.traffic = traffic_of(work.state, chunk.cohort, work.federation)
+    return part
+
+
+def _row_sum(work: Work, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
+    """Row sums worked out on the spot: over the kept clients, or with a weight for every row."""
+    chunk, rules = work.chunk, work.federation.rules
+    real = chunk.ids[name] >= 0  # (k, m)
+    real = real if kept is None else real & kept[:, None]
+    owner = real.nonzero()[:, 0]  # (rows,)
+    if name in rules.counted:
+        told = work.federation.data, chunk.cohort.clients, chunk.ids[name], chunk.counts
+        weight = examples = positives_of(*told)[real].float()
+    else:
+        examples = chunk.examples[owner].float()
+        weight = rules.row_weight(name, chunk.examples)[owner]
+    columns = chunk.ids[name][real], change[real] * weight[:, None], torch.ones_like(examples), examples
+    return RowSum(*sum_by_id(*columns))
+
+
+def _whole_sum(work: Work, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
+    """Row sums where every client holds the same rows: no ids to sort."""
+    chunk = work.chunk
+    examples = (chunk.examples if kept is None else chunk.examples[kept]).float()
+    weight = work.federation.rules.row_weight(name, chunk.examples)
+    total = _weighted_sum(weight, change, kept)  # (m, d)
+    each = torch.ones(len(total), device=total.device)
+    return RowSum(chunk.ids[name][0], total, each * len(examples), each * examples.sum())
+
+
+def _privatised(work: Work, change: Params) -> Params:
+    """Clip each client's change and add its noise, as the client itself would."""
+    f, chunk = work.federation, work.chunk
+    assert f.privacy is not None
+    bound = f.privacy.clip
+    clip: Callable[[Params], Params] = torch.vmap(lambda one: clip_norm(one, bound))
+    change = clip(change)
+    for i, client in enumerate(f.data.number_of(chunk.cohort.clients).tolist()):
+        real = {name: int((ids[i] >= 0).sum()) for name, ids in chunk.ids.items()}
+        add_noise_(
+            {name: value[i] for name, value in change.dense.items()},
+            {name: value[i, : real[name]] for name, value in change.rows.items()},
+            f.privacy,
+            seed=f.seed,
+            round=work.state.round,
+            client=client,
+        )
+    return change
+
+
+def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Traffic:
+    """The bytes of the whole cohort's round trips, from the tensors its members share."""
+    clients = len(cohort.clients)
+    dense = nbytes(state.dense.values())
+    down, up, asked = 0, 0, 0
+    new = torch.arange(clients)
+    if "keeps_fixed" in state.memory:  # the others have their fixed rows already
+        new = (~state.memory["keeps_fixed"][cohort.clients]).nonzero()[:, 0].cpu()
+    for name, every in cohort.requests.items():
+        requests = every.select(new) if name in federation.training.fixed else every
+        ids = nbytes([requests.values])
+        row = row_bytes(state.tables[name])
+        down += ids + row * requests.values.numel()
+        asked += ids
+        if name not in federation.training.fixed:
+            up += ids + row * requests.values.numel()
+            up += ids if name in federation.rules.counted else 0
+    return Traffic(dense * clients, down, asked, dense * clients, up, clients)

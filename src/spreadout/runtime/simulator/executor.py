@@ -1,0 +1,260 @@
+"""The fast executor: one-client code for a whole cohort at once.
+
+Clients are sorted by how much they do and cut into chunks that fit a memory budget. With several
+local steps a chunk trains on stacked copies of the dense part and of each client's own rows. With one
+linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i ∇_i`, one batched gradient. Nor does
+a first layer on sparse features need any (`in_span.py`), nor, in one step, a lookup (`pooled.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from spreadout.core.rows import along_sphere, nbytes, project_to_sphere
+from spreadout.core.state import ServerState
+from spreadout.core.types import Params, Tensors
+from spreadout.data.columns import Sparse
+from spreadout.federated import aggregate as merge
+from spreadout.federated import checks
+from spreadout.federated.aggregate import Aggregate
+from spreadout.federated.local import Objective, local_update
+from spreadout.federated.round import Cohort, Federation, cohort_of
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.runtime.simulator.chunk_sums import Work, accepted_sum, aggregate, traffic_of
+from spreadout.runtime.simulator.graphs import GraphCache
+from spreadout.runtime.simulator.implicit_first_layer import Spans
+from spreadout.runtime.simulator.prefetch import Ahead
+from spreadout.runtime.simulator.staging import (
+    ReadyRound,
+    beside,
+    is_fusable,
+    key_of,
+    laid_out_ahead,
+    lay_out,
+    make_ready,
+    some_of,
+)
+
+ROUNDS_AHEAD = 2  # where one takes longer to make ready than to train, two at once still keep up
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """An executor that trains many clients side by side within `memory` bytes."""
+
+    memory: int = 1 << 30
+    graphs: GraphCache | None = None  # of local steps on a CUDA device
+    spans: Spans | None = None  # for first layers on sparse features
+    ahead: Ahead[ReadyRound] | None = None  # makes the next rounds ready meanwhile
+
+    def cohort(self, federation: Federation, state: ServerState) -> Cohort:
+        """The round's cohort, which may have been drawn already."""
+        ready = None if self.ahead is None else self.ahead.get(key_of(federation, state.round))
+        return cohort_of(federation, state.round) if ready is None else ready.cohort
+
+    def __call__(
+        self, federation: Federation, state: ServerState, cohort: Cohort
+    ) -> Iterator[Aggregate]:
+        ready = None if self.ahead is None else self.ahead.get(key_of(federation, state.round))
+        if ready is None or ready.cohort is not cohort:
+            ready = make_ready(federation, state, cohort, state.round, self.memory, fuses=True)
+        if len(ready.idle):  # they were asked, and had nothing to say
+            silent = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
+            silent.traffic = traffic_of(state, some_of(cohort, ready.idle), federation)
+            yield silent
+        for place, host in enumerate(ready.chunks):
+            early = ready.first if place == 0 else None
+            work = Work(federation, state, early or lay_out(federation, host, state.round, adds=True))
+            # While the host waits for the first chunk, it looks ahead.
+            meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
+            if is_fusable(federation, len(work.chunk.active)):
+                part = _fused(work, meanwhile)
+                if part is None:
+                    yield from self._apart(federation, state, host.cohort)
+                    continue
+            else:
+                part = _in_span(work, self.spans)
+            if part is None:
+                part = accepted_sum(work, *_stacked(work, self.graphs), meanwhile=meanwhile)
+            yield part
+
+    def _apart(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
+        """Clients of one step, each with its own change: somebody's is broken, and must be found."""
+        ready = make_ready(federation, state, cohort, state.round, self.memory)
+        for host in ready.chunks:
+            work = Work(federation, state, lay_out(federation, host, state.round))
+            yield accepted_sum(work, *_stacked(work))
+
+    def _begin_next(self, federation: Federation, state: ServerState) -> None:
+        """Rounds to come, made ready in the background, each in a thread of its own."""
+        if self.ahead is None:
+            return
+        last = min(state.round + ROUNDS_AHEAD, federation.rounds - 1)
+        trains = None
+        if federation.device.type == "cuda":
+            trains = torch.cuda.current_stream(federation.device)
+
+        def make(round: int) -> ReadyRound:
+            with beside(federation.device):
+                cohort = cohort_of(federation, round)
+                ready = make_ready(federation, state, cohort, round, self.memory, fuses=True)
+                if trains is None:
+                    return ready
+                return laid_out_ahead(federation, ready, round, self.memory, trains)
+
+        rounds = range(state.round + 1, last + 1)
+        self.ahead.begin({key_of(federation, round): partial(make, round) for round in rounds})
+
+
+def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
+    """One step of every client as one gradient; None if a client broke it and must be found."""
+    f, chunk, training = work.federation, work.chunk, work.federation.present_training
+    weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
+    rows = work.rows()
+    trained = [name for name in rows if name not in training.fixed]
+    dense = {name: value.detach().requires_grad_() for name, value in work.state.dense.items()}
+    for name in trained:
+        rows[name].requires_grad_()
+    batch = {name: column[:, 0] for name, column in chunk.batches.items()}
+    after, pooled = _pooled_inputs(work)
+    batch |= pooled
+    objective = torch.vmap(
+        replace(f, model=after).objective(),
+        in_dims=(Params(None, 0), 0, 0),  # type: ignore[arg-type]
+    )
+    loss = objective(Params(dense, rows), batch, chunk.held)  # (k,)
+    leaves = [*dense.values(), *(rows[name] for name in trained), *pooled.values()]
+    found = torch.autograd.grad((weight * loss).sum(), leaves, allow_unused=True)
+    gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+    with torch.no_grad():
+        sound = torch.stack([loss.sum(), *(g.sum() for g in gradients)]).isfinite().all()
+        change = dict(zip(dense, (g * -training.dense.lr for g in gradients), strict=False))
+        moved = {}
+        for name, gradient in zip(trained, gradients[len(dense) :], strict=False):
+            start, slope = rows[name].detach(), gradient / weight[:, None, None]
+            rate = training.rows[name].lr
+            if name in training.sphere:
+                moved[name] = project_to_sphere(start - rate * along_sphere(slope, start)) - start
+            else:
+                moved[name] = -rate * slope
+        part = aggregate(work, change, moved, loss.detach())
+        if chunk.features is not None:
+            (table,) = f.model.refers.values()
+            share = f.rules.row_weight(table, chunk.examples) / weight
+            rate = training.rows[table].lr
+            part.rows[table] = chunk.features.row_sum(gradients[-1], share, rate)
+    meanwhile()
+    return part if bool(sound) else None
+
+
+def _pooled_inputs(work: Work) -> tuple[EmbeddingModel, Tensors]:
+    """A model of pooled features, and those of the step; or the model as it is, and nothing."""
+    model, features = work.federation.model, work.chunk.features
+    if features is None:
+        return model, {}
+    ((name, table),) = model.refers.items()
+    pooled = features.pooled(work.state.tables[table]).requires_grad_()  # (k, B, width)
+    return EmbeddingModel(model.encoder, model.tables, (name,), model.first_class), {name: pooled}
+
+
+def _in_span(work: Work, spans: Spans | None) -> Aggregate | None:
+    """Several steps without copies of a first layer on sparse features; None where that cannot be."""
+    f, chunk = work.federation, work.chunk
+    layer = None if spans is None else spans.layer_of(f)
+    if spans is None or layer is None:
+        return None
+    start = work.state.dense[layer.weight]
+    outputs = spans.of(f, chunk.cohort.clients, chunk.batches["x"], start)
+    if outputs is None:
+        return None
+    k = len(chunk.examples)
+    rest = {name: value for name, value in work.state.dense.items() if name != layer.weight}
+    dense = {name: value.expand(k, *value.shape) for name, value in rest.items()}
+    objective = torch.vmap(replace(f, model=layer.after).objective())
+    batches = {**chunk.batches, "x": outputs}
+    change, loss = local_update(
+        objective,
+        f.present_training,
+        Params(dense, work.rows()),
+        batches,  # type: ignore[arg-type]
+        chunk.held,
+        active=chunk.active,
+    )
+    return accepted_sum(work, change, loss, lambda weight: {layer.weight: outputs.weighted_sum(weight)})
+
+
+def _stacked(work: Work, graphs: GraphCache | None = None) -> tuple[Params, Tensor]:
+    """Several steps, or checks that need every client's own change: stacked copies.
+
+    How far each client moved and its loss; a device may still be at work on them.
+    """
+    f, chunk = work.federation, work.chunk
+    k = len(chunk.examples)
+    dense = {name: value.expand(k, *value.shape) for name, value in work.state.dense.items()}
+    start, objective = Params(dense, work.rows()), torch.vmap(f.objective())
+    replayed = None
+    tensors = all(isinstance(column, Tensor) for column in chunk.batches.values())
+    trained = nbytes([*dense.values(), *start.rows.values()])
+    if graphs is not None and tensors and graphs.takes(len(chunk.active), trained):
+        replayed = _replayed(work, objective, start, graphs)
+    return replayed or local_update(
+        objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
+    )
+
+
+def _replayed(
+    work: Work, objective: Objective, start: Params, graphs: GraphCache
+) -> tuple[Params, Tensor] | None:
+    """The same as a CUDA graph, in shapes that stay the same from round to round."""
+    f, chunk = work.federation, work.chunk
+    places = graphs.places(chunk.active)
+    # Steps nobody takes see the last one's examples again: zeros may be no input for an encoder.
+    batches = {name: _repeated(column, len(places)) for name, column in chunk.batches.items()}
+    batches["mask"] = _padded(chunk.batches["mask"], 1, len(places))
+    gate = (batches["mask"].sum(-1) > 0).float() * f.factor  # (k, S)
+    rows, held = dict(start.rows), dict(chunk.held)
+    for table, values in start.rows.items():
+        shared = chunk.cohort.requests[table].shared is not None  # their number is always the same
+        wide = graphs.room(table, values.shape[1], round_to=1 if shared else 32)
+        rows[table] = _padded(values, 1, wide)
+        for name, named in f.data.refers.items():  # feature vectors are as wide as the rows held
+            if named == table and isinstance(f.data.columns[name], Sparse):
+                batches[name] = _padded(batches[name], 3, wide)
+        for name in (table, f"{table}.own", f"{table}.share"):
+            if name in held:
+                held[name] = _padded(held[name], 1, wide)
+    inputs = {
+        "dense": start.dense,
+        "rows": rows,
+        "batches": batches,
+        "held": held,
+        "gate": {"gate": gate},
+    }
+    about = repr(f.method), id(f.model), f.bf16
+    done = graphs.run(objective, f.training, inputs, places, about)
+    if done is None:
+        return None
+    change, loss = done
+    cut = {name: value[:, : start.rows[name].shape[1]] for name, value in change.rows.items()}
+    return Params(dict(change.dense), cut), loss  # the graph keeps its own
+
+
+def _repeated(value: Tensor, steps: int) -> Tensor:
+    """Batches (k, S, …) with the last step again and again after the end."""
+    missing = steps - value.shape[1]
+    return torch.cat([value, *[value[:, -1:]] * missing], 1) if missing else value
+
+
+def _padded(value: Tensor, dim: int, length: int) -> Tensor:
+    """Zeros after the end of one dimension."""
+    missing = length - value.shape[dim]
+    if not missing:
+        return value
+    shape = list(value.shape)
+    shape[dim] = missing
+    return torch.cat([value, value.new_zeros(shape)], dim)

@@ -1,0 +1,76 @@
+"""Sums of rows by bags made beforehand: the same bits whoever adds them, and no host need wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from spreadout.core.merging import RowSum
+from spreadout.core.ragged import offsets_from_lengths
+
+PIECE = 128  # entries of a bag that are added one after another; a long bag is many pieces
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Weighted sums of rows: one for every bag, the same bits whoever adds them."""
+
+    at: Tensor  # (nnz,) which row, bag after bag
+    weights: Tensor  # (nnz,)
+    piece: Tensor  # (p,) where each piece of a bag begins
+    first: Tensor  # (n,) each bag's first piece
+
+    @classmethod
+    def of(cls, at: Tensor, weights: Tensor, lengths: Tensor) -> Bags:
+        """lengths (n,): entries of each bag."""
+        pieces = (lengths + PIECE - 1) // PIECE
+        first = offsets_from_lengths(pieces)[:-1]
+        within = torch.arange(int(pieces.sum()), device=at.device)
+        within -= torch.repeat_interleave(first, pieces)
+        begin = torch.repeat_interleave(offsets_from_lengths(lengths)[:-1], pieces)
+        return cls(at, weights, begin + PIECE * within, first)
+
+    def sums(self, rows: Tensor) -> Tensor:
+        """rows (m, d) → (n, d)"""
+        if not len(self.piece):
+            return rows.new_zeros(len(self.first), rows.shape[1])
+        parts = F.embedding_bag(
+            self.at, rows, self.piece, mode="sum", per_sample_weights=self.weights.to(rows.dtype)
+        )
+        every = torch.arange(len(parts), device=parts.device)
+        return F.embedding_bag(every, parts, self.first, mode="sum")
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """A chunk's row slots, and how they add up by row: nothing of it depends on what is trained."""
+
+    ids: Tensor  # (r,) rows that some client holds, ascending
+    holders: Tensor  # (r,) float32, how many clients hold each
+    examples: Tensor  # (r,) float32, and how many examples those have
+    owner: Tensor  # (n,) the client of each real slot, row after row
+    bags: Bags  # of the k·m slots
+
+    @classmethod
+    def of(cls, ids: Tensor, examples: Tensor) -> HeldRows:
+        """ids (k, m), −1 for padding; examples (k,): what each client counts for."""
+        slot = (ids.flatten() >= 0).nonzero()[:, 0]
+        rows, place, holders = torch.unique(ids.flatten()[slot], return_inverse=True, return_counts=True)
+        slot = slot[torch.argsort(place, stable=True)]
+        owner = slot // max(ids.shape[1], 1)
+        bags = Bags.of(slot, torch.ones(len(slot), device=ids.device), holders)
+        behind = replace(bags, weights=examples[owner].float()).sums(_ones(ids))[:, 0]
+        return cls(rows, holders.float(), behind, owner, bags)
+
+    def sum(self, change: Tensor, weight: Tensor) -> RowSum:
+        """Σ v_i Δ_i over all clients; change (k, m, d), weight (k,)."""
+        weighed = replace(self.bags, weights=weight[self.owner])
+        return RowSum(self.ids, weighed.sums(change.flatten(0, 1)), self.holders, self.examples)
+
+
+def _ones(ids: Tensor) -> Tensor:
+    """A column for every slot: sums of it are sums of the weights."""
+    return torch.ones(ids.numel(), 1, device=ids.device)

@@ -1,0 +1,304 @@
+"""What a round needs that does not depend on the model: who, which rows, which examples, in what chunks.
+
+All of it follows from (seed, round), so the next round can be planned, and its first chunk laid out on
+the device, while the device works on the present one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout.core.randomness import Ints
+from spreadout.core.rows import nbytes
+from spreadout.core.state import ServerState
+from spreadout.core.tables import row_bytes
+from spreadout.core.types import Tensors
+from spreadout.data.columns import Lists, Sparse
+from spreadout.federated.batches import row_ids, rows_held, sent
+from spreadout.federated.round import Cohort, Federation
+from spreadout.federated.schedule import Plan, plan
+from spreadout.models.lookup import LookupModel
+from spreadout.models.nn.gather import FEW
+from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
+from spreadout.runtime.simulator.segment_sum import Bags, HeldRows
+
+SHARE_AHEAD = 8  # of the memory there is, this part may hold a round to come
+NARROW = 64  # batches below this width are padded without a second thought
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """Some clients of a cohort: what they will train on, still on the host."""
+
+    cohort: Cohort
+    steps: Plan
+    pools: bool  # whether its features are pooled for all clients at once
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some clients of a cohort, stacked on the device: k of them, with m row slots each per table."""
+
+    cohort: Cohort
+    batches: Tensors  # (k, S, B, …)
+    ids: Tensors  # per table (k, m), −1 for padding
+    held: Tensors  # per table (k, m) bool, which of them are real
+    examples: Tensor  # (k,) int64
+    counts: Tensor  # (k,) the same on the host
+    sums: dict[str, HeldRows]  # per table, how row slots add up by row
+    active: list[int]  # clients still at work in each step
+    features: PooledFeatures | None = None  # instead of x and of the rows it names
+
+
+@dataclass(frozen=True)
+class ReadyRound:
+    """A round made ready: its chunks, most steps first."""
+
+    cohort: Cohort
+    idle: Ints  # places in the cohort of clients that have nothing to train on
+    chunks: list[OnHost]
+    first: Chunk | None = None  # the first of them, where it has been laid out already
+
+
+def make_ready(
+    federation: Federation,
+    state: ServerState,
+    cohort: Cohort,
+    round: int,
+    memory: int,
+    *,
+    fuses: bool = False,
+) -> ReadyRound:
+    """Cut a cohort into chunks that fit `memory` and plan their steps; the state gives shapes only.
+
+    fuses: whether whoever trains them makes one step of many clients one gradient.
+    """
+    f = federation
+    sizes = f.data.sizes[cohort.clients.numpy()]
+    idle = f.schedule.usable(sizes) == 0
+    chunks = []
+    for members in _chunks(f, state, cohort, sizes, idle, memory, fuses):
+        part = some_of(cohort, members)
+        steps = part.plan
+        if steps is None:
+            numbers = f.data.number_of(part.clients)
+            steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
+        chunks.append(OnHost(part, steps, fuses and can_pool(f, steps.mask.shape[1])))
+    return ReadyRound(cohort, np.flatnonzero(idle), chunks)
+
+
+def lay_out(federation: Federation, host: OnHost, round: int, *, adds: bool = False) -> Chunk:
+    """Gather what a chunk trains on, and put it where it will be trained.
+
+    adds: whether its rows will be added up where they are trained, and that is to be laid out too.
+    """
+    f, cohort, steps = federation, host.cohort, host.steps
+    sizes = f.data.sizes[cohort.clients.numpy()]
+    counts = torch.from_numpy(f.schedule.usable(sizes))
+    examples = sent(counts, f.device)
+    asked, features = cohort.requests, None
+    if host.pools:
+        features = _pooled(f, host, examples)
+        f = replace(f, data=f.data.without_features)
+        asked = {table: rows for table, rows in asked.items() if table in f.data.refers.values()}
+    ids = row_ids(asked, f.device)
+    batches = f.batches(cohort.clients, steps, ids, round)
+    active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
+    held = rows_held(
+        f.data, cohort.clients, ids, own=f.method.needs_own, popularity=f.method.needs_popularity
+    )
+    # Rows that everybody holds, and those counted row by row, are summed otherwise.
+    apart = [t for t in ids if asked[t].shared is None and t not in f.rules.counted | f.training.fixed]
+    sums = {table: HeldRows.of(ids[table], examples) for table in apart} if adds else {}
+    return Chunk(cohort, batches, ids, held, examples, counts, sums, active, features)
+
+
+def _pooled(federation: Federation, host: OnHost, examples: Tensor) -> PooledFeatures:
+    f, model = federation, federation.model
+    assert isinstance(model, LookupModel)
+    ((name, table),) = model.refers.items()
+    column = f.data.columns[name]
+    assert isinstance(column, Sparse)
+    at = f.data.offsets[host.cohort.clients][:, None] + host.steps.index[:, 0]
+    asked = host.cohort.requests[table]
+    return PooledFeatures.of(column, at, host.steps.mask[:, 0], asked, examples, model.pooling)
+
+
+def laid_out_ahead(
+    federation: Federation, ready: ReadyRound, round: int, memory: int, trains: torch.cuda.Stream
+) -> ReadyRound:
+    """The same with its chunk on the device, copied there beside what the device is at work on.
+
+    Only where there is one, and a small one: several are as many because each fills the memory there
+    is. trains: the stream that will read it.
+    """
+    if len(ready.chunks) != 1 or SHARE_AHEAD * _laid_out_bytes(federation, ready.chunks[0]) > memory:
+        return ready
+    first = lay_out(federation, ready.chunks[0], round, adds=True)
+    torch.cuda.current_stream(federation.device).synchronize()
+    for tensor in _tensors_in(first):
+        tensor.record_stream(trains)  # its memory is not free before that stream is done
+    return replace(ready, first=first)
+
+
+def _laid_out_bytes(federation: Federation, host: OnHost) -> int:
+    """About what a chunk takes on the device before anything is trained."""
+    columns = federation.data.columns.values()
+    example = sum(column.example_bytes for column in columns if not isinstance(column, Sparse))
+    rows = sum(asked.values.numel() for asked in host.cohort.requests.values())
+    return host.steps.index.numel() * (example + 12) + 64 * rows
+
+
+def _tensors_in(part: object) -> Iterator[Tensor]:
+    """Everything on a device that a chunk is made of."""
+    if isinstance(part, Tensor):
+        yield from [part] if part.is_cuda else []
+    elif isinstance(part, Mapping):
+        for value in part.values():
+            yield from _tensors_in(value)
+    elif isinstance(part, PooledFeatures | HeldRows | Bags | Chunk):
+        yield from _tensors_in({one.name: getattr(part, one.name) for one in fields(part)})
+
+
+_of_thread = threading.local()
+
+
+@contextmanager
+def beside(device: torch.device) -> Iterator[None]:
+    """Within it, what is asked of a GPU goes beside what other threads ask of it.
+
+    One stream for each thread and device: memory freed on a stream is found again on it.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    streams: dict[torch.device, torch.cuda.Stream] = _of_thread.__dict__.setdefault("streams", {})
+    if device not in streams:
+        # Its small kernels go first: they would wait for all blocks of a large product otherwise.
+        streams[device] = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(streams[device]):
+        yield
+
+
+def key_of(federation: Federation, round: int) -> Hashable:
+    """Everything a round made ready depends on; a method of one's own need not have a hash."""
+    f = federation
+    drawn = f.seed, f.selection, f.per_round, f.asks_seen, round
+    apart = f.max_norm is not None, f.privacy is not None, f.training.averages_gradients
+    return id(f.data), id(f.model), repr(f.method), f.schedule, f.augment, f.device, *apart, *drawn
+
+
+def some_of(cohort: Cohort, members: Ints) -> Cohort:
+    """The clients at these places of a cohort, with what they asked for."""
+    if np.array_equal(members, np.arange(len(cohort.clients))):
+        return cohort
+    at = torch.from_numpy(members)
+    requests = {name: rows.select(at) for name, rows in cohort.requests.items()}
+    return Cohort(cohort.clients[at], requests, cohort.plan and cohort.plan.select(at))
+
+
+def is_fusable(federation: Federation, steps: int) -> bool:
+    """Whether clients that take so many steps can share one gradient of the dense part."""
+    unchecked = federation.max_norm is None and federation.privacy is None
+    return steps == 1 and unchecked and federation.training.averages_gradients
+
+
+def can_pool(federation: Federation, steps: int) -> bool:
+    """Whether clients that take so many steps can share one lookup of their features."""
+    f = federation
+    if type(f.model) is not LookupModel or f.augment or not is_fusable(f, steps):
+        return False
+    if f.method.loss_reads_params:  # it would miss those rows among its parameters
+        return False
+    tables = frozenset(f.model.refers.values())
+    return not tables & (f.training.sphere | f.training.fixed | f.rules.counted)
+
+
+def _chunks(
+    federation: Federation,
+    state: ServerState,
+    cohort: Cohort,
+    sizes: Ints,
+    idle: Ints,
+    memory: int,
+    fuses: bool,
+) -> Iterator[Ints]:
+    """Busy clients, most steps first, in runs whose padded tensors stay within the budget.
+
+    Batches of one run are padded to the widest of them, so a run of wide ones ends where they become
+    half as wide.
+    """
+    steps = federation.schedule.steps_per_client(sizes)
+    widths = federation.schedule.batch_widths(sizes)
+    held = {table: asked.lengths.numpy() for table, asked in cohort.requests.items()}
+    rows = np.sum([*held.values(), np.zeros_like(steps)], axis=0)
+    order = np.lexsort((-rows, -widths, -steps))
+    order = order[~idle[order]]
+    start = 0
+    while start < len(order):
+        rest = order[start:]
+        # The first client has the most steps; batches and rows are as wide as any that may follow.
+        most = {table: int(lengths[rest].max()) for table, lengths in held.items()}
+        widest = int(widths[rest].max())
+        each = bytes_per_client(federation, state, int(steps[rest[0]]), widest, most, fuses)
+        run = rest[: max(1, memory // each)]
+        if widest > NARROW:
+            narrow = np.flatnonzero(2 * widths[run] <= widths[run[0]])
+            run = run[: narrow[0]] if len(narrow) else run
+        yield np.sort(run) if steps[run[0]] == 1 else run  # of one step, all may stay where they are
+        start += len(run)
+
+
+def bytes_per_client(
+    federation: Federation,
+    state: ServerState,
+    steps: int,
+    width: int,
+    held: Mapping[str, int],
+    fuses: bool,
+) -> int:
+    """A generous estimate of what one client of a chunk takes, padding included.
+
+    held: rows of each table that it holds.
+    """
+    copies = 6  # start, present, gradient, step, change, and one optimiser slot
+    fused = fuses and is_fusable(federation, steps)
+    pooling = fuses and can_pool(federation, steps)
+    shared = set(federation.model.refers.values()) if pooling else set()
+    parameters = 0 if fused else nbytes(state.dense.values())
+    pooled = 0
+    for table, count in held.items():
+        row = row_bytes(state.tables[table])
+        if table in shared:  # its row and the row's change; what is pooled, and its gradient
+            pooled += count * 2 * row + 4 * width * row
+        else:
+            parameters += count * (row + 8)
+    data, example, at_once = federation.data, 0, 0
+    for name, column in data.columns.items():
+        if not isinstance(column, Sparse):
+            example += column.example_bytes
+        elif name in data.refers and data.refers[name] in shared:
+            named = -(-len(column.ids) // max(column.count, 1))  # features an example has, about
+            pooled += width * named * 64  # sorted by example and by feature
+        elif name in data.refers:
+            example += 4 * held[data.refers[name]]  # over the rows held, not over all features
+        elif federation.augment:
+            example += column.example_bytes
+        else:
+            at_once += column.example_bytes  # one step after another
+    activations = 8 * width * federation.activations * 4
+    # Scores of a batch against the class rows held, and their gradients.
+    activations += 6 * width * held.get("classes", 0) * 4
+    for name, table in data.refers.items():
+        column = data.columns[name]
+        if isinstance(column, Lists) and federation.device.type == "cuda":  # see models/gathers.py
+            activations += width * (column.width or column.longest) * min(held[table], FEW) * 4
+    batches = steps * width * (example + 16) + 2 * width * at_once
+    return max(1, copies * parameters + pooled + batches + activations)

@@ -1,1 +1,0 @@
-"""What stays on disk: checkpoints and run folders."""
