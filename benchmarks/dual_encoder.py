@@ -58,7 +58,7 @@ def main() -> None:
             for name in a.suites
         ]
         if a.only:
-            suites = [some_of(suite, a.only) for suite in suites]
+            suites = [select_clients(suite, a.only) for suite in suites]
         with run_folders(a.runs) as folder:
             arms = run_suites(suites, folder, a.device, a.jobs)
         for name, suite, found in zip(a.suites, suites, arms, strict=True):
@@ -69,7 +69,7 @@ def main() -> None:
     print(f"wrote {a.report}")
 
 
-def some_of(suite: Suite, names: Sequence[str]) -> Suite:
+def select_clients(suite: Suite, names: Sequence[str]) -> Suite:
     """The suite with only these of its variants."""
     chosen = {name: suite.variants[name] for name in names}
     return Suite(suite.name, suite.seeds, chosen, suite.labels)

@@ -24,7 +24,7 @@ from spreadout.core.errors import UserError
 ROOT = Path(__file__).resolve().parent.parent
 BASE = ROOT / "configs" / "fedalc" / "bibtex-base.toml"
 HINGE = {"spreadout_margin": 1.0}
-MINED = {"spreadout": "topk", "k": 5}
+MINED = {"spreadout_form": "topk", "k": 5}
 LONG = {"rounds": 500}
 # Clients weigh 1/C in Algorithm 1; n_i/n is Eq. 5 of FedAwS.
 WEIGHTING = {"method.weighting": ["uniform", "examples"]}
@@ -35,7 +35,7 @@ ARMS = {
         "FedMLH, R = 4",
         # Its networks take features, so the lookup of 512 is their first layer.
         {
-            "method": {"name": "fedmlh", "tables": 4},
+            "method": {"name": "fedmlh", "hash_tables": 4},
             "model": {"encoder": "mlp", "hidden": [512, 1024, 1024]},
             "eval": {"metrics": [name for name in METRICS if name != "mAP"]},  # it names the best only
         },

@@ -35,7 +35,7 @@ from spreadout.core.hashing import HashFamily
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
 from spreadout.data.load import load_data
-from spreadout.federated.round import cohort_of, run_round
+from spreadout.federated.round import draw_cohort, run_round
 from spreadout.models.buckets import BucketModel, SideBySide
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.folder import RunFolder
@@ -154,7 +154,7 @@ def one_round(shape: str, method: str, examples: int | None, device: str) -> dic
         start = time.perf_counter()
         run_round(f, state)
         seconds.append(time.perf_counter() - start)
-    steps = f.schedule.steps_per_client(f.data.sizes[cohort_of(f, 2).clients.numpy()])
+    steps = f.schedule.steps_per_client(f.data.sizes[draw_cohort(f, 2).clients.numpy()])
     return {
         "seconds": round(statistics.median(seconds[1:]), 3),
         "local_steps": int(steps.sum()),

@@ -120,7 +120,7 @@ def observe(made: Made, out: Path) -> None:
     found = {arm["label"]: arm["metrics"]["MAP@10"] for arm in made["variants"]}
     rows = []
     for draw, label in DRAWS.items():
-        changes = ["method.rows=58", f"method.draw={draw}"]
+        changes = ["method.sampled_rows=58", f"method.draw={draw}"]
         looks = foreseen(str(CONFIGS / "omniglot-base.toml"), changes, 120).looks()
         seen = {
             look.requests: {
@@ -131,7 +131,7 @@ def observe(made: Made, out: Path) -> None:
             if look.requests in LOOKS
         }
         rows.append({"draw": draw, "after": seen, "MAP@10": found[label]})
-    write(out, {"rows": 58, "own": OWN, "classes": CLASSES, "draws": rows})
+    write(out, {"sampled_rows": 58, "own": OWN, "classes": CLASSES, "draws": rows})
 
 
 def requests(made: Made) -> str:

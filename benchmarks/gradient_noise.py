@@ -25,12 +25,12 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params
 from spreadout.data.load import load_data
-from spreadout.federated.round import Cohort, Federation, cohort_of
+from spreadout.federated.round import Cohort, Federation, draw_cohort
 from spreadout.methods.fedss import FedSS
 from spreadout.report.page import document
 from spreadout.report.svg import LINES, Line
 from spreadout.runs.build import build_federation, pick_device
-from spreadout.runtime.simulator.staging import lay_out, make_ready, some_of
+from spreadout.runtime.simulator.staging import select_clients, stage_chunk, stage_round
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -76,18 +76,18 @@ def main() -> None:
 def gradients(base: Federation, state: ServerState, method: FedSS, turn: int) -> Tensor:
     """Each client's gradient of the encoder on all its examples, under one draw: (clients, numbers)."""
     f = replace(base, method=method)
-    clients = cohort_of(f, 0).clients
+    clients = draw_cohort(f, 0).clients
     cohort = Cohort(clients, method.request(f.data, clients, seed=f.seed, round=turn))
     rows = []
     for i in range(len(clients)):
-        one = some_of(cohort, torch.tensor([i]).numpy())
-        (host,) = make_ready(f, state, one, 0, 1 << 40).chunks
-        chunk = lay_out(f, host, 0)
+        one = select_clients(cohort, torch.tensor([i]).numpy())
+        (host,) = stage_round(f, state, one, 0, 1 << 40).chunks
+        chunk = stage_chunk(f, host, 0)
         dense = {name: value.detach().requires_grad_() for name, value in state.dense.items()}
         held_rows = {name: state.tables[name][ids[0]] for name, ids in chunk.ids.items()}
         batch = {name: column[0, 0] for name, column in chunk.batches.items()}
-        held = {name: value[0] for name, value in chunk.held.items()}
-        loss = f.objective()(Params(dense, held_rows), batch, held)
+        info = chunk.info.at(0)
+        loss = f.objective()(Params(dense, held_rows), batch, info)
         slopes = torch.autograd.grad(loss, list(dense.values()))
         rows.append(torch.cat([slope.flatten() for slope in slopes]))
     return torch.stack(rows)

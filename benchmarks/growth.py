@@ -160,7 +160,7 @@ def federation(
     columns = {"x": Dense(x, index=index), "y": Dense(label)}
     held = FederatedDataset(columns, torch.arange(owners + 1) * each, classes)
     nothing = Examples({"x": Dense(x[:0])}, Ragged.from_lists([]))
-    method: dict[str, Any] = {"name": "fedaws", "spreadout": "topk", "k": 10}
+    method: dict[str, Any] = {"name": "fedaws", "spreadout_form": "topk", "k": 10}
     if candidates is not None and candidates < classes:
         method["candidates"] = candidates
     config = {

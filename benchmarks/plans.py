@@ -25,7 +25,7 @@ CASES = {
     "MovieLens-1M, H+S": [str(ROOT / "configs" / "dual_encoder" / "base.toml"), "rounds=60"],
     "Omniglot, FedSS": [
         str(ROOT / "configs" / "fedss" / "omniglot-base.toml"),
-        "method.rows=58",
+        "method.sampled_rows=58",
         "rounds=12",
         "eval.every=12",
     ],
@@ -38,7 +38,7 @@ CASES = {
         "data.source.test_examples=500",
         "model.hidden=[32]",
         "model.dim=32",
-        "method.spreadout=topk",
+        "method.spreadout_form=topk",
         "method.k=10",
         "clients.per_round=100",
         "clients.selection=nonempty",

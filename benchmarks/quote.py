@@ -44,8 +44,9 @@ def comparison(path: str) -> str:
         scores = (f"{m['mean']:.1f} ± {m['spread']:.1f}" for m in v["metrics"].values())
         moved = [v["bytes_per_client_round"][way] / 1024 for way in ("down", "up")]
         traffic = f"{moved[0]:.2f} / {moved[1]:.2f} KiB" if any(moved) else "–"
-        gauges = f"{v['gauges']['max_cosine']:.2f} | {v['gauges']['effective_rank']:.1f}"
-        lines.append(f"| {v['label']} | {' | '.join(scores)} | {traffic} | {gauges} |")
+        classes = v.get("geometry") or v["gauges"]  # what earlier files call it
+        geometry = f"{classes['max_cosine']:.2f} | {classes['effective_rank']:.1f}"
+        lines.append(f"| {v['label']} | {' | '.join(scores)} | {traffic} | {geometry} |")
     floor = " | ".join(f"{made['constant'][name]:.1f}" for name in names)
     lines.append(f"| Always the most frequent labels | {floor} | – | – | – |")
     seeds = len(made["seeds"])

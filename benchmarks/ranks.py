@@ -22,7 +22,7 @@ from record import write
 ROOT = Path(__file__).resolve().parent.parent
 OMNIGLOT = str(ROOT / "configs" / "fedss" / "omniglot-base.toml")
 WORK = {
-    "clients": [OMNIGLOT, "method.rows=58", "clients.per_round=16"],
+    "clients": [OMNIGLOT, "method.sampled_rows=58", "clients.per_round=16"],
     "mining": [
         "digits-fedaws",
         "data.source=synthetic",
@@ -32,7 +32,7 @@ WORK = {
         "data.source.test_examples=200",
         "model.hidden=[32]",
         "model.dim=128",
-        "method.spreadout=topk",
+        "method.spreadout_form=topk",
         "method.k=100",
         "clients.per_round=512",
         "run.shard_mb=16",

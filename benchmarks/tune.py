@@ -30,7 +30,7 @@ def score(job: tuple[str, list[str], int, str, int]) -> dict[str, float]:
     result = so.run(so.Experiment.load(config, [*overrides, *held]), device=device)
     best = result.summary["best"]
     at_best = {f"best {name}": best[name] for name in result.metrics}
-    cosine = result.summary["gauges"]["max_cosine"]
+    cosine = result.summary["geometry"]["max_cosine"]
     return {**result.metrics, **at_best, "best round": best["round"], "max_cosine": cosine}
 
 

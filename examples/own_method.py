@@ -30,7 +30,7 @@ if __name__ == "__main__":
     experiment = so.Experiment.load("digits-fedaws", ["rounds=60"])
     for method in (NearestOnly(), None):  # None: what the config says
         result = so.run(experiment, method=method)
-        cosine = result.summary["gauges"]["max_cosine"]
+        cosine = result.summary["geometry"]["max_cosine"]
         print(
             f"{result.summary['method']}: P@1 {result.metrics['P@1']:.1f}, largest cosine {cosine:.2f}"
         )

@@ -13,7 +13,7 @@ from spreadout.objectives.neighbours import Nearest, nearest
 from spreadout.objectives.regularizers import FarPenalty, mined_pairs
 
 faiss = pytest.importorskip("faiss")
-MINED = {"name": "fedaws", "spreadout": "topk", "k": 3, "index": "ivf", "index_every": 2}
+MINED = {"name": "fedaws", "spreadout_form": "topk", "k": 3, "index": "ivf", "index_every": 2}
 
 
 def families(count: int = 2000, dim: int = 16, seed: int = 0) -> torch.Tensor:
@@ -94,8 +94,8 @@ def test_a_resumed_run_goes_on_with_the_index_it_had(tmp_path: Path) -> None:
 
 
 def test_what_an_index_is_not_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(so.UserError, match='is for spreadout = "topk"'):
-        so.run(config(spreadout="hinge"))
+    with pytest.raises(so.UserError, match='is for spreadout_form = "topk"'):
+        so.run(config(spreadout_form="hinge"))
     monkeypatch.setattr(approximate, "available", lambda: False)
     with pytest.raises(so.UserError, match="needs faiss: pip install"):
         so.run(config())

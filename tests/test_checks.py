@@ -21,7 +21,7 @@ def rows(ids: list[int], values: torch.Tensor) -> dict[str, object]:
 
 
 def judge(update: Update, **limits: float) -> str | None:
-    return checks.refusal(update, SENT, client=7, table_sizes={"classes": 10}, **limits)
+    return checks.validate_update(update, SENT, client=7, table_sizes={"classes": 10}, **limits)
 
 
 def test_an_honest_update_is_accepted() -> None:
@@ -78,11 +78,13 @@ def test_a_norm_above_the_limit_is_refused() -> None:
 def test_a_fixed_table_must_not_come_back() -> None:
     fixed = frozenset({"classes"})
     assert (
-        checks.refusal(honest(), SENT, client=7, table_sizes={"classes": 10}, fixed=fixed)
+        checks.validate_update(honest(), SENT, client=7, table_sizes={"classes": 10}, fixed=fixed)
         == "wrong parts"
     )
     assert (
-        checks.refusal(honest(tables={}), SENT, client=7, table_sizes={"classes": 10}, fixed=fixed)
+        checks.validate_update(
+            honest(tables={}), SENT, client=7, table_sizes={"classes": 10}, fixed=fixed
+        )
         is None
     )
 
@@ -92,7 +94,7 @@ def test_a_stack_is_judged_client_by_client_as_single_updates_are() -> None:
     values = torch.ones(6, 2, 3)
     dense[1, 0, 0], values[2, 1, 1], dense[3], dense[5] = math.nan, math.inf, 100.0, 3e38
     loss, examples = torch.tensor([0.1, 0.1, 0.1, 0.1, math.nan, 0.1]), torch.full((6,), 5)
-    bad = checks.bad_clients({"w": dense}, {"classes": values}, loss, examples, max_norm=50.0)
+    bad = checks.invalid_clients({"w": dense}, {"classes": values}, loss, examples, max_norm=50.0)
     single = [
         judge(
             honest(dense={"w": dense[i]}, loss=float(loss[i]), **rows([1, 4], values[i])), max_norm=50.0

@@ -128,8 +128,8 @@ BAD = [
     (["run", "digits-fedaws", "clients.lr=0"], "clients.lr = 0: must be above 0"),
     (["run", "digits-fedaws", "clients.batch=half"], "clients.batch = 'half': must be a whole number or 'full'"),
     (["run", "digits-fedaws", "rounds=2.5"], "rounds = 2.5: must be a whole number"),
-    (["run", "digits-fedaws", "method.spreadout=topk", "method.k=0"], "method.k = 0: must be at least 1"),
-    (["run", "digits-fedaws", "method.spreadout=topk", "method.k=10"], "method.k = 10: must be below the number of classes, 10"),
+    (["run", "digits-fedaws", "method.spreadout_form=topk", "method.k=0"], "method.k = 0: must be at least 1"),
+    (["run", "digits-fedaws", "method.spreadout_form=topk", "method.k=10"], "method.k = 10: must be below the number of classes, 10"),
     (["run", "digits-fedaws", "clients.per_round=11"], "clients.per_round = 11: there are only 10 clients"),
     (["run", "digits-fedaws", "data.source=digit"], "data.source = 'digit': unknown; did you mean 'digits'?"),
     (["run", "digits-fedaws", "data.source=npz", "data.path=gone.npz"], "gone.npz': no such file"),
@@ -145,7 +145,7 @@ BAD = [
     (["run", "digits-fedaws", "name=my run"], "name = 'my run': may have letters"),
     (["run", "digits-fedaws", "eval.metrics=[]"], "eval.metrics = []: must have at least 1 entries"),
     (["run", "digits-fedaws", "data.test_fraction=0.99999"], "no example is left for the training part"),
-    (["run", "digits-fedaws", "method.spreadout=topk", "method.k=3", "method.candidates=3"], "method.candidates = 3: must be above method.k = 3"),
+    (["run", "digits-fedaws", "method.spreadout_form=topk", "method.k=3", "method.candidates=3"], "method.candidates = 3: must be above method.k = 3"),
     (["run", "digits-fedaws", "method.weighted=true", "data.partition=iid", "data.partition.clients=4"], "method.weighted = true: needs one class per client"),
     (["run", "digits-demo"], "digits-demo: is a suite; run it with `spreadout compare digits-demo`"),
     (["run", "digits-fedaws", "clients.local_steps=2", "clients.local_epochs=2"], "give local_steps or local_epochs, not both"),
@@ -258,7 +258,7 @@ def test_compare_runs_every_variant_and_can_go_on(tmp_path: Path, monkeypatch, c
 
     assert invoke(monkeypatch, *call) == 2  # it is there already
     kept = (out / "oracle" / "seed-3" / "summary.json").stat().st_mtime_ns
-    for left_over in ("summary.json", "picture.json"):  # as if cut short in its last run
+    for left_over in ("summary.json", "projection.json"):  # as if cut short in its last run
         (out / "oracle" / "seed-4" / left_over).unlink()
     (out / "comparison.json").unlink()
     assert invoke(monkeypatch, *call, "--resume") == 0
@@ -416,7 +416,7 @@ def test_of_several_processes_the_first_one_talks(monkeypatch, capsys) -> None: 
 
 
 def test_a_table_pushed_too_hard_is_not_to_be_pushed_harder(tmp_path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
-    hard = ["method.spreadout=topk", "method.k=3", "method.strength=1e30"]
+    hard = ["method.spreadout_form=topk", "method.k=3", "method.strength=1e30"]
     out = str(tmp_path / "hard")
     assert invoke(monkeypatch, "run", "digits-fedaws", "rounds=2", *hard, "--out", out) == 0
     said = capsys.readouterr().err

@@ -106,8 +106,8 @@ def shop() -> FederatedDataset:
         "x": sparse(),
         "y": Lists.of(Ragged.from_lists([[2], [2, 4], [], [8]])),
     }
-    refers = {"history": "items", "y": "items"}
-    return FederatedDataset(columns, torch.tensor([0, 2, 2, 4]), classes=10, refers=refers)
+    row_columns = {"history": "items", "y": "items"}
+    return FederatedDataset(columns, torch.tensor([0, 2, 2, 4]), classes=10, row_columns=row_columns)
 
 
 def test_a_view_has_one_clients_examples_and_no_others() -> None:
@@ -174,7 +174,7 @@ def test_saved_data_is_opened_as_it_was_and_read_where_it_is_touched(tmp_path: P
     stored.save(data, tmp_path / "shop")
     again = stored.open_federated(tmp_path / "shop")
     assert again.fingerprint == data.fingerprint
-    assert again.refers == data.refers
+    assert again.row_columns == data.row_columns
     assert again.columns["history"].options() == {"pad": 0}
     with pytest.raises(so.UserError, match="exists already"):
         stored.save(data, tmp_path / "shop")
@@ -283,7 +283,7 @@ def test_every_kind_of_column_can_be_streamed_with_its_options(tmp_path: Path) -
             for some in (order[:1], order[1:])
         ]
 
-    built = building.build(tmp_path / "d", stream, clients=3, classes=10, refers=data.refers)
+    built = building.build(tmp_path / "d", stream, clients=3, classes=10, row_columns=data.row_columns)
     expected = torch.tensor([0, 1, 3, 2])  # each client's own, in the stream's order
     for name, column in columns.items():
         assert torch.equal(built.columns[name].take(torch.arange(4)), column.take(expected)), name

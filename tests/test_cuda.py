@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 ARMS = {
     "fedaws": ["clients.local_steps=4"],
     "fused": ["clients.local_steps=1"],
-    "topk": ["method.spreadout=topk", "method.k=2", "clients.local_steps=2"],
+    "topk": ["method.spreadout_form=topk", "method.k=2", "clients.local_steps=2"],
     "fedavg": ["method.name=fedavg", "method.scale=5", "server.optimizer=adam", "server.lr=0.1"],
     "private": ["privacy.clip=0.1", "privacy.noise=0.5"],
 }
@@ -68,7 +68,7 @@ def test_pooled_lookups_on_the_gpu(asks: str, monkeypatch: pytest.MonkeyPatch) -
     calls: list[int] = []
     true = PooledFeatures.row_sum
     monkeypatch.setattr(PooledFeatures, "row_sum", lambda *a: calls.append(1) or true(*a))
-    clients = {"per_round": 10, "batch": 4, "lr": 0.3, "local_steps": 1, "asks_features": asks}
+    clients = {"per_round": 10, "batch": 4, "lr": 0.3, "local_steps": 1, "request_features": asks}
     states = []
     for device, executor in (("cpu", "sequential"), ("cuda", "simulator"), ("cuda", "simulator")):
         experiment = config({"name": "fedaws"}, clients=clients, run={"executor": executor}, rounds=6)

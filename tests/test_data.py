@@ -66,7 +66,11 @@ def test_lists_of_classes_are_label_sets() -> None:
         so.FederatedDataset.from_arrays(x, [[], [], []], [0, 0, 0])
     tagged = so.Splits("tagged", data, test)
     experiment = so.Experiment.of(
-        {"rounds": 2, "method": {"name": "fedmlh", "tables": 2, "buckets": 2}, "model": {"hidden": [4]}}
+        {
+            "rounds": 2,
+            "method": {"name": "fedmlh", "hash_tables": 2, "buckets": 2},
+            "model": {"hidden": [4]},
+        }
     )
     assert so.run(experiment, data=tagged).summary["rounds"] == 2
 

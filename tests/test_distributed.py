@@ -36,7 +36,7 @@ ARMS = {
     "fewer clients than ranks": ["clients.per_round=1"],
     "some refused": ["clients.max_update_norm=0.9"],
 }
-MINED = ["method.spreadout=topk", "method.k=2"]
+MINED = ["method.spreadout_form=topk", "method.k=2"]
 SHARDED = {
     "sampled": ["method.name=fedss", "method.negatives=2", "server.tables.classes.optimizer=adam"],
     "mined": [*MINED, "method.spreadout_optimizer=adam", "method.spreadout_steps=2"],
@@ -128,7 +128,9 @@ def test_two_ranks_equal_one_and_each_other(toy: Splits, tmp_path: Path) -> None
         assert states[name].traffic == alone.traffic
         expected = told_of(toy, alone)
         assert told[name].metrics == also[name].metrics == pytest.approx(expected.metrics)
-        assert asdict(told[name].gauges) == pytest.approx(asdict(expected.gauges), rel=1e-4, abs=1e-5)
+        assert asdict(told[name].geometry) == pytest.approx(
+            asdict(expected.geometry), rel=1e-4, abs=1e-5
+        )
     for rank in range(2):
         found = torch.load(tmp_path / f"found-{rank}.pt", weights_only=False)
         for several, one in zip(found, search(), strict=True):
@@ -153,7 +155,13 @@ def test_parts_keep_the_order_of_the_cohort(ranks: int) -> None:
 
 
 def test_torchrun_trains_writes_one_folder_and_goes_on_at_any_number(tmp_path: Path) -> None:
-    settings = ["rounds=4", "eval.every=2", "clients.per_round=6", "method.spreadout=topk", "method.k=3"]
+    settings = [
+        "rounds=4",
+        "eval.every=2",
+        "clients.per_round=6",
+        "method.spreadout_form=topk",
+        "method.k=3",
+    ]
     settings += ["method.spreadout_optimizer=adam", "run.shard_mb=0"]  # each has five of the ten rows
     alone = so.run(so.Experiment.load("digits-fedaws", settings), device="cpu")
     half = tmp_path / "half"

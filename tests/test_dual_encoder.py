@@ -19,16 +19,16 @@ from spreadout.core.optimizers import Optimizer
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
-from spreadout.core.types import Params
+from spreadout.core.types import NO_ROWS, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.data.load import hand_out
+from spreadout.data.load import distribute
 from spreadout.data.partition import by_user, each_label
 from spreadout.data.sources.timeline import Windows
 from spreadout.evaluation import evaluate as evaluation
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import batch_rivals, class_vectors, embed, evaluate, rank_of_right
 from spreadout.federated.local import LocalTraining, local_update
-from spreadout.federated.round import Federation, cohort_of, run_round
+from spreadout.federated.round import Federation, draw_cohort, run_round
 from spreadout.federated.schedule import Schedule, plan
 from spreadout.methods import DualEncoder
 from spreadout.methods.negatives import with_negatives
@@ -38,7 +38,7 @@ from spreadout.objectives import losses, regularizers
 from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator.executor import Simulator
-from spreadout.runtime.simulator.prefetch import Ahead
+from spreadout.runtime.simulator.prefetch import Prefetcher
 
 CPU = torch.device("cpu")
 
@@ -59,7 +59,7 @@ def shop(users: int = 8, items: int = 12, seed: int = 0) -> so.Splits:
     found = replace(found, classes=items + 1)
     part = found.train
     assert part.user is not None
-    train = hand_out(part, by_user(each_label(part.labels), part.user), found)
+    train = distribute(part, by_user(each_label(part.labels), part.user), found)
     return so.Splits("ring", train, so.Examples(part.columns, part.labels))
 
 
@@ -83,9 +83,9 @@ def built(splits: so.Splits, **changes: object) -> tuple[Federation, ServerState
 
 LOSSES: list[dict[str, object]] = [
     {"loss_form": "batch_softmax"},
-    {"loss_form": "batch_softmax", "spreadout": 0.01, "rows": "all"},
-    {"loss_form": "hinge", "spreadout": 0.01},
-    {"loss_form": "hinge", "spreadout": 0.01, "rows": "all", "l2": 0.01},
+    {"loss_form": "batch_softmax", "row_spreadout": 0.01, "requests": "all"},
+    {"loss_form": "hinge", "row_spreadout": 0.01},
+    {"loss_form": "hinge", "row_spreadout": 0.01, "requests": "all", "l2": 0.01},
     {"loss_form": "hinge", "context_spreadout": 0.1},
     {"loss_form": "hinge", "label_spreadout": 0.1},
     {"loss_form": "hinge", "cross_spreadout": 0.1},
@@ -187,8 +187,8 @@ def one_batch(method: DualEncoder, f: Federation, state: ServerState, at: list[i
         "mask": torch.ones(len(at)),
     }
     real = torch.ones(count - first, dtype=torch.bool)
-    held = {"classes": real, "classes.own": real, "classes.count": torch.tensor(count - first)}
-    return method.loss(f.model, params, batch, held)
+    count = {"classes": torch.tensor(count - first)}
+    return method.loss(f.model, params, batch, RowInfo({"classes": real}, {"classes": real}, count, {}))
 
 
 @pytest.mark.parametrize("options", LOSSES, ids=IDS)
@@ -202,7 +202,7 @@ def test_a_loss_is_batch_insensitive_if_and_only_if_it_says_so(options: dict[str
     if method.is_batch_insensitive:
         assert same
     looks_at_the_batch = options["loss_form"] == "batch_softmax" or any(
-        "_spreadout" in key for key in options
+        key.endswith("_spreadout") and key != "row_spreadout" for key in options
     )
     assert same is not looks_at_the_batch
 
@@ -233,12 +233,9 @@ def test_a_sampled_softmax_corrects_its_negatives_only() -> None:
     f, state = built(shop())
     params = Params(state.dense, {"classes": state.tables["classes"][[2, 3, 7, 9]]})
     batch = {"history": torch.tensor([[0, 1, -1, -1]]), "y": torch.tensor([1]), "mask": torch.ones(1)}
-    held = {
-        "classes": torch.ones(4, dtype=torch.bool),
-        "classes.own": torch.tensor([True, True, False, False]),
-        "classes.count": torch.tensor(12),
-    }
-    found = DualEncoder(loss_form="sampled_softmax", scale=2.0).loss(f.model, params, batch, held)
+    present, own = torch.ones(4, dtype=torch.bool), torch.tensor([True, True, False, False])
+    info = RowInfo({"classes": present}, {"classes": own}, {"classes": torch.tensor(12)}, {})
+    found = DualEncoder(loss_form="sampled_softmax", scale=2.0).loss(f.model, params, batch, info)
     scores = 2 * f.model.embed(params, batch) @ f.model.class_vectors(params).T
     # Two negatives drawn out of the ten others: each stands for five.
     corrected = scores - torch.tensor([0, 0, math.log(2 / 10), math.log(2 / 10)])
@@ -277,13 +274,13 @@ def test_clients_get_the_rows_their_loss_needs_and_the_ledger_counts_them() -> N
     splits = shop()
     for options, rows in (
         ({"loss_form": "batch_softmax"}, "own"),
-        ({"loss_form": "hinge", "spreadout": 0.1}, "own"),
+        ({"loss_form": "hinge", "row_spreadout": 0.1}, "own"),
         ({"loss_form": "global_softmax"}, "all"),
-        ({"loss_form": "hinge", "rows": "all"}, "all"),
+        ({"loss_form": "hinge", "requests": "all"}, "all"),
         ({"loss_form": "sampled_softmax", "negatives": 2}, "own + 2"),
     ):
         f, state = built(splits, method=options)
-        cohort = cohort_of(f, 0)
+        cohort = draw_cohort(f, 0)
         own = f.data.rows_of(cohort.clients)["classes"]
         asked = cohort.requests["classes"]
         for i in range(len(cohort.clients)):
@@ -354,9 +351,9 @@ def test_a_gate_keeps_clients_that_are_done_where_they_are(optimizer: Optimizer,
     work = torch.vmap(objective)
     batches = {"x": x, "mask": mask}
     halved = training.scaled(0.5)
-    dropped = local_update(work, halved, start, batches, {}, active=[3, 2, 2, 1])  # type: ignore[arg-type]
+    dropped = local_update(work, halved, start, batches, NO_ROWS, active=[3, 2, 2, 1])  # type: ignore[arg-type]
     gate = 0.5 * (mask.sum(-1) > 0).float()
-    gated = local_update(work, training, start, batches, {}, active=[3, 3, 2, 2], gate=gate)  # type: ignore[arg-type]
+    gated = local_update(work, training, start, batches, NO_ROWS, active=[3, 3, 2, 2], gate=gate)  # type: ignore[arg-type]
     torch.testing.assert_close(dropped[0].dense, gated[0].dense)
     torch.testing.assert_close(dropped[1], gated[1])
 
@@ -440,16 +437,16 @@ def test_batch_recall_of_a_collapsed_table_is_chance_and_unseen_labels_are_left_
 
 def test_a_round_made_ahead_is_the_round_itself() -> None:
     states = []
-    for ahead in (None, Ahead(), Ahead(2)):
+    for ahead in (None, Prefetcher(), Prefetcher(2)):
         f, state = built(shop(), rounds=6)
         assert isinstance(f.executor, Simulator)
-        f = replace(f, executor=replace(f.executor, ahead=ahead))
+        f = replace(f, executor=replace(f.executor, prefetch=ahead))
         for _ in range(3):
             run_round(f, state)
         other = replace(f, seed=99)  # another seed on the same executor draws its own cohort
         assert torch.equal(
             other.executor.cohort(other, state).clients,
-            cohort_of(other, 3).clients,  # type: ignore[attr-defined]
+            draw_cohort(other, 3).clients,  # type: ignore[attr-defined]
         )
         for _ in range(3):
             run_round(f, state)
@@ -459,7 +456,7 @@ def test_a_round_made_ahead_is_the_round_itself() -> None:
 
 
 def test_a_failure_in_the_background_is_met_where_it_is_needed() -> None:
-    ahead: Ahead[int] = Ahead()
+    ahead: Prefetcher[int] = Prefetcher()
     ahead.begin({1: lambda: 1 // 0, 2: lambda: 5})
     assert ahead.get(1) is None
     assert ahead.get(2) == 5
@@ -515,7 +512,7 @@ def test_a_large_clients_epoch_sees_every_example_once() -> None:
 @pytest.mark.parametrize(
     ("loss", "least"),
     [
-        ({"loss_form": "hinge", "spreadout": 0.05, "rows": "all"}, 60),
+        ({"loss_form": "hinge", "row_spreadout": 0.05, "requests": "all"}, 60),
         ({"loss_form": "global_softmax", "scale": 10.0}, 60),
         ({"loss_form": "hinge"}, 0),
     ],
@@ -528,13 +525,13 @@ def test_what_comes_next_is_learned_where_something_keeps_items_apart(
     if least:
         assert result.metrics["R@1"] > least
     else:  # the hinge alone pulls everything onto one point
-        assert result.summary["gauges"]["collapsing"]
+        assert result.summary["geometry"]["collapsing"]
 
 
 def test_a_server_side_spreadout_keeps_a_hinge_from_collapsing() -> None:
     loss = {"loss_form": "hinge", "server_spreadout": 0.5}
     result = so.run(config(rounds=60, method=loss), data=shop(users=40))
-    assert result.summary["gauges"]["mean_cosine"] < 0.5
+    assert result.summary["geometry"]["mean_cosine"] < 0.5
 
 
 @pytest.mark.parametrize(

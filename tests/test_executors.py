@@ -10,18 +10,18 @@ from torch import Tensor
 import spreadout as so
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.core.state import ServerState
-from spreadout.core.types import Batch, Held, Params
+from spreadout.core.types import NO_ROWS, Batch, Params, RowInfo
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
-from spreadout.federated.round import Federation, cohort_of, run_round
+from spreadout.federated.round import Federation, draw_cohort, run_round
 from spreadout.methods import DualEncoder, FedAvg
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.graphs import GraphCache
-from spreadout.runtime.simulator.implicit_first_layer import Outputs
-from spreadout.runtime.simulator.staging import bytes_per_client, make_ready
+from spreadout.runtime.simulator.implicit_first_layer import ImplicitOutputs
+from spreadout.runtime.simulator.staging import bytes_per_client, stage_round
 
 
 def federation(data: Splits, *overrides: str) -> Federation:
@@ -70,7 +70,7 @@ ARMS = {
     "drop remainder leaves small clients out": ["clients.drop_remainder=true"],
     "norm limit refuses some": ["clients.max_update_norm=0.9"],
     "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5"],
-    "top-k spreadout": ["method.spreadout=topk", "method.k=2", "method.candidates=4"],
+    "top-k spreadout": ["method.spreadout_form=topk", "method.k=2", "method.candidates=4"],
     "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],
     "rates that fall": ["clients.lr_decay=cosine", "rounds=8"],
     "inputs corrupted, fused": ["clients.local_steps=1", "clients.input_noise=0.3"],
@@ -137,8 +137,8 @@ def test_a_first_layer_in_the_span_of_its_inputs_equals_copies_of_it(
     words: Splits, arm: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
-    real = Outputs.weighted_sum
-    monkeypatch.setattr(Outputs, "weighted_sum", lambda self, w: made.append(1) or real(self, w))
+    real = ImplicitOutputs.weighted_sum
+    monkeypatch.setattr(ImplicitOutputs, "weighted_sum", lambda self, w: made.append(1) or real(self, w))
     fast, fast_loss = train(federation(words, *arm))
     assert made
     slow, slow_loss = train(federation(words, *arm, "run.executor=sequential"))
@@ -173,7 +173,7 @@ def test_a_client_whose_steps_break_is_left_out_of_the_span(words: Splits) -> No
 def test_what_leaves_the_span_trains_on_copies(
     words: Splits, arm: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Outputs, "weighted_sum", lambda *_: pytest.fail("took the span"))
+    monkeypatch.setattr(ImplicitOutputs, "weighted_sum", lambda *_: pytest.fail("took the span"))
     fast, _ = train(federation(words, *arm))
     slow, _ = train(federation(words, *arm, "run.executor=sequential"))
     assert_same(fast, slow)
@@ -182,10 +182,10 @@ def test_what_leaves_the_span_trains_on_copies(
 class Penalised(FedAvg):
     """FedAvg with a penalty on all that a client trains: its loss looks at the parameters themselves."""
 
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         values = [*params.dense.values(), *params.rows.values()]
         penalty = sum((value.square().sum() for value in values), torch.zeros(()))
-        return super().loss(model, params, batch, held) + 0.05 * penalty
+        return super().loss(model, params, batch, info) + 0.05 * penalty
 
 
 PENALISED = {
@@ -225,7 +225,7 @@ def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:
     f = federation(toy)
     state = ServerState(0, *f.model.initial(0, f.device))
     each = bytes_per_client(f, state, steps=4, width=3, held={"classes": 3}, fuses=True)
-    ready = make_ready(f, state, cohort_of(f, 0), 0, 2 * each)
+    ready = stage_round(f, state, draw_cohort(f, 0), 0, 2 * each)
     chunks = [len(chunk.cohort.clients) for chunk in ready.chunks]
     assert max(chunks) <= 2
     assert sum(chunks) == 5  # the empty client trains nowhere
@@ -363,18 +363,17 @@ class Entangled(torch.nn.Module):
 
 def test_gradients_that_share_memory_are_left_whole() -> None:
     from spreadout.core.optimizers import Optimizer
-    from spreadout.core.types import Params
     from spreadout.federated.local import LocalTraining, local_update
 
     encoder, adam = Entangled(), Optimizer(optimizer="adam", lr=0.1, beta2=0.999, eps=1e-8)
     x = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(1))
     batches = {"x": x, "mask": torch.ones(4, 5)}
 
-    def objective(params, batch, held):  # type: ignore[no-untyped-def]
+    def objective(params, batch, info):  # type: ignore[no-untyped-def]
         return torch.func.functional_call(encoder, params.dense, (batch["x"],)).square().mean()
 
     dense = {name: value.detach().clone() for name, value in encoder.named_parameters()}
-    change, _ = local_update(objective, LocalTraining(adam, {}), Params(dense, {}), batches, {})
+    change, _ = local_update(objective, LocalTraining(adam, {}), Params(dense, {}), batches, NO_ROWS)
     reference = torch.optim.Adam(encoder.parameters(), lr=0.1, betas=(0.9, 0.999), eps=1e-8)
     for step in x:
         reference.zero_grad()

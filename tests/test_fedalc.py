@@ -21,9 +21,9 @@ from spreadout.core.types import Params
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.batches import positives_of
-from spreadout.federated.round import Federation, begin, run_round
+from spreadout.federated.round import Federation, run_round, run_setup
 from spreadout.methods import FedALC, FedALCFixed
-from spreadout.methods.base import Heard, ServerContext
+from spreadout.methods.base import ServerContext, SetupContext
 from spreadout.objectives import regularizers
 from spreadout.objectives.cooccurrence import CoOccurrence, PairWeights
 from spreadout.objectives.regularizers import FarPenalty, HingePenalty, NearPenalty, TableLoss
@@ -293,7 +293,7 @@ def test_rows_asked_for_tell_what_digests_hide() -> None:
         view,
         columns={name: column.select(torch.tensor([0])) for name, column in view.columns.items()},
         offsets=torch.tensor([0, 1]),
-        refers={"y": "classes", "x": "inputs"},
+        row_columns={"y": "classes", "x": "inputs"},
     )
     asked = FedALC().request(single, torch.tensor([0]), seed=0, round=0)["inputs"]
     assert asked[0].tolist() == sorted(set(single.columns["x"].ragged().values.tolist()))  # type: ignore[attr-defined]
@@ -372,7 +372,7 @@ def test_guards_reach_the_weights(guard: dict[str, object]) -> None:
     """`prepare` keeps what `guarded` makes of the counts."""
     data = tagged(n=300)
     f, state = built(data, config({"name": "fedalc", "normalize": False, **guard}))
-    begin(f, state)
+    run_setup(f, state)
     plain = CoOccurrence.of(
         label_sets.label_sets(label_sets.messages_of(data.train, KEY), 6).sets, data.train.classes
     )
@@ -384,7 +384,7 @@ def test_guards_reach_the_weights(guard: dict[str, object]) -> None:
         assert not torch.equal(found.both, plain.weights().both)
         again = replace(f, noise_seed=1)
         other = ServerState(0, *f.model.initial(f.seed, CPU))
-        begin(again, other)
+        run_setup(again, other)
         assert not torch.equal(found.both, f.method.pair_weights(other).both)  # type: ignore[attr-defined]
     else:  # with those that were invented, less as many as there are of them in the mean
         messages = label_sets.messages_of(
@@ -397,20 +397,20 @@ def test_guards_reach_the_weights(guard: dict[str, object]) -> None:
 
 def test_refused_messages_take_nothing_off_the_counts() -> None:
     f, state = built(tagged(), config({"name": "fedalc", "dummies": 5}))
-    told = list(f.method.tell(f.data, key=KEY, seed=0))
+    told = list(f.method.client_setup(f.data, key=KEY, seed=0))
     invalid = [{**one, "labels": one["labels"][:-1]} for one in told]  # type: ignore[index]
-    f.method.prepare(Heard([*told, *invalid], 0, 0), state, f.model)
+    f.method.server_setup(SetupContext([*told, *invalid], 0, 0), state, f.model)
     refused, weights = state.refused, f.method.pair_weights(state)  # type: ignore[attr-defined]
     assert refused == {"label message: malformed": len(told)}
-    f.method.prepare(Heard(told, 0, 0), state, f.model)
+    f.method.server_setup(SetupContext(told, 0, 0), state, f.model)
     assert torch.equal(weights.alone, f.method.pair_weights(state).alone)  # type: ignore[attr-defined]
 
 
 def test_who_holds_every_instance_once_is_warned() -> None:
     x, y = np.eye(4, dtype=np.float32), np.array([0, 1, 0, 1])
     data = FederatedDataset.from_arrays(x, y, y)
-    assert "instance of its own" in (FedALC().caution(data) or "")
-    assert FedALC().caution(tagged().train) is None
+    assert "instance of its own" in (FedALC().warnings(data) or "")
+    assert FedALC().warnings(tagged().train) is None
 
 
 def test_guards_on_the_counts() -> None:
@@ -447,7 +447,7 @@ def test_invented_entries_hide_how_many_there_are_and_come_off_in_the_mean() -> 
 
 ARMS: dict[str, dict[str, object]] = {
     "fedalc": {"name": "fedalc", "strength": 3.0},
-    "mined": {"name": "fedalc", "spreadout": "topk", "k": 2, "strength": 3.0},
+    "mined": {"name": "fedalc", "spreadout_form": "topk", "k": 2, "strength": 3.0},
     "sigma": {"name": "fedalc", "normalize": False, "strength": 30.0},
     "fixed": {"name": "fedalc-fixed", "table_steps": 20},
     "private": {"name": "fedalc", "normalize": False, "table_clip": 0.1, "table_noise": 0.5},
@@ -560,7 +560,7 @@ def test_what_is_collected_travels_once_and_fixed_rows_too() -> None:
     data = tagged()
     f, state = built(data, config({"name": "fedalc-fixed", "table_steps": 5}))
     messages = label_sets.messages_of(data.train, label_sets.collection_key(f.seed))
-    begin(f, state)
+    run_setup(f, state)
     once = sum(message.nbytes for message in messages)
     assert state.traffic.once_up == once == state.traffic.up
     table = state.tables["classes"].clone()
@@ -578,7 +578,7 @@ def test_what_is_collected_travels_once_and_fixed_rows_too() -> None:
 def test_a_fixed_table_keeps_labels_near_that_occur_together() -> None:
     f, state = built(tagged(), config({"name": "fedalc-fixed", "table_steps": 300}))
     before = float((state.tables["classes"][0::2] * state.tables["classes"][1::2]).sum(-1).mean())
-    begin(f, state)
+    run_setup(f, state)
     table = state.tables["classes"]
     together = float((table[0::2] * table[1::2]).sum(-1).mean())
     apart = float((table[0::2] @ table[0::2].T).fill_diagonal_(0).sum() / 6)
@@ -630,7 +630,7 @@ def test_every_release_of_the_table_has_noise_of_its_own() -> None:
     clip, noise = 1e-4, 0.5
     private = {"name": "fedalc", "normalize": False, "table_clip": clip, "table_noise": noise}
     f, state = built(tagged(), config(private))
-    begin(f, state)
+    run_setup(f, state)
     touched = RowSum(torch.arange(6), torch.zeros(6, 6), torch.ones(6), torch.ones(6))
     method = f.method
     assert isinstance(method, FedALC)
@@ -660,12 +660,12 @@ def test_a_fixed_table_is_clipped_and_gets_new_noise_at_every_step(
     monkeypatch.setattr("spreadout.methods.fedalc.descend_table_", descend)
     arm = {"name": "fedalc-fixed", "table_steps": 3, "table_clip": 1e-4}
     f, state = built(tagged(), config(arm))
-    begin(f, state)
+    run_setup(f, state)
     assert all(0 < float(one.norm()) <= 15e-4 * 1.001 for one in seen)
     seen.clear()
     f, state = built(tagged(), config({**arm, "pull": 0.0, "push": 0.0, "table_noise": 1.0}))
-    begin(f, state)
-    begin(replace(f, noise_seed=5), ServerState(0, *f.model.initial(f.seed, CPU)))
+    run_setup(f, state)
+    run_setup(replace(f, noise_seed=5), ServerState(0, *f.model.initial(f.seed, CPU)))
     assert len(seen) == 6
     assert all(not torch.equal(a, b) for a, b in itertools.combinations(seen, 2))
     assert float(torch.stack(seen).std()) == pytest.approx(1e-4, rel=0.3)

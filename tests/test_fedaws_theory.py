@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spreadout.core.rows import project_to_sphere
-from spreadout.evaluation.geometry import class_gauges
+from spreadout.evaluation.geometry import class_geometry
 from spreadout.objectives import losses, regularizers
 from spreadout.objectives.regularizers import HingePenalty
 
 
-def geometry(
+def random_space(
     seed: int, classes: int, dim: int, examples: int, noise: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Unit class rows, unit embeddings scattered around their classes, and the labels."""
@@ -41,19 +41,21 @@ margins = st.floats(1.001, 1.999)
 def test_proposition_1_the_error_is_at_most_two_epsilon_over_rho(
     shape: tuple[int, int, int, int, float],
 ) -> None:
-    w, x, y = geometry(*shape)
+    w, x, y = random_space(*shape)
     distance = (x[:, None] - w).norm(dim=-1)  # (n, C) Euclidean: a metric, as the proof needs
     own = distance.gather(1, y[:, None])[:, 0]
     others = distance.scatter(1, y[:, None], math.inf)
     error = float((own >= others.min(1).values).double().mean())
-    gauges = class_gauges(w, float(own.mean()))
-    assert error <= gauges.error_bound + 1e-9
-    if gauges.min_distance > 0:
-        assert gauges.error_bound == pytest.approx(min(1.0, 2 * float(own.mean()) / gauges.min_distance))
+    geometry = class_geometry(w, float(own.mean()))
+    assert error <= geometry.error_bound + 1e-9
+    if geometry.min_distance > 0:
+        assert geometry.error_bound == pytest.approx(
+            min(1.0, 2 * float(own.mean()) / geometry.min_distance)
+        )
 
 
 def test_proposition_1_fails_for_the_cosine_distance() -> None:
-    """Why the gauges are Euclidean: with d = 1 − s the bound would be broken."""
+    """Why distances are Euclidean: with d = 1 − s the bound would be broken."""
     w = torch.tensor([[1.0, 0.0], [math.cos(0.2), math.sin(0.2)]], dtype=torch.float64)
     x = torch.tensor(
         [[math.cos(0.11), math.sin(0.11)]], dtype=torch.float64
@@ -74,7 +76,7 @@ def test_lemma_1_the_cosine_contrastive_loss_is_a_surrogate_of_the_error(
     all the same: over s_y ≤ s_c the loss is least at s_y = s_c = 1 − ν/2, where it is ν²/2, and
     ν²/2 − 2(ν − 1) = (ν − 2)²/2 ≥ 0.
     """
-    w, x, y = geometry(*shape)
+    w, x, y = random_space(*shape)
     s = x @ w.T
     wrong = s.gather(1, y[:, None])[:, 0] < s.scatter(1, y[:, None], -math.inf).max(1).values
     loss = losses.cosine_contrastive(s, y, margin=margin)
@@ -95,7 +97,7 @@ def test_the_constant_of_lemma_1_is_attained() -> None:
 def test_proposition_2_the_objective_is_the_empirical_risk_of_the_surrogate(
     seed: int, classes: int, per_class: int, margin: float
 ) -> None:
-    w, x, _ = geometry(seed, classes, 5, classes * per_class, 0.5)
+    w, x, _ = random_space(seed, classes, 5, classes * per_class, 0.5)
     y = torch.arange(classes).repeat_interleave(per_class)  # equal n_i
     own = (x * w[y]).sum(1)
     positive = losses.positive_square(own).view(classes, per_class).mean(1)  # R_pos of each client
@@ -111,7 +113,7 @@ def test_remark_2_weights_extend_proposition_2_to_unequal_clients(
     seed: int, counts: list[int], margin: float
 ) -> None:
     classes, n = len(counts), sum(counts)
-    w, x, _ = geometry(seed, classes, 5, n, 0.5)
+    w, x, _ = random_space(seed, classes, 5, n, 0.5)
     y = torch.from_numpy(np.repeat(np.arange(classes), counts))
     weight = torch.tensor(counts, dtype=torch.float64) * classes / n  # a_c = C·n_c/n
     positive = losses.positive_square((x * w[y]).sum(1)).mean()  # Σ (n_i/n) R_pos
@@ -126,7 +128,7 @@ def test_theorem_1_the_surrogate_approximates_the_contrastive_loss(
     shape: tuple[int, int, int, int, float], margin: float
 ) -> None:
     """The proof's |b| ≤ 1 fails (|w·r| can reach 2); the bound holds with the constant 2ν instead."""
-    w, x, y = geometry(*shape)
+    w, x, y = random_space(*shape)
     s = x @ w.T
     contrastive = losses.cosine_contrastive(s, y, margin=margin)
     surrogate = losses.spreadout_surrogate(s, y, w, margin=margin)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import spreadout as so
 from spreadout.cli.main import app
+from spreadout.core.count_sketch import CountSketch
 from spreadout.core.hashing import PRIME, HashFamily, signs
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.core.state import ServerState
@@ -25,7 +26,7 @@ from spreadout.data.feature_hashing import hashed
 from spreadout.data.load import DataConfig, load_data
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import evaluate, frequencies
-from spreadout.federated.round import Cohort, Federation, begin, run_round
+from spreadout.federated.round import Cohort, Federation, run_round, run_setup
 from spreadout.methods import FedMLH
 from spreadout.models.buckets import BucketModel, SideBySide, side_by_side_bytes
 from spreadout.report.page import write_page
@@ -33,7 +34,6 @@ from spreadout.runs.build import build_federation
 from spreadout.runs.compare import arms_of
 from spreadout.runs.plan_hash import bucket_positives, least_buckets, plans
 from spreadout.runtime.simulator.chunk_sums import traffic_of
-from spreadout.sketch import CountSketch
 
 CPU = torch.device("cpu")
 
@@ -63,7 +63,7 @@ def config(method: dict[str, object], **sections: object) -> so.Experiment:
     return so.Experiment.of({**base, **sections})
 
 
-HASHED: dict[str, object] = {"name": "fedmlh", "tables": 3, "buckets": 8}
+HASHED: dict[str, object] = {"name": "fedmlh", "hash_tables": 3, "buckets": 8}
 
 
 def built(data: Splits, experiment: so.Experiment) -> tuple[Federation, ServerState]:
@@ -239,7 +239,7 @@ def test_tables_4_and_5_come_out_of_the_networks_and_the_ledger(name: str) -> No
 def test_the_ledger_counts_the_hashes_once_and_the_networks_every_round() -> None:
     data = tagged()
     f, state = built(data, config(HASHED))
-    begin(f, state)
+    run_setup(f, state)
     assert state.traffic.down == 4 * 8 * (2 * 3 + 1)  # four clients, (a, b) of three tables, and B
     for _ in range(2):
         run_round(f, state)
@@ -343,7 +343,7 @@ def test_hashed_labels_are_learned(tmp_path: Path) -> None:
     data = tagged(n=400)
     result = so.run(config(HASHED, rounds=60), data=data, out=tmp_path / "run")
     assert result.metrics["P@1"] > 60
-    assert result.summary["gauges"]["max_cosine"] is None
+    assert result.summary["geometry"]["max_cosine"] is None
     assert result.summary["model_bytes"] == side_by_side_bytes(3, [20, 16, 16, 8])
     again = evaluate(result.federation.model, result.state, data.test, ["P@1"])
     assert again.metrics["P@1"] == result.metrics["P@1"]
@@ -485,7 +485,7 @@ def test_the_best_round_is_best_by_the_mean_of_the_metrics() -> None:
     ("change", "said"),
     [
         ({"buckets": 1}, "buckets"),
-        ({"tables": 0}, "tables"),
+        ({"hash_tables": 0}, "tables"),
         ({"buckets": 20}, "must be below the number of classes, 20"),
     ],
 )
@@ -506,7 +506,7 @@ def test_metrics_and_encoders_that_do_not_go_with_it_are_refused() -> None:
 def test_one_label_an_example_is_a_set_of_one() -> None:
     x, y = np.eye(12, dtype=np.float32)[np.arange(48) % 12], np.arange(48) % 12
     splits = so.Splits("plain", FederatedDataset.from_arrays(x, y, y % 3), so.Examples.from_arrays(x, y))
-    method = {"name": "fedmlh", "tables": 4, "buckets": 6}
+    method = {"name": "fedmlh", "hash_tables": 4, "buckets": 6}
     result = so.run(
         config(method, rounds=40, clients={"batch": 8, "optimizer": "adam", "lr": 0.02}), data=splits
     )
@@ -525,7 +525,7 @@ def test_plan_hash_tells_what_to_take() -> None:
 
 
 def test_fedmlh_is_a_value() -> None:
-    assert FedMLH(tables=2) == FedMLH(tables=2)
+    assert FedMLH(hash_tables=2) == FedMLH(hash_tables=2)
     assert FedMLH().hashes(3).nbytes == 8 * 9
 
 

@@ -18,14 +18,14 @@ from spreadout.cli.main import app
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
-from spreadout.core.types import Params
+from spreadout.core.types import Params, RowInfo
 from spreadout.data.columns import Dense
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.federated.augment import Augment
-from spreadout.federated.batches import rows_held
-from spreadout.federated.round import Federation, begin, cohort_of, run_round
+from spreadout.federated.batches import row_info
+from spreadout.federated.round import Federation, draw_cohort, run_round, run_setup
 from spreadout.methods import FedSS
 from spreadout.methods.negatives import with_popular_negatives
 from spreadout.models.embedding import activation_floats
@@ -77,7 +77,7 @@ def built(data: Splits, experiment: so.Experiment) -> tuple[Federation, ServerSt
 @pytest.mark.parametrize("draw", ["fresh", "fixed", "popular", "popular-fixed"])
 def test_requests_are_a_clients_own_and_as_many_others_as_asked(draw: str) -> None:
     data = pictures()
-    f, _ = built(data, config({"rows": 7, "draw": draw}))
+    f, _ = built(data, config({"sampled_rows": 7, "draw": draw}))
     own = f.data.rows_of(torch.arange(6))["classes"]
     asked = [f.method.request(f.data, torch.arange(6), seed=0, round=r)["classes"] for r in (0, 1)]
     for i in range(6):
@@ -99,7 +99,7 @@ def test_sizes_of_the_sample() -> None:
         return [int(a - b) for a, b in zip(found.lengths, own, strict=True)]
 
     assert sizes(negatives=3) == [3] * 6
-    assert sizes(rows=6) == [6 - int(n) for n in own]
+    assert sizes(sampled_rows=6) == [6 - int(n) for n in own]
     assert sizes(negatives=3, loss_form="negatives", matched=True) == [3 + int(n) - 1 for n in own]
     assert sizes(loss_form="positives") == [0] * 6
     assert sizes(negatives=11) == [12 - int(n) for n in own]  # no more than there are
@@ -114,9 +114,7 @@ def test_popular_classes_are_drawn_more_often_and_own_ones_never() -> None:
     np.testing.assert_allclose(share, [0, 0.6, 0.2, 0.2, 0], atol=0.04)
 
 
-def loss_of(
-    method: FedSS, held: dict[str, torch.Tensor], seed: int = 0
-) -> tuple[torch.Tensor, torch.Tensor]:
+def loss_of(method: FedSS, held: RowInfo, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Loss of a batch as a function of the rows held, with the embedding given."""
     generator = torch.Generator().manual_seed(seed)
     rows = project_to_sphere(torch.randn(10, 5, generator=generator)).requires_grad_()
@@ -135,10 +133,10 @@ def loss_of(
     return found.detach(), slope
 
 
-def held_of(chosen: list[int], own: int, classes: int = 10) -> dict[str, torch.Tensor]:
+def held_of(chosen: list[int], own: int, classes: int = 10) -> RowInfo:
     real = torch.zeros(10, dtype=torch.bool).index_fill(0, torch.tensor(chosen), True)
     mine = torch.arange(10) < own
-    return {"classes": real, "classes.own": mine, "classes.count": torch.tensor(classes)}
+    return RowInfo({"classes": real}, {"classes": mine}, {"classes": torch.tensor(classes)}, {})
 
 
 def test_with_all_other_classes_it_is_the_full_softmax() -> None:
@@ -159,7 +157,11 @@ def test_with_all_other_classes_it_is_the_full_softmax() -> None:
 
 def test_a_run_that_asks_for_all_classes_is_a_run_of_the_full_softmax() -> None:
     tables = []
-    for method in ({"rows": 12}, {"rows": 12, "draw": "popular"}, {"name": "fedavg", "scale": 20.0}):
+    for method in (
+        {"sampled_rows": 12},
+        {"sampled_rows": 12, "draw": "popular"},
+        {"name": "fedavg", "scale": 20.0},
+    ):
         f, state = built(pictures(), config(method))
         for _ in range(2):
             run_round(f, state)
@@ -175,21 +177,22 @@ def test_what_a_loss_is_told_of_chances_is_how_rows_are_drawn(draw: str) -> None
     y = np.array([0, 1, 2, 2, 2, 3, 4, 5])
     client = np.array([0, 0, 0, 1, 2, 1, 2, 3])  # class 2 has three holders, the others one
     data = Splits("few", FederatedDataset.from_arrays(x, y, client), Examples.from_arrays(x, y))
-    f, state = built(data, config({"rows": 5, "draw": draw}, model={}))
-    begin(f, state)
+    f, state = built(data, config({"sampled_rows": 5, "draw": draw}, model={}))
+    run_setup(f, state)
     clients = torch.tensor([3])  # has class 5
     ids = f.method.request(f.data, clients, seed=0, round=0)["classes"].padded(-1)
-    held = rows_held(f.data, clients, {"classes": ids}, own=True, popularity=draw == "popular")
-    assert held["classes.own"][0].tolist() == [c == 5 for c in ids[0].tolist()]
-    assert held["classes.count"].tolist() == [6]
+    info = row_info(f.data, clients, {"classes": ids}, own=True, popularity=draw == "popular")
+    assert info.own["classes"][0].tolist() == [c == 5 for c in ids[0].tolist()]
+    assert info.size["classes"].tolist() == [6]
     assert isinstance(f.method, FedSS)
-    q = f.method._chance({name: value[0] for name, value in held.items()})
+    q = f.method._chance(info.at(0))
     if draw == "fresh":
         assert float(q) == pytest.approx(1 / 5)
         return
     holders = torch.tensor([1.0, 1, 3, 1, 1, 1])
     torch.testing.assert_close(state.memory["popularity"], holders / 8)
-    torch.testing.assert_close(q[~held["classes.own"][0]], holders[ids[0][~held["classes.own"][0]]] / 7)
+    others = ~info.own["classes"][0]
+    torch.testing.assert_close(q[others], holders[ids[0][others]] / 7)
 
 
 def test_the_reference_with_spreadout_averages_as_fedss_does() -> None:
@@ -241,9 +244,9 @@ def test_the_gradients_bias_shrinks_as_more_is_sampled() -> None:
 # ---------------------------------------------------------------- training
 
 ARMS: dict[str, dict[str, object]] = {
-    "fedss": {"rows": 7},
-    "popular": {"rows": 7, "draw": "popular"},
-    "negonly": {"rows": 7, "loss_form": "negatives", "matched": True},
+    "fedss": {"sampled_rows": 7},
+    "popular": {"sampled_rows": 7, "draw": "popular"},
+    "negonly": {"sampled_rows": 7, "loss_form": "negatives", "matched": True},
     "posonly": {"loss_form": "positives"},
     "spread": {"name": "fedaws-softmax", "strength": 0.05},
     "full": {"name": "fedavg"},
@@ -266,7 +269,7 @@ def test_the_simulator_trains_what_one_client_after_another_trains(arm: dict[str
 
 
 def test_the_ledger_counts_the_rows_of_the_sample() -> None:
-    f, state = built(pictures(), config({"rows": 7}))
+    f, state = built(pictures(), config({"sampled_rows": 7}))
     run_round(f, state)
     assert state.traffic.rows_down == 3 * 7 * (6 * 4 + 8)
     assert state.traffic.requests_up == 3 * 7 * 8
@@ -275,7 +278,7 @@ def test_the_ledger_counts_the_rows_of_the_sample() -> None:
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        ({"negatives": 3, "rows": 9}, "not both"),
+        ({"negatives": 3, "sampled_rows": 9}, "not both"),
         ({"loss_form": "positives", "negatives": 3}, "has no negatives"),
         ({"matched": True}, "is for loss_form"),
     ],
@@ -287,14 +290,14 @@ def test_settings_that_contradict_each_other_are_refused(method: dict[str, objec
 
 def test_samples_larger_than_what_is_left_are_refused_or_said() -> None:
     with pytest.raises(so.UserError, match="there are only 12 classes"):
-        build_federation(config({"rows": 13}), pictures(), CPU)
+        build_federation(config({"sampled_rows": 13}), pictures(), CPU)
     with pytest.raises(so.UserError, match="there are only 12 classes"):
         build_federation(config({"negatives": 12}), pictures(), CPU)
     everything = pictures(clients=1)
     f, state = built(everything, config({"negatives": 4}, clients={"per_round": 1, "batch": 4}))
-    assert "holds every class" in str(f.method.caution(f.data))
+    assert "holds every class" in str(f.method.warnings(f.data))
     run_round(f, state)  # and trains all the same
-    assert "ask for no negatives" in str(FedSS(rows=2).caution(pictures().train))
+    assert "ask for no negatives" in str(FedSS(sampled_rows=2).warnings(pictures().train))
 
 
 def test_a_client_without_examples_is_refused_and_the_rest_go_on() -> None:
@@ -302,7 +305,9 @@ def test_a_client_without_examples_is_refused_and_the_rest_go_on() -> None:
     x, y = data.train.columns["x"], data.train.columns["y"]
     offsets = torch.cat([data.train.offsets, data.train.offsets[-1:]])
     lonely = FederatedDataset({"x": x, "y": y}, offsets, 12)
-    f, state = built(Splits("lonely", lonely, data.test), config({"rows": 7}, clients={"batch": 4}))
+    f, state = built(
+        Splits("lonely", lonely, data.test), config({"sampled_rows": 7}, clients={"batch": 4})
+    )
     report = run_round(f, state)
     assert report.refused == {"no examples": 1}
     assert report.accepted == 6
@@ -418,7 +423,7 @@ def _moved(picture: torch.Tensor, down: int, right: int, flipped: bool) -> torch
 
 def test_image_encoders_want_images(toy: Splits) -> None:
     with pytest.raises(so.UserError, match="takes images"):
-        build_federation(config({"rows": 2}), toy, CPU)
+        build_federation(config({"sampled_rows": 2}), toy, CPU)
 
 
 # ---------------------------------------------------------------- retrieval
@@ -450,11 +455,11 @@ def test_retrieval_metrics_are_those_of_a_plain_loop(seed: int) -> None:
 
 def test_new_classes_are_retrieved_and_cannot_be_ranked() -> None:
     data = pictures()
-    f, state = built(data, config({"rows": 7}))
+    f, state = built(data, config({"sampled_rows": 7}))
     found = evaluate(f.model, state, data.test, ["MAP@R", "MAP@10", "retrieval R@1"]).metrics
     assert 0 < found["MAP@R"] < 100
     with pytest.raises(so.UserError, match="never trained on, so they have no P@1"):
-        build_federation(config({"rows": 7}, eval={"metrics": ["MAP@R", "P@1"]}), data, CPU)
+        build_federation(config({"sampled_rows": 7}, eval={"metrics": ["MAP@R", "P@1"]}), data, CPU)
 
 
 def test_classes_are_learned_from_samples_and_not_from_positives_alone() -> None:
@@ -464,7 +469,7 @@ def test_classes_are_learned_from_samples_and_not_from_positives_alone() -> None
     data = replace(data, test=data.validation)
     adam = {"optimizer": "adam", "lr": 0.01, "eps": 1e-6}
     found = {}
-    for name, method in (("sampled", {"rows": 8}), ("positives", {"loss_form": "positives"})):
+    for name, method in (("sampled", {"sampled_rows": 8}), ("positives", {"loss_form": "positives"})):
         experiment = config(
             {**method, "scale": 5.0},
             rounds=90,
@@ -486,10 +491,12 @@ def test_fresh_negatives_are_intersected_away_and_fixed_ones_are_not() -> None:
     own = {i: data.train.rows_of(torch.tensor([i]))["classes"][0].numpy() for i in range(20)}
     looks = {}
     for draw in ("fresh", "fixed"):
-        f, _ = built(data, config({"rows": 15, "draw": draw}, clients={"per_round": "all", "batch": 4}))
+        f, _ = built(
+            data, config({"sampled_rows": 15, "draw": draw}, clients={"per_round": "all", "batch": 4})
+        )
         asked = (
             (int(client), cohort.requests["classes"][i].tolist())
-            for cohort in (cohort_of(f, r) for r in range(6))
+            for cohort in (draw_cohort(f, r) for r in range(6))
             for i, client in enumerate(cohort.clients)
         )
         looks[draw] = audit(asked, own, np.full(60, 1 / 60), fixed=draw == "fixed")
@@ -594,7 +601,7 @@ def test_an_audit_goes_by_how_the_runs_negatives_are_drawn(draw: str) -> None:
     y = np.array([0, 0, 0, 0, 0, 1, 2, 3, 4, 5])
     data = FederatedDataset.from_arrays(x, y, np.arange(10))  # half of all clients have class 0
     requests = [(5, [0, 1, 2])] * 2
-    looks = Watched(requests, data, FedSS(rows=3, draw=draw)).looks()  # type: ignore[arg-type]
+    looks = Watched(requests, data, FedSS(sampled_rows=3, draw=draw)).looks()  # type: ignore[arg-type]
     skew = data.popularity.double().numpy()
     how = {"by_popularity": draw.startswith("popular"), "fixed": draw.endswith("fixed")}
     expected = audit(requests, {5: np.array([1])}, skew, **how)
@@ -604,7 +611,7 @@ def test_an_audit_goes_by_how_the_runs_negatives_are_drawn(draw: str) -> None:
 
 
 def test_a_run_logs_its_requests_and_can_be_audited(tmp_path: Path) -> None:
-    arguments = ["rounds=3", "method.name=fedss", "method.rows=5", "run.log_requests=true"]
+    arguments = ["rounds=3", "method.name=fedss", "method.sampled_rows=5", "run.log_requests=true"]
     done = CliRunner().invoke(app, ["run", "digits-fedaws", *arguments, "--out", str(tmp_path / "run")])
     assert done.exit_code == 0, done.output
     lines = (tmp_path / "run" / "requests.jsonl").read_text().splitlines()
@@ -630,7 +637,7 @@ def test_a_run_logs_its_requests_and_can_be_audited(tmp_path: Path) -> None:
 
 
 def test_a_resumed_log_has_every_round_once(tmp_path: Path) -> None:
-    experiment = config({"rows": 7}, rounds=5, run={"log_requests": True, "checkpoint_every": 2})
+    experiment = config({"sampled_rows": 7}, rounds=5, run={"log_requests": True, "checkpoint_every": 2})
     rounds = iter(range(1, 100))
     with pytest.raises(so.Interrupted):
         so.run(experiment, data=pictures(), out=tmp_path / "cut", stop=lambda: next(rounds) == 3)
@@ -641,7 +648,7 @@ def test_a_resumed_log_has_every_round_once(tmp_path: Path) -> None:
 
 def test_confusion_counts_what_is_taken_for_what() -> None:
     data = pictures()
-    f, state = built(data, config({"rows": 7}))
+    f, state = built(data, config({"sampled_rows": 7}))
     view = f.data.view(0)
     classes, shares = confusion(f.model, state, view)
     assert classes.tolist() == view.rows_of(torch.tensor([0]))["classes"][0].tolist()
@@ -683,7 +690,9 @@ def test_images_are_asked_in_any_layout_that_is_clear(tmp_path: Path) -> None:
     held = FederatedDataset({"x": x, "y": Dense(torch.from_numpy(label))}, torch.tensor([0, 12, 24]), 6)
     data = Splits("bytes", held, Examples({"x": x}, Ragged.from_lists([[int(c)] for c in label])))
     scored = {"metrics": ["P@1"]}
-    so.run(config({"rows": 6}, rounds=2, clients={}, eval=scored), data=data, out=tmp_path / "run")
+    so.run(
+        config({"sampled_rows": 6}, rounds=2, clients={}, eval=scored), data=data, out=tmp_path / "run"
+    )
     asked = Predictor.load(tmp_path / "run")
     flat = asked.from_arrays(bytes_.reshape(24, 64), 1)
     assert flat == asked.from_arrays(bytes_, 1) == asked.from_arrays(bytes_[:, 0], 1)

@@ -27,7 +27,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import nbytes
 from spreadout.flower import keys, messages
-from spreadout.flower.access import Grants, fingerprint_of, read_roster
+from spreadout.flower.access import AccessControl, fingerprint_of, read_roster
 from spreadout.flower.messages import HELLO, TRAIN, Malformed
 from spreadout.runs.train import Interrupted, Observer, Result
 from test_flower_methods import TOY, assert_same, several_classes
@@ -341,7 +341,7 @@ def test_a_body_that_is_no_message_costs_its_own_node_only(tmp_path: Path) -> No
 
 
 def test_two_models_in_one_round_are_answered_with_noise_of_their_own(tmp_path: Path) -> None:
-    """Or their difference would have none, and a server could read updates by asking twice."""
+    """Or their difference would have none, and a server could read updates by request_rows twice."""
     e = experiment("privacy.clip=0.1", "privacy.noise=5")
     grid = three_nodes(tmp_path, e)
     node = grid.nodes[101]
@@ -513,11 +513,11 @@ def test_a_clients_node_is_known_by_its_key(tmp_path: Path) -> None:
 
 
 def test_a_grant_outlives_the_server(tmp_path: Path) -> None:
-    grants = Grants("own", {"classes": 8}, log=tmp_path / "grants.jsonl")
+    grants = AccessControl("own", {"classes": 8}, log=tmp_path / "grants.jsonl")
     assert grants.claim(3, 12, "one", {"one"}) is None
     assert grants.refusal(3, {"classes": torch.tensor([4])}) is None
     grants.close()
-    again = Grants("own", {"classes": 8}, log=tmp_path / "grants.jsonl", takeover=True)
+    again = AccessControl("own", {"classes": 8}, log=tmp_path / "grants.jsonl", takeover=True)
     again.recall()
     assert again.refusal(3, {"classes": torch.tensor([5])}) == "rows not allowed"
     assert again.refusal(3, {"classes": torch.tensor([4])}) is None

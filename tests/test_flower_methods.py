@@ -44,11 +44,11 @@ ARMS = {
     "flag": ["method.name=flag"],
     "fedavg": ["method.name=fedavg", "method.scale=5"],
     "fedss": ["method.name=fedss", "method.negatives=2", "method.scale=5"],
-    "fedss, as many rows": ["method.name=fedss", "method.rows=5", "clients.per_round=2"],
+    "fedss, as many rows": ["method.name=fedss", "method.sampled_rows=5", "clients.per_round=2"],
     "fedss, negatives alone": ["method.name=fedss", "method.negatives=2", "method.loss_form=negatives"],
     "fedss by popularity": ["method.name=fedss", "method.negatives=2", "method.draw=popular"],
     "fedaws-softmax": ["method.name=fedaws-softmax", "method.scale=5"],
-    "fedmlh": ["method.name=fedmlh", "method.buckets=4", "method.tables=2"],
+    "fedmlh": ["method.name=fedmlh", "method.buckets=4", "method.hash_tables=2"],
     "fedavg-bce": ["method.name=fedavg-bce"],
     "rates that fall": ["clients.lr_decay=cosine"],
     "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],
@@ -115,7 +115,7 @@ def test_noise_on_a_collection_is_each_clients_own(tmp_path: Path) -> None:
         {"loss_form": "batch_softmax"},
         {"loss_form": "sampled_softmax", "negatives": 3},
         {"loss_form": "global_softmax"},
-        {"loss_form": "hinge", "spreadout": 0.01, "server_spreadout": 0.01},
+        {"loss_form": "hinge", "row_spreadout": 0.01, "server_spreadout": 0.01},
     ],
     ids=lambda method: str(method["loss_form"]),
 )
@@ -143,7 +143,7 @@ def test_two_towers_train_the_simulated_model(
 @pytest.mark.parametrize("asks", ["own", "seen"])
 def test_a_lookups_feature_rows_travel_like_class_rows(tmp_path: Path, asks: str) -> None:
     model = {"encoder": "lookup", "hidden": [6], "dim": 5, "width": 4}
-    clients = {"batch": 3, "lr": 0.3, "local_steps": 3, "asks_features": asks}
+    clients = {"batch": 3, "lr": 0.3, "local_steps": 3, "request_features": asks}
     made = {**TOY, "model": model, "clients": clients, "method": {"name": "fedalc"}}
     experiment = Experiment.of(made)
     assert_same(*both(tagged(), experiment, tmp_path, nodes=3))
@@ -181,9 +181,9 @@ def test_what_a_deployment_cannot_do_is_said_before_it_begins(tmp_path: Path) ->
 
 
 def test_rows_that_are_anyones_leave_the_others_bound() -> None:
-    from spreadout.flower.access import NOT_ALLOWED, Grants
+    from spreadout.flower.access import NOT_ALLOWED, AccessControl
 
-    grants = Grants("own", {"classes": 9, "inputs": 9}, anyones=frozenset({"inputs"}))
+    grants = AccessControl("own", {"classes": 9, "inputs": 9}, anyones=frozenset({"inputs"}))
 
     def asks(classes: list[int], inputs: list[int]) -> str | None:
         return grants.refusal(0, {"classes": torch.tensor(classes), "inputs": torch.tensor(inputs)})

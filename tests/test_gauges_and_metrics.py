@@ -9,13 +9,12 @@ from sklearn.metrics import top_k_accuracy_score
 
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
-from spreadout.evaluation import geometry as gauges
-from spreadout.evaluation import metrics
-from spreadout.evaluation.geometry import class_gauges
+from spreadout.evaluation import geometry, metrics
+from spreadout.evaluation.geometry import class_geometry
 
 
 def test_gauges_of_orthogonal_classes() -> None:
-    found = class_gauges(torch.eye(4), epsilon=0.1)
+    found = class_geometry(torch.eye(4), epsilon=0.1)
     assert found.max_cosine == found.mean_cosine == 0.0
     assert found.min_distance == pytest.approx(math.sqrt(2))
     assert found.mean_distance == pytest.approx(math.sqrt(2))
@@ -25,7 +24,7 @@ def test_gauges_of_orthogonal_classes() -> None:
 
 
 def test_gauges_of_a_collapsed_table() -> None:
-    found = class_gauges(torch.eye(4)[:1].expand(6, 4).contiguous(), epsilon=0.1)
+    found = class_geometry(torch.eye(4)[:1].expand(6, 4).contiguous(), epsilon=0.1)
     assert found.max_cosine == found.mean_cosine == 1.0
     assert found.min_distance == found.mean_distance == 0.0
     assert found.effective_rank == pytest.approx(1.0)
@@ -35,11 +34,11 @@ def test_gauges_of_a_collapsed_table() -> None:
 
 def test_two_antipodal_clusters_are_a_collapse_too() -> None:
     pole = torch.eye(8)[:1]
-    found = class_gauges(torch.cat([pole.expand(5, 8), -pole.expand(5, 8)]), epsilon=0.1)
+    found = class_geometry(torch.cat([pole.expand(5, 8), -pole.expand(5, 8)]), epsilon=0.1)
     assert found.mean_cosine < 0
     assert found.effective_rank == pytest.approx(1.0)
     assert found.collapsing
-    opposites = class_gauges(torch.cat([pole, -pole]), epsilon=0.1)
+    opposites = class_geometry(torch.cat([pole, -pole]), epsilon=0.1)
     assert not opposites.collapsing  # with two classes there is nothing better
 
 
@@ -49,13 +48,13 @@ def test_gauges_equal_the_full_pairwise_matrix_in_blocks_too(
     w = project_to_sphere(torch.randn(70, 8))
     s = (w @ w.T).fill_diagonal_(float("nan"))
     pairs = s[~s.isnan()]
-    found = class_gauges(w, epsilon=0.5)
+    found = class_geometry(w, epsilon=0.5)
     assert found.anchors == 70
     assert found.max_cosine == pytest.approx(float(pairs.max()), abs=1e-6)
     assert found.mean_cosine == pytest.approx(float(pairs.mean()), abs=1e-6)
     assert found.mean_distance == pytest.approx(float((2 - 2 * pairs).sqrt().mean()), abs=1e-5)
-    monkeypatch.setattr(gauges, "WORK_LIMIT", 1.0)
-    sampled = class_gauges(w, epsilon=0.5)
+    monkeypatch.setattr(geometry, "WORK_LIMIT", 1.0)
+    sampled = class_geometry(w, epsilon=0.5)
     assert sampled.anchors == 64  # said, so that a reader knows ρ is from a sample
     assert sampled.max_cosine <= found.max_cosine + 1e-6
     assert sampled.error_bound is None  # a nearest pair may have been missed: no promise

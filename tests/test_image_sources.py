@@ -16,7 +16,7 @@ import torch
 import spreadout as so
 from spreadout.data.columns import Dense
 from spreadout.data.load import DataConfig, load_data
-from spreadout.data.sources.base import Instances, Labelled
+from spreadout.data.sources.base import Instances, RawDataset
 from spreadout.data.sources.cifar import Cifar
 from spreadout.data.sources.idx import Idx
 from spreadout.data.sources.image_folder import ImageFolder
@@ -351,7 +351,7 @@ TRAIN = "image_id class_id super_class_id path\n1 1 1 bicycle_final/a.JPG\n2 1 1
 TEST = "image_id class_id super_class_id path\n4 9 1 mug_final/d.JPG\n"
 
 
-def products(path: Path, train: str = TRAIN, test: str = TEST) -> Labelled:
+def products(path: Path, train: str = TRAIN, test: str = TEST) -> RawDataset:
     with zipfile.ZipFile(path, "w") as file:
         base = "Stanford_Online_Products/"
         file.writestr(base + "Ebay_train.txt", train)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 import spreadout as so
 from spreadout.core.ragged import Ragged
 from spreadout.data import partition as p
-from spreadout.data.partition import Deal, Pairs, each_label, label_sets, one_label
+from spreadout.data.partition import Assignment, Pairs, each_label, label_sets, one_label
 
 LABELS = Ragged.from_lists([[0, 2], [1], [], [2], [0]])
 
 
-def held(deal: Deal) -> list[list[tuple[int, int | None]]]:
+def held(deal: Assignment) -> list[list[tuple[int, int | None]]]:
     label = deal.label.tolist() if deal.label is not None else [None] * len(deal.instance)
     pairs = list(zip(deal.instance.tolist(), label, strict=True))
     return [pairs[a:b] for a, b in pairwise(deal.offsets.tolist())]

@@ -16,7 +16,7 @@ from spreadout.core.state import ServerState
 from spreadout.data.columns import Sparse
 from spreadout.data.dataset import Splits
 from spreadout.data.load import load_data
-from spreadout.federated.round import Federation, cohort_of, run_round
+from spreadout.federated.round import Federation, draw_cohort, run_round
 from spreadout.federated.sampling import sample_clients
 from spreadout.methods import FedAwS
 from spreadout.runs.build import build_federation
@@ -25,9 +25,9 @@ from spreadout.runtime.simulator import executor as simulator
 from spreadout.runtime.simulator import segment_sum as bags
 from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
-from spreadout.runtime.simulator.prefetch import Ahead
-from spreadout.runtime.simulator.segment_sum import Bags
-from spreadout.runtime.simulator.staging import lay_out, make_ready
+from spreadout.runtime.simulator.prefetch import Prefetcher
+from spreadout.runtime.simulator.segment_sum import SegmentSum
+from spreadout.runtime.simulator.staging import stage_chunk, stage_round
 from test_fedalc import config, tagged
 
 CPU = torch.device("cpu")
@@ -60,7 +60,7 @@ def test_bags_are_weighted_sums(lengths: list[int], piece: int) -> None:
     weights = torch.randn(total, generator=generator)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bags, "PIECE", piece)
-        found = Bags.of(at, weights, torch.tensor(lengths, dtype=torch.int64)).sums(rows)
+        found = SegmentSum.of(at, weights, torch.tensor(lengths, dtype=torch.int64)).sums(rows)
     start = 0
     for one, length in zip(found, lengths, strict=True):
         here = slice(start, start + length)
@@ -100,8 +100,8 @@ def test_pooled_lookups_equal_copied_rows(
     asks: str, pooling: str, merge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = {"encoder": "lookup", "width": 8, "hidden": [8], "dim": 6, "init": 0.5, "pooling": pooling}
-    method = {"name": "fedaws", "weighting": "examples", "spreadout": "hinge", "merge": merge}
-    clients = {**STEP, "batch": 3, "asks_features": asks}
+    method = {"name": "fedaws", "weighting": "examples", "spreadout_form": "hinge", "merge": merge}
+    clients = {**STEP, "batch": 3, "request_features": asks}
     data = twice_named(tagged())
     slow = config(method, model=model, clients=clients, run={"executor": "sequential"})
     reference = train(slow, data)
@@ -150,9 +150,9 @@ def test_clients_ask_for_the_features_they_are_about_to_see() -> None:
     data = tagged()
     asked = {}
     for asks in ("own", "seen"):
-        clients = {**STEP, "batch": 2, "asks_features": asks}
+        clients = {**STEP, "batch": 2, "request_features": asks}
         f = build_federation(config({"name": "fedaws"}, clients=clients), data, CPU)
-        asked[asks] = cohort_of(f, 1)
+        asked[asks] = draw_cohort(f, 1)
     assert torch.equal(asked["own"].clients, asked["seen"].clients)
     own, seen = (asked[name].requests["inputs"] for name in ("own", "seen"))
     assert seen.values.numel() < own.values.numel()
@@ -162,7 +162,7 @@ def test_clients_ask_for_the_features_they_are_about_to_see() -> None:
 
 
 def test_several_steps_see_what_they_asked_for() -> None:
-    clients = {**STEP, "local_steps": 3, "batch": 2, "asks_features": "seen"}
+    clients = {**STEP, "local_steps": 3, "batch": 2, "request_features": "seen"}
     states = [
         train(config({"name": "fedaws"}, clients=clients, run={"executor": executor}), tagged())
         for executor in ("simulator", "sequential")
@@ -183,7 +183,7 @@ def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int) -> Federa
                 "per_round": 200,
                 "batch": 8,
                 "selection": "nonempty",
-                "asks_features": "seen",
+                "request_features": "seen",
             },
             "run": {"memory_gb": memory / 2**30},
         }
@@ -197,10 +197,10 @@ def test_a_cohort_of_many_clients_takes_one_chunk_and_no_copies(
 ) -> None:
     f = many(tmp_path, monkeypatch, MEMORY)
     state = ServerState(0, *f.model.initial(0, CPU))
-    ready = make_ready(f, state, cohort_of(f, 0), 0, MEMORY, fuses=True)
+    ready = stage_round(f, state, draw_cohort(f, 0), 0, MEMORY, fuses=True)
     assert [host.pools for host in ready.chunks] == [True]
-    assert lay_out(f, ready.chunks[0], 0).features is not None
-    assert len(make_ready(f, state, cohort_of(f, 0), 0, MEMORY).chunks) > 1  # with copies
+    assert stage_chunk(f, ready.chunks[0], 0).features is not None
+    assert len(stage_round(f, state, draw_cohort(f, 0), 0, MEMORY).chunks) > 1  # with copies
     assert run_round(f, state).accepted == 200
 
 
@@ -209,8 +209,8 @@ def test_finding_a_broken_client_keeps_to_the_memory_there_is(
 ) -> None:
     f = many(tmp_path, monkeypatch, MEMORY)
     state = ServerState(0, *f.model.initial(0, CPU))
-    cohort = cohort_of(f, 0)
-    largest = max(len(host.cohort.clients) for host in make_ready(f, state, cohort, 0, MEMORY).chunks)
+    cohort = draw_cohort(f, 0)
+    largest = max(len(host.cohort.clients) for host in stage_round(f, state, cohort, 0, MEMORY).chunks)
     x = f.data.columns["x"]
     assert isinstance(x, Sparse)
     first = int(f.data.offsets[cohort.clients[7]])
@@ -235,9 +235,9 @@ def test_finding_a_broken_client_keeps_to_the_memory_there_is(
 
 
 def test_features_are_asked_for_by_lookups_only() -> None:
-    clients = {"asks_features": "seen"}
+    clients = {"request_features": "seen"}
     experiment = so.Experiment.of({"model": {"hidden": [4], "dim": 4}, "clients": clients})
-    with pytest.raises(so.UserError, match="asks_features"):
+    with pytest.raises(so.UserError, match="request_features"):
         build_federation(experiment, tagged(), CPU)
 
 
@@ -250,12 +250,12 @@ def test_a_round_ahead_is_of_those_who_ask_as_they_do_now() -> None:
     experiment = config({"name": "fedaws"}, clients={**STEP, "batch": 2})
     f = build_federation(experiment, tagged(), CPU, method=Listed())
     assert isinstance(f.executor, Simulator)
-    f = replace(f, executor=replace(f.executor, ahead=Ahead()), rounds=9)
+    f = replace(f, executor=replace(f.executor, prefetch=Prefetcher()), rounds=9)
     state = ServerState(0, *f.model.initial(f.seed, CPU))
     run_round(f, state)
-    sparing = replace(f, asks_seen=True)
+    sparing = replace(f, requests_seen=True)
     asked = sparing.executor.cohort(sparing, state).requests["inputs"]  # type: ignore[attr-defined]
-    assert torch.equal(asked.values, cohort_of(sparing, 1).requests["inputs"].values)
+    assert torch.equal(asked.values, draw_cohort(sparing, 1).requests["inputs"].values)
     run_round(f, state)
 
 
@@ -267,9 +267,9 @@ def test_clients_without_a_whole_batch_are_as_good_as_empty() -> None:
     clients = {"batch": 16, "drop_remainder": True, "selection": "nonempty", "per_round": 1}
     base = {"model": {"hidden": [4], "dim": 4}, "clients": clients}
     f = build_federation(so.Experiment.of(base), data, CPU)
-    assert [cohort_of(f, round).clients.tolist() for round in range(5)] == [[0]] * 5
+    assert [draw_cohort(f, round).clients.tolist() for round in range(5)] == [[0]] * 5
     everyone = so.Experiment.of(base, overrides=["clients.per_round=all"])
-    assert cohort_of(build_federation(everyone, data, CPU), 0).clients.tolist() == [0]
+    assert draw_cohort(build_federation(everyone, data, CPU), 0).clients.tolist() == [0]
     with pytest.raises(so.UserError, match="only 1 clients with examples to train on"):
         build_federation(so.Experiment.of(base, overrides=["clients.per_round=2"]), data, CPU)
 

@@ -10,7 +10,7 @@ from spreadout.core.merging import MergeRules, RowSum
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.rows import Rows, project_to_sphere
 from spreadout.core.state import ServerState
-from spreadout.core.types import Params
+from spreadout.core.types import Params, RowInfo
 from spreadout.data.dataset import Splits
 from spreadout.federated.aggregate import Merged
 from spreadout.federated.batches import places_in
@@ -37,7 +37,7 @@ def test_local_update_is_a_plain_torch_training_loop() -> None:
     start = Params({n: p.detach().clone() for n, p in net.named_parameters()}, {"classes": rows})
     change, loss = local_update(
         lambda p, b, h: method.loss(model, p, b, h), training, start,
-        {"x": x, "y": y, "mask": torch.ones(3, 5)}, {"classes": torch.ones(2, dtype=torch.bool)},
+        {"x": x, "y": y, "mask": torch.ones(3, 5)}, RowInfo({"classes": torch.ones(2, dtype=torch.bool)}, {}, {}, {}),
     )  # fmt: skip
 
     w, losses = rows.clone(), []
@@ -100,7 +100,7 @@ def test_several_server_steps_are_one_after_another_and_other_optimisers_are_use
 
 
 def test_the_mined_step_moves_participants_and_their_neighbours_only() -> None:
-    moved = (spread(TABLE, FedAwS(spreadout="topk", k=1, strength=0.1)) != TABLE).any(1)
+    moved = (spread(TABLE, FedAwS(spreadout_form="topk", k=1, strength=0.1)) != TABLE).any(1)
     s = (TABLE @ TABLE.T).fill_diagonal_(-2)
     assert set(moved.nonzero()[:, 0].tolist()) == {0, 2, int(s[0].argmax()), int(s[2].argmax())}
 
@@ -196,7 +196,7 @@ def test_a_request_that_leaves_out_a_needed_row_is_an_error_not_another_row() ->
     )  # an empty slot may name anything
 
 
-class Heard(so.Observer):
+class SetupContext(so.Observer):
     def __init__(self) -> None:
         self.warnings: list[str] = []
 
@@ -205,7 +205,7 @@ class Heard(so.Observer):
 
 
 def test_a_collapsing_run_says_so_once_with_what_to_try() -> None:
-    heard = Heard()
+    heard = SetupContext()
     settings = ["method.name=baseline-1", "rounds=60", "eval.every=10", "clients.row_lr=2"]
     result = so.run(so.Experiment.load("digits-fedaws", settings), observer=heard)
     assert sum(record["collapsing"] for record in result.history) > 1  # it was so at several evaluations
@@ -215,23 +215,23 @@ def test_a_collapsing_run_says_so_once_with_what_to_try() -> None:
 
 
 def test_a_healthy_run_says_nothing() -> None:
-    heard = Heard()
+    heard = SetupContext()
     so.run(so.Experiment.load("digits-fedaws", ["rounds=20"]), observer=heard)
     assert heard.warnings == []
 
 
 def test_a_large_k_with_the_cosine_distance_is_cautioned() -> None:
-    heard = Heard()
-    settings = ["rounds=1", "method.spreadout=topk", "method.k=9"]
+    heard = SetupContext()
+    settings = ["rounds=1", "method.spreadout_form=topk", "method.k=9"]
     so.run(so.Experiment.load("digits-fedaws", settings), observer=heard)
     assert "method.k = 9 is large for 10 candidates" in heard.warnings[0]
-    heard = Heard()
+    heard = SetupContext()
     so.run(so.Experiment.load("digits-fedaws", [*settings, "method.distance=euclidean"]), observer=heard)
     assert not any("is large" in warning for warning in heard.warnings)
 
 
 def test_a_stretch_of_rounds_without_an_accepted_update_is_told_once_and_recorded_as_null() -> None:
-    heard = Heard()
+    heard = SetupContext()
     settings = ["rounds=5", "eval.every=5", "clients.max_update_norm=1e-9"]
     result = so.run(so.Experiment.load("digits-fedaws", settings), observer=heard)
     (warning,) = heard.warnings

@@ -19,7 +19,7 @@ from spreadout.data.columns import Lists, Sparse
 from spreadout.data.io import text
 from spreadout.data.io.archive import opened
 from spreadout.data.load import DataConfig, load_data
-from spreadout.data.sources.base import Instances, Labelled
+from spreadout.data.sources.base import Instances, RawDataset
 from spreadout.data.sources.interactions import Interactions
 from spreadout.data.sources.libsvm import LibSVM
 from spreadout.data.sources.movielens import MovieLens
@@ -75,7 +75,7 @@ XC_DENSE = [[1.5, 0, 0, 0, 0, 2], [0, 0.5, 0, 0, 0, 0], [0] * 6, [0, 0, 1, -0.2,
 XC_SETS = [[0, 2], [], [4], [1, 3]]
 
 
-def xc(folder: Path, **files: str) -> Labelled:
+def xc(folder: Path, **files: str) -> RawDataset:
     for name, content in files.items():
         (folder / f"{name}.txt").write_text(content)
     return XCText(name="xc-text").parse(folder)
@@ -242,7 +242,7 @@ ARFF = """@relation 'toy: -C 2'
 XML = '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="TAG_b"/><label name="TAG_a"/></labels>'
 
 
-def mulan(folder: Path, content: str = ARFF, xml: str = XML) -> Labelled:
+def mulan(folder: Path, content: str = ARFF, xml: str = XML) -> RawDataset:
     (folder / "toy.arff").write_text(content)
     (folder / "toy.xml").write_text(xml)
     return MulanArff(name="mulan").parse(folder)
@@ -325,7 +325,7 @@ def write_movielens(folder: Path, layout: str) -> Path:
     return folder
 
 
-def timeline(found: Labelled) -> dict[int, list[tuple[list[str], str]]]:
+def timeline(found: RawDataset) -> dict[int, list[tuple[list[str], str]]]:
     """Examples by user, as titles."""
     column = found.train.columns["history"]
     assert isinstance(column, Lists)

@@ -72,7 +72,7 @@ def main() -> None:
         for peer in PINNED:
             environment(peer)
         return
-    prepare()
+    write_work()
     names = ["plain-1", *(name for name in a.only if name != "plain-1")]  # what the others are held to
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for turn in range(a.repeat):
@@ -121,7 +121,7 @@ def run(name: str, which: str, rounds: int) -> dict[str, Any]:
     """One contender in a process of its own; what it left, with the loss of the model it reached."""
     kind, _, size = name.partition("-")
     nodes = {"all": "4832" if which == "A" else "159"}.get(size, size)
-    script = {"plain": "plain.py", "spreadout": "with_spreadout.py"}.get(kind, f"with_{kind}.py")
+    script = {"plain": "plain.py", "spreadout_form": "with_spreadout.py"}.get(kind, f"with_{kind}.py")
     python = sys.executable if kind in ("plain", "spreadout") else str(environment(kind))
     arguments = [which, str(rounds), *([nodes] if kind != "pfl" else [])]
     command = [python, str(HERE / script), *arguments]
@@ -157,7 +157,7 @@ def environment(peer: str) -> Path:
     return python
 
 
-def prepare() -> None:
+def write_work() -> None:
     """The workloads' files, from the data sets as spreadout reads them."""
     order = np.random.default_rng(123)
     cohorts = {

@@ -20,7 +20,7 @@ import spreadout as so
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
-from spreadout.core.types import Batch, Held, Params
+from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.columns import Dense, Lists, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.aggregate import Aggregate
@@ -38,7 +38,7 @@ class FreeRow(PositiveOnly):
     name: Literal["free-row"] = "free-row"
 
     @reads_params_via_model
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         own = F.normalize(params.rows["classes"], dim=-1)[batch["y"]]
         s = (model.embed(params, batch) * own).sum(-1)
         return losses.masked_mean(losses.positive_hinge(s, 0.9), batch["mask"])
@@ -66,8 +66,8 @@ def movies(data: Data) -> Splits:
     """Workload A as spreadout holds it: every window with its item, and rows they both name."""
     histories = Ragged.from_lists([row[row > 0] for row in data.history])
     columns = {"history": Lists.of(histories, pad=0, width=10), "y": Dense(data.item)}
-    refers = {"history": "classes", "y": "classes"}
-    held = FederatedDataset(columns, torch.tensor(data.offsets), 3953, refers)
+    row_columns = {"history": "classes", "y": "classes"}
+    held = FederatedDataset(columns, torch.tensor(data.offsets), 3953, row_columns)
     return Splits("A", held, _nothing({"history": columns["history"]}))
 
 

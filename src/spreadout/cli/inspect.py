@@ -65,7 +65,7 @@ def confusion(
     ),
 ) -> None:
     """Draw what a finished run's model takes one client's examples for."""
-    from spreadout.runs.audit import draw_confusion
+    from spreadout.report.confusion import draw_confusion
 
     print(draw_confusion(run, client, output))
 

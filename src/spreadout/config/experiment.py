@@ -30,7 +30,7 @@ from spreadout.methods import METHODS, AnyMethod, FedAwS
 from spreadout.models.build import ModelConfig, idle_keys
 from spreadout.privacy.mechanism import GaussianMechanism
 
-ALTERNATIVES = {"clients": [("local_steps", "local_epochs")], "method": [("negatives", "rows")]}
+ALTERNATIVES = {"clients": [("local_steps", "local_epochs")], "method": [("negatives", "sampled_rows")]}
 NAMED = ("source", "partition")  # sections of [data] that may be given by their name alone
 
 
@@ -44,7 +44,7 @@ class ClientsConfig(Optimizer):
     lr: float = Field(0.1, gt=0)
     row_lr: float | None = Field(None, gt=0)  # rate of the class rows; None: lr
     input_lr: float | None = Field(None, gt=0)  # rate of the feature rows of a lookup; None: lr
-    asks_features: Literal["own", "seen"] = "own"  # of a lookup: of all its examples, or the round's
+    request_features: Literal["own", "seen"] = "own"  # of a lookup: of all its examples, or the round's
     lr_decay: Decay = "none"  # of all rates, to zero over the run
     per_round: int | Literal["all"] = "all"
     selection: Selection = "uniform"

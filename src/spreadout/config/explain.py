@@ -26,6 +26,16 @@ _KINDS = {
 }
 
 
+RENAMED: dict[
+    str, dict[type, str]
+] = {  # keys of earlier versions: what became of them, by what they were set to
+    "method.spreadout": {str: "method.spreadout_form", float: "method.row_spreadout"},
+    "method.rows": {str: "method.requests", int: "method.sampled_rows"},
+    "method.tables": {int: "method.hash_tables"},
+    "clients.asks_features": {str: "clients.request_features"},
+}
+
+
 def explain(
     error: ValidationError, origin: str, model: type[BaseModel], values: Mapping[str, Any]
 ) -> str:
@@ -42,6 +52,9 @@ def explain(
 
 def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
     kind, value, context = found["type"], found["input"], found.get("ctx", {})
+    if kind == "extra_forbidden" and key in RENAMED:
+        names = RENAMED[key]
+        return f"{key}: is called {names.get(type(value), ' or '.join(names.values()))} now"
     if kind == "extra_forbidden":
         return f"{key}: unknown key{_near(key.rpartition('.')[2], _siblings(model, found['loc']))}"
     if kind == "missing":

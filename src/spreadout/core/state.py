@@ -30,7 +30,7 @@ class ServerState:
     memory: Tensors = field(default_factory=dict)  # what a method remembers between rounds
     traffic: Traffic = field(default_factory=Traffic)
     refused: Counter[str] = field(default_factory=Counter)
-    begun: bool = False  # whether what comes before the first round is done
+    setup_done: bool = False  # whether what comes before the first round is done
 
     def whole(self, *, slots: bool = True) -> ServerState:
         """With no table sharded: all rows on the first process's host, none of those tables' on others.

@@ -11,7 +11,7 @@ import torch
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Sparse
 from spreadout.data.published import CATALOGUE, FORMATS, DataSet
-from spreadout.data.sources.base import Labelled, data_home
+from spreadout.data.sources.base import RawDataset, data_home
 
 
 def known(name: str) -> DataSet:
@@ -34,7 +34,7 @@ def how_to_get(data: DataSet) -> str:
     return f"download it from {data.home} and {what} {where / data.place}"
 
 
-def counts(found: Labelled) -> dict[str, int | float]:
+def counts(found: RawDataset) -> dict[str, int | float]:
     """What was found, under the names of the published figures."""
     train, test = found.train, found.test
     rows = len(train) + (len(test) if test is not None else 0)

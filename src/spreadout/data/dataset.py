@@ -35,7 +35,7 @@ class FederatedDataset:
     offsets: Tensor  # (clients + 1,) int64
     classes: int
     # Which columns hold row ids, and of which table: a client needs at least these rows.
-    refers: Mapping[str, str] = field(default_factory=lambda: {"y": "classes"})
+    row_columns: Mapping[str, str] = field(default_factory=lambda: {"y": "classes"})
     numbers: Tensor | None = None  # (clients,) of a part of a federation: what its draws depend on
     public_popularity: Tensor | None = None  # (C,) that of the whole federation, where all are told it
 
@@ -50,7 +50,7 @@ class FederatedDataset:
     @property
     def first_class(self) -> int:
         """The first row that is somebody's: where ids are padded with 0, row 0 is nobody's."""
-        named = (self.columns[name] for name, table in self.refers.items() if table == "classes")
+        named = (self.columns[name] for name, table in self.row_columns.items() if table == "classes")
         return max((column.pad + 1 for column in named if isinstance(column, Lists)), default=0)
 
     @cached_property
@@ -91,7 +91,7 @@ class FederatedDataset:
         digest.update(self.offsets.numpy().tobytes())
         spread = torch.arange(min(64, self.examples)) * max(self.examples // 64, 1)
         for name, column in sorted(self.columns.items()):
-            whole = range(0, self.examples, BLOCK) if name == "y" or name in self.refers else []
+            whole = range(0, self.examples, BLOCK) if name == "y" or name in self.row_columns else []
             parts = [torch.arange(start, min(start + BLOCK, self.examples)) for start in whole]
             for at in parts or [spread]:
                 for tensor in _own_tensors(column, at):
@@ -120,7 +120,7 @@ class FederatedDataset:
     @cached_property
     def _ids(self) -> int:
         """About how many row ids the examples name in all."""
-        columns = [self.columns[name] for name in self.refers]
+        columns = [self.columns[name] for name in self.row_columns]
         return sum(_ids_per_example(column, self.examples) for column in columns) * self.examples
 
     def _rows_of(self, clients: Tensor) -> dict[str, Ragged]:
@@ -135,14 +135,14 @@ class FederatedDataset:
         owner = torch.repeat_interleave(torch.arange(len(clients)), self._lengths(clients))
         return {
             table: self.rows_at(table, at, owner, len(clients))
-            for table in sorted(set(self.refers.values()))
+            for table in sorted(set(self.row_columns.values()))
         }
 
     def rows_at(self, table: str, at: Tensor, owner: Tensor, clients: int) -> Ragged:
         """The distinct rows that these examples name, for each of the clients that own them."""
         owners, ids = [], []
-        for name, refers in self.refers.items():
-            if refers != table:
+        for name, points_to in self.row_columns.items():
+            if points_to != table:
                 continue
             column = self.columns[name]
             if isinstance(column, Lists | Sparse):
@@ -159,16 +159,16 @@ class FederatedDataset:
     @property
     def features(self) -> dict[str, str]:
         """The columns of features that are rows of a table, and of which."""
-        sparse = (name for name in self.refers if isinstance(self.columns[name], Sparse))
-        return {name: self.refers[name] for name in sparse}
+        sparse = (name for name in self.row_columns if isinstance(self.columns[name], Sparse))
+        return {name: self.row_columns[name] for name in sparse}
 
     @cached_property
     def without_features(self) -> FederatedDataset:
         """The same without those columns."""
         gone = self.features
         columns = {name: column for name, column in self.columns.items() if name not in gone}
-        refers = {name: table for name, table in self.refers.items() if name not in gone}
-        return replace(self, columns=columns, refers=refers)
+        row_columns = {name: table for name, table in self.row_columns.items() if name not in gone}
+        return replace(self, columns=columns, row_columns=row_columns)
 
     def to(self, device: torch.device) -> FederatedDataset:
         """The same data with its columns on a device; offsets stay on the host."""

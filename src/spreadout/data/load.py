@@ -19,9 +19,9 @@ from spreadout.data import partition
 from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.data.feature_hashing import hashed
-from spreadout.data.partition import Deal, Pairs
+from spreadout.data.partition import Assignment, Pairs
 from spreadout.data.sources import AnySource, by_name, source_of
-from spreadout.data.sources.base import Instances, Labelled, Source
+from spreadout.data.sources.base import Instances, RawDataset, Source
 from spreadout.data.sources.digits import Digits
 
 MOST_CLIENTS = 100_000_000
@@ -38,7 +38,7 @@ class Partition(BaseModel, ABC):
     )
 
     @abstractmethod
-    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         """Who holds what."""
 
 
@@ -47,7 +47,7 @@ class ByLabel(Partition):
 
     name: Literal["by_label"] = "by_label"
 
-    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.by_label(pairs, classes)
 
 
@@ -56,7 +56,7 @@ class ByUser(Partition):
 
     name: Literal["by_user"] = "by_user"
 
-    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.by_user(pairs, _users(held, self.name))
 
 
@@ -65,7 +65,7 @@ class Given(Partition):
 
     name: Literal["given"] = "given"
 
-    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.given(pairs, _users(held, self.name))
 
 
@@ -75,7 +75,7 @@ class Iid(Partition):
     name: Literal["iid"] = "iid"
     clients: int = Field(ge=1, le=MOST_CLIENTS)
 
-    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.iid(pairs, clients=self.clients, seed=seed)
 
 
@@ -85,9 +85,9 @@ class Shuffled(Partition):
     name: Literal["shuffled"] = "shuffled"
     like: Literal["by_user", "by_label"] = "by_user"
 
-    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         model: Partition = ByUser() if self.like == "by_user" else ByLabel()
-        return partition.shuffled(model.deal(held, pairs, classes, seed), seed=seed)
+        return partition.shuffled(model.assign(held, pairs, classes, seed), seed=seed)
 
 
 class FewClasses(Partition):
@@ -97,7 +97,7 @@ class FewClasses(Partition):
     examples: int = Field(100, ge=1)
     classes: int = Field(20, ge=1)
 
-    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.few_classes(pairs, examples=self.examples, classes=self.classes, seed=seed)
 
 
@@ -108,7 +108,7 @@ class FrequentClasses(Partition):
     clients: int = Field(10, ge=1, le=MOST_CLIENTS)
     frequent: int = Field(100, ge=1)  # how many classes count as frequent
 
-    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         if pairs.label is not None:
             raise UserError(
                 'data.partition = "frequent_classes": deals instances with all their labels; '
@@ -126,7 +126,7 @@ class Dirichlet(Partition):
     clients: int = Field(ge=1, le=MOST_CLIENTS)
     alpha: float = Field(0.5, gt=0, le=1e9)
 
-    def deal(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Deal:
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.dirichlet(pairs, clients=self.clients, alpha=self.alpha, seed=seed)
 
 
@@ -218,7 +218,7 @@ def load_data(config: DataConfig, seed: int = 0) -> Splits:
                 f"data.source = {config.source.name!r}: no example is left for the {part} part; "
                 "change data.test_fraction or data.validation_fraction"
             )
-    held = hand_out(train, _deal(config, found, train, seed), found)
+    held = distribute(train, _assign(config, found, train, seed), found)
     return Splits(
         config.source.name,
         held,
@@ -229,7 +229,7 @@ def load_data(config: DataConfig, seed: int = 0) -> Splits:
     )
 
 
-def _hashed(config: DataConfig, found: Labelled) -> Labelled:
+def _hashed(config: DataConfig, found: RawDataset) -> RawDataset:
     """The source with its sparse features hashed into fewer."""
     assert config.hash_features is not None
 
@@ -246,7 +246,7 @@ def _hashed(config: DataConfig, found: Labelled) -> Labelled:
     return replace(found, train=shorter(found.train), test=test)
 
 
-def hand_out(instances: Instances, deal: Deal, found: Labelled) -> FederatedDataset:
+def distribute(instances: Instances, deal: Assignment, found: RawDataset) -> FederatedDataset:
     """Every client with its examples; an instance that several clients hold is stored once."""
     at = deal.instance
     in_order = len(at) == len(instances) and bool((at == torch.arange(len(at))).all())
@@ -257,10 +257,10 @@ def hand_out(instances: Instances, deal: Deal, found: Labelled) -> FederatedData
         columns["y"] = Dense(deal.label)
     else:
         columns["y"] = Lists.of(instances.labels, index=None if in_order else at)
-    return FederatedDataset(columns, deal.offsets, found.classes, {**found.refers, "y": "classes"})
+    return FederatedDataset(columns, deal.offsets, found.classes, {**found.row_columns, "y": "classes"})
 
 
-def _deal(config: DataConfig, found: Labelled, train: Instances, seed: int) -> Deal:
+def _assign(config: DataConfig, found: RawDataset, train: Instances, seed: int) -> Assignment:
     chosen = config.partition
     drawn = seed if chosen.seed == "run" else chosen.seed
     targets = config.targets or ("all" if chosen.name == "frequent_classes" else "each")
@@ -270,7 +270,7 @@ def _deal(config: DataConfig, found: Labelled, train: Instances, seed: int) -> D
         pairs = partition.one_label(train.labels, seed=drawn)
     else:
         pairs = partition.label_sets(train.labels)
-    return chosen.deal(train, pairs, found.classes, drawn)
+    return chosen.assign(train, pairs, found.classes, drawn)
 
 
 def _users(held: Instances, name: str) -> Tensor:
@@ -283,7 +283,7 @@ def _users(held: Instances, name: str) -> Tensor:
 
 
 def _hold_out(
-    config: DataConfig, found: Labelled, seed: int
+    config: DataConfig, found: RawDataset, seed: int
 ) -> tuple[Instances, Instances | None, Instances]:
     """The training, validation and test instances; no instance is in two of them."""
     every = found.train
@@ -304,7 +304,7 @@ def _hold_out(
     return every.select(train).compact(), every.select(valid_at), test
 
 
-def _by_user(config: DataConfig, found: Labelled) -> tuple[Instances, Instances | None, Instances]:
+def _by_user(config: DataConfig, found: RawDataset) -> tuple[Instances, Instances | None, Instances]:
     """Whole users, by ascending id: the first train, the next validate, the last test."""
     every = found.train
     user = _users(every, "users")

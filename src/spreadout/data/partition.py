@@ -1,6 +1,6 @@
 """Who holds what: ways to deal labelled instances to clients. Each is a function of its seed.
 
-A partition sees labels and users, never features. It returns a `Deal`: which instances each client
+A partition sees labels and users, never features. It returns a `Assignment`: which instances each client
 holds, and with which label, or with all of an instance's labels.
 """
 
@@ -20,7 +20,7 @@ from spreadout.data.arrays import refuse_gaps
 
 
 @dataclass(frozen=True)
-class Deal:
+class Assignment:
     """Client i holds the instances `instance[offsets[i]:offsets[i + 1]]`."""
 
     instance: Tensor  # (held,)
@@ -42,14 +42,14 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.instance)
 
-    def deal(self, order: Tensor, lengths: Tensor) -> Deal:
+    def assign(self, order: Tensor, lengths: Tensor) -> Assignment:
         """The pairs in this order, cut into clients of these lengths."""
         label = None if self.label is None else self.label[order]
-        return Deal(self.instance[order], offsets_from_lengths(lengths), label)
+        return Assignment(self.instance[order], offsets_from_lengths(lengths), label)
 
-    def by_owner(self, owner: Tensor, clients: int) -> Deal:
+    def by_owner(self, owner: Tensor, clients: int) -> Assignment:
         order = torch.argsort(owner, stable=True)
-        return self.deal(order, torch.bincount(owner, minlength=clients))
+        return self.assign(order, torch.bincount(owner, minlength=clients))
 
 
 def each_label(labels: Ragged) -> Pairs:
@@ -72,40 +72,40 @@ def label_sets(labels: Ragged) -> Pairs:
     return Pairs(torch.arange(len(labels)), None)
 
 
-def by_label(pairs: Pairs, classes: int) -> Deal:
+def by_label(pairs: Pairs, classes: int) -> Assignment:
     """One client per label. An instance with several labels lives on several clients, each of which
     knows only its own label of it; a label without instances is a client without data."""
     return pairs.by_owner(_one_label_each("by_label", pairs), classes)
 
 
-def by_user(pairs: Pairs, user: Tensor) -> Deal:
+def by_user(pairs: Pairs, user: Tensor) -> Assignment:
     """One client per user, in ascending order of their ids, each with its examples in their order."""
     users, owner = torch.unique(user[pairs.instance], return_inverse=True)
     return pairs.by_owner(owner, len(users))
 
 
-def given(pairs: Pairs, user: Tensor) -> Deal:
+def given(pairs: Pairs, user: Tensor) -> Assignment:
     """The source's own numbering of clients; a number that never occurs is a client without data."""
     refuse_gaps("client", user)
     return pairs.by_owner(user[pairs.instance], int(user.max()) + 1 if len(user) else 0)
 
 
-def iid(pairs: Pairs, *, clients: int, seed: int) -> Deal:
+def iid(pairs: Pairs, *, clients: int, seed: int) -> Assignment:
     """Dealt at random into clients of nearly equal size."""
     lengths = torch.full((clients,), len(pairs) // clients)
     lengths[: len(pairs) % clients] += 1
-    return pairs.deal(_shuffle(seed, "iid", len(pairs)), lengths)
+    return pairs.assign(_shuffle(seed, "iid", len(pairs)), lengths)
 
 
-def shuffled(deal: Deal, *, seed: int) -> Deal:
+def shuffled(deal: Assignment, *, seed: int) -> Assignment:
     """Another deal's client sizes with its examples shuffled over all clients (003, §4.2): what is left
     is federated training without the non-IID data."""
     order = _shuffle(seed, "shuffled", len(deal.instance))
     label = None if deal.label is None else deal.label[order]
-    return Deal(deal.instance[order], deal.offsets, label)
+    return Assignment(deal.instance[order], deal.offsets, label)
 
 
-def few_classes(pairs: Pairs, *, examples: int, classes: int, seed: int) -> Deal:
+def few_classes(pairs: Pairs, *, examples: int, classes: int, seed: int) -> Assignment:
     """Clients of about `examples` examples from about `classes` classes each (001, §4.1).
 
     Every class is cut at random into even shards, about as many in all as the clients need; shards are
@@ -122,7 +122,7 @@ def few_classes(pairs: Pairs, *, examples: int, classes: int, seed: int) -> Deal
     shards_of = _shards(count, clients, clients * classes, seed)
     place = torch.arange(len(order)) - offsets_from_lengths(count)[:-1][held]  # within the class
     shard = offsets_from_lengths(shards_of)[:-1][held] + place * shards_of[held] // count[held]
-    owner = _deal_shards(shards_of.numpy(), clients, seed)
+    owner = _assign_shards(shards_of.numpy(), clients, seed)
     return Pairs(pairs.instance[order], held).by_owner(owner[shard], clients)
 
 
@@ -142,7 +142,7 @@ def _shards(count: Tensor, clients: int, wanted: int, seed: int) -> Tensor:
     return torch.minimum((count / high + luck).long().clamp_min(1), most)
 
 
-def _deal_shards(shards_of: npt.NDArray[np.int64], clients: int, seed: int) -> Tensor:
+def _assign_shards(shards_of: npt.NDArray[np.int64], clients: int, seed: int) -> Tensor:
     """An owner for every shard, equally many each, the shards of a class on different clients.
 
     Classes come in random order and are dealt around the table, in laps: in each lap every client gets
@@ -172,7 +172,7 @@ def _deal_shards(shards_of: npt.NDArray[np.int64], clients: int, seed: int) -> T
     return torch.from_numpy(owner)
 
 
-def frequent_classes(labels: Ragged, *, clients: int, frequent: int, seed: int) -> Deal:
+def frequent_classes(labels: Ragged, *, clients: int, frequent: int, seed: int) -> Assignment:
     """FedMLH's non-IID deal (002, §6): all instances of a frequent class go to one random client.
 
     An instance with several frequent classes lives on each of their clients; one without any goes to a
@@ -192,10 +192,10 @@ def frequent_classes(labels: Ragged, *, clients: int, frequent: int, seed: int) 
     at = torch.cat([instance[sent], rest])
     owner = torch.cat([home[labels.values[sent]], torch.from_numpy(stray)[rest]])
     held = Ragged.from_pairs(owner, at, clients)  # two frequent classes may share a home: once
-    return Deal(held.values, held.offsets)
+    return Assignment(held.values, held.offsets)
 
 
-def dirichlet(pairs: Pairs, *, clients: int, alpha: float, seed: int) -> Deal:
+def dirichlet(pairs: Pairs, *, clients: int, alpha: float, seed: int) -> Assignment:
     """Each class is shared out over clients by proportions from Dirichlet(α) (Yurochkin et al. 2019).
 
     Small α: a class lives on few clients; large α: IID. A client may end up with nothing. Drawn as a

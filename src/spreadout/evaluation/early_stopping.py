@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spreadout.core.types import Record
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.metrics import LOWER_IS_BETTER
-from spreadout.runs.folder import Record
 
 
 def best_of(config: EvalConfig, history: Sequence[Record]) -> int:

@@ -18,7 +18,7 @@ from spreadout.data.columns import Lists, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset
 from spreadout.evaluation import metrics
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.geometry import Gauges, class_gauges
+from spreadout.evaluation.geometry import Geometry, class_geometry
 from spreadout.evaluation.metrics import Frequencies
 from spreadout.federated.batches import over_rows
 from spreadout.models.buckets import BucketModel
@@ -31,10 +31,10 @@ RANKED_AT_ONCE = 1 << 26  # scores held at once when ranks are counted
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics in percent, and the gauges of collapse."""
+    """Metrics in percent, and the geometry of collapse."""
 
     metrics: dict[str, float]
-    gauges: Gauges | None  # None where there is no table of classes
+    geometry: Geometry | None  # None where there is no table of classes
 
 
 @torch.no_grad()
@@ -96,7 +96,7 @@ def evaluate(
     own = torch.cat(away)
     epsilon = float(own.mean()) if own.numel() else float("nan")
     unit = ranked_ones if model.tables["classes"].sphere else each_row(ranked_ones, project_to_sphere)
-    return Evaluation(scores, class_gauges(unit, epsilon))
+    return Evaluation(scores, class_geometry(unit, epsilon))
 
 
 def _evaluate_buckets(
@@ -219,11 +219,11 @@ def embed(model: EmbeddingModel, state: ServerState, examples: Examples, at: Ten
     batch, tables = {}, {name: local_of(table) for name, table in state.tables.items()}
     for name in model.inputs:
         column = examples.inputs[name]
-        if isinstance(column, Sparse) and name in model.refers:
+        if isinstance(column, Sparse) and name in model.row_columns:
             rows = torch.unique(column.ragged(at).values).to(device)  # no others are looked up
             values = over_rows(column, at[None, None], torch.ones(1, 1, len(at)), rows[None])
             batch[name] = values[0, 0]
-            tables[model.refers[name]] = tables[model.refers[name]][rows]
+            tables[model.row_columns[name]] = tables[model.row_columns[name]][rows]
             continue
         values = column.take(at).to(device)
         # Ids stand for themselves here; padding has no place among the rows.

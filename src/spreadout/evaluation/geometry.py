@@ -1,4 +1,4 @@
-"""Gauges of collapse: how far apart the classes are, and what that promises (FedAwS, Prop. 1).
+"""Geometry of collapse: how far apart the classes are, and what that promises (FedAwS, Prop. 1).
 
 Distances are Euclidean between unit vectors, `sqrt(2 − 2s)`: Prop. 1 needs a metric, which the cosine
 distance is not.
@@ -19,7 +19,7 @@ WORK_LIMIT = 4e9  # multiply-adds; above it, nearest pairs are looked for from a
 
 
 @dataclass(frozen=True)
-class Gauges:
+class Geometry:
     """State of the class table at one evaluation."""
 
     max_cosine: float  # of the two nearest classes; 1 means they coincide
@@ -33,8 +33,8 @@ class Gauges:
     collapsing: bool  # drawn to one point, or into a few directions
 
 
-def class_gauges(table: Table, epsilon: float) -> Gauges:
-    """Gauges of a table of unit rows (C, d), given ε measured on examples."""
+def class_geometry(table: Table, epsilon: float) -> Geometry:
+    """Geometry of a table of unit rows (C, d), given ε measured on examples."""
     count, dim = table.shape
     here = local_of(table)
     total = added(here.sum(0), table)
@@ -50,7 +50,7 @@ def class_gauges(table: Table, epsilon: float) -> Gauges:
     else:
         max_cosine = -1.0  # nothing to be confused with
     least = _distance(max_cosine)
-    return Gauges(
+    return Geometry(
         max_cosine=max_cosine,
         mean_cosine=mean_cosine,
         min_distance=least,

@@ -16,7 +16,7 @@ MOST_CLASSES, MOST_EXAMPLES = 200, 400
 
 
 @torch.no_grad()
-def picture_of(model: EmbeddingModel, state: ServerState, examples: Examples) -> dict[str, Any]:
+def projection_of(model: EmbeddingModel, state: ServerState, examples: Examples) -> dict[str, Any]:
     """Class rows and examples projected on the two leading principal axes of both, uncentred.
 
     Uncentred, so that a collapsed space looks collapsed: everything lands on one spot far from 0.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from spreadout.core.ragged import Ragged
+from spreadout.core.types import RowInfo
 from spreadout.data.columns import Lists, Sparse, ragged_places
 from spreadout.data.dataset import FederatedDataset
 from spreadout.federated.schedule import Plan
@@ -50,13 +51,13 @@ def cohort_batches(
     at = data.offsets[clients][:, None, None] + plan.index
     batches = {"mask": sent(plan.mask, device)}
     for name, column in data.columns.items():
-        if isinstance(column, Sparse) and name in data.refers:
-            batches[name] = over_rows(column, at, plan.mask, ids[data.refers[name]])
+        if isinstance(column, Sparse) and name in data.row_columns:
+            batches[name] = over_rows(column, at, plan.mask, ids[data.row_columns[name]])
         elif isinstance(column, Sparse) and augment is None:
             batches[name] = StepByStep(column, at, device)  # type: ignore[assignment]
         else:
             batches[name] = column.take(at).to(device)
-    for name, table in data.refers.items():
+    for name, table in data.row_columns.items():
         column = data.columns[name]
         if isinstance(column, Sparse):
             continue
@@ -132,32 +133,31 @@ def over_rows(column: Sparse, at: Tensor, mask: Tensor, rows: Tensor) -> Tensor:
     return found.view(*mask.shape, rows.shape[1])
 
 
-def rows_held(
+def row_info(
     data: FederatedDataset,
     clients: Tensor,
     ids: Mapping[str, Tensor],
     *,
     own: bool,
     popularity: bool = False,
-) -> dict[str, Tensor]:
-    """Which row slots of each client are real: (k, m) bool per table.
+) -> RowInfo:
+    """What each client knows of the rows it holds.
 
-    With `own`, also `classes.own`, which of them its own examples name, and `classes.count` (k,), how
-    many classes there are: what the correction of a sampled loss needs. With `popularity`, also
-    `classes.share` (k, m), each row's share of the popularity of all that are not the client's own.
+    ids: per table (k, m), −1 for padding. own: with what the correction of a sampled loss needs;
+    popularity: also with each row's share of the popularity of all that are not the client's own.
     """
-    held = {table: rows >= 0 for table, rows in ids.items()}
+    info = RowInfo({table: rows >= 0 for table, rows in ids.items()}, {}, {}, {})
     if own:
         rows = ids["classes"]
         mine = data.rows_of(clients)["classes"].padded(-1).to(rows.device)
-        held["classes.own"] = _find(mine, rows)[1]
+        info.own["classes"] = _find(mine, rows)[1]
         count = data.classes - data.first_class
-        held["classes.count"] = torch.full((len(clients),), count, device=rows.device)
+        info.size["classes"] = torch.full((len(clients),), count, device=rows.device)
         if popularity:
             weight = data.popularity.to(rows.device)
             taken = torch.where(mine >= 0, weight[mine.clamp_min(0)], 0.0).sum(1, keepdim=True)
-            held["classes.share"] = weight[rows.clamp_min(0)] / (1 - taken).clamp_min(1e-12)
-    return held
+            info.share["classes"] = weight[rows.clamp_min(0)] / (1 - taken).clamp_min(1e-12)
+    return info
 
 
 def positives_of(data: FederatedDataset, clients: Tensor, rows: Tensor, usable: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Nothing from a client is trusted: an update is accepted whole or refused with a reason.
 
-`refusal` judges one client's update as a server receives it. `bad_clients` applies the same value
-checks to a stack of simulated clients at once; shapes, ids and rounds cannot be wrong there.
+`validate_update` judges one client's update as a server receives it. `invalid_clients` applies the same
+value checks to a stack of simulated clients; shapes, ids and rounds cannot be wrong there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NORM_ABOVE_LIMIT = "norm above limit"
 MOST_EXAMPLES = 2**31 - 1  # nobody holds more; a claim beyond it is an attempt to own the average
 
 
-def refusal(
+def validate_update(
     update: Update,
     sent: SubModel,
     *,
@@ -125,7 +125,7 @@ def _wrong_values(update: Update, max_norm: float | None) -> str | None:
     return NORM_ABOVE_LIMIT if max_norm is not None and norm > max_norm else None
 
 
-def bad_clients(
+def invalid_clients(
     dense: Tensors, rows: Tensors, loss: Tensor, examples: Tensor, max_norm: float | None
 ) -> dict[str, Tensor]:
     """Per reason, which clients of a stack must be refused: (k,) bool, one reason a client."""

@@ -18,17 +18,17 @@ from torch import Tensor
 
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.rows import along_sphere, project_to_sphere
-from spreadout.core.types import Batch, Held, Params, Tensors
+from spreadout.core.types import Batch, Params, RowInfo, Tensors
 
 
 @runtime_checkable
-class Followed(Protocol):
+class GradientListener(Protocol):
     """A column whose later steps depend on the loss's gradients at the earlier ones."""
 
-    def follow(self, gradient: Tensor) -> None: ...
+    def receive_gradient(self, gradient: Tensor) -> None: ...
 
 
-Objective = Callable[[Params, Batch, Held], Tensor]  # one client's loss on one batch, a scalar
+Objective = Callable[[Params, Batch, RowInfo], Tensor]  # one client's loss on one batch, a scalar
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def local_update(
     training: LocalTraining,
     start: Params,
     batches: Batch,
-    held: Held,
+    info: RowInfo,
     *,
     active: Sequence[int] | None = None,
     gate: Tensor | None = None,
@@ -74,7 +74,7 @@ def local_update(
     state = _Slots(training, params)
     steps = batches["mask"].shape[1 if stacked else 0]
     loss_sum = torch.zeros(batches["mask"].shape[:1] if stacked else (), device=_device(params))
-    followed = {name: column for name, column in batches.items() if isinstance(column, Followed)}
+    followed = {name: column for name, column in batches.items() if isinstance(column, GradientListener)}
     for step in range(steps):
         # The clients still at work: the first few of a stack, or all there is of one client.
         now = slice(0, active[step]) if active is not None else ...
@@ -84,10 +84,10 @@ def local_update(
         leaves = [*trained, *(batch[name] for name in followed)]
         for tensor in leaves:
             tensor.requires_grad_()
-        loss = objective(live, batch, {name: real[now] for name, real in held.items()})
+        loss = objective(live, batch, info.at(now))
         gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
         for column, gradient in zip(followed.values(), gradients[len(trained) :], strict=True):
-            column.follow(gradient)
+            column.receive_gradient(gradient)
         with torch.no_grad():
             share = None if gate is None else gate[now, step]
             loss_sum[now] += loss.detach() * (1.0 if share is None else (share > 0).float())

@@ -20,7 +20,7 @@ from spreadout.core.merging import MergeRules
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
-from spreadout.core.types import Batch, Held, Params, Tensors
+from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
 from spreadout.federated.aggregate import Aggregate, merge, total
 from spreadout.federated.augment import Augment
@@ -29,7 +29,7 @@ from spreadout.federated.local import LocalTraining
 from spreadout.federated.sampling import Selection, sample_clients
 from spreadout.federated.schedule import Decay, Plan, Schedule, plan, rate_factor
 from spreadout.federated.server import ServerOptimizers, apply_
-from spreadout.methods.base import Heard, Method, ServerContext, Told
+from spreadout.methods.base import Method, ServerContext, SetupContext, SetupMessage
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.privacy.label_sets import collection_key
 from spreadout.privacy.mechanism import GaussianMechanism
@@ -79,7 +79,7 @@ class Federation:
     rounds: int = 1
     augment: Augment = field(default_factory=Augment)
     bf16: bool = False
-    asks_seen: bool = False  # of features, only those of the examples a client is about to see
+    requests_seen: bool = False  # of features, only those of the examples a client is about to see
     activations: int = 0  # numbers the encoder's layers put out for one example
 
     @property
@@ -88,7 +88,7 @@ class Federation:
         return self.training.scaled(self.factor)
 
     @property
-    def drawn_from(self) -> int:
+    def server_noise_seed(self) -> int:
         """What the server's own noise follows from."""
         return self.seed if self.noise_seed is None else self.noise_seed
 
@@ -104,12 +104,12 @@ class Federation:
             self.data, clients, plan, ids, self.device, corrupt if self.augment else None
         )
 
-    def objective(self) -> Callable[[Params, Batch, Held], Tensor]:
+    def objective(self) -> Callable[[Params, Batch, RowInfo], Tensor]:
         """One client's loss on one batch, under the run's precision."""
 
-        def loss(params: Params, batch: Batch, held: Held) -> Tensor:
+        def loss(params: Params, batch: Batch, info: RowInfo) -> Tensor:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-                return self.method.loss(self.model, params, batch, held)
+                return self.method.loss(self.model, params, batch, info)
 
         return loss
 
@@ -155,49 +155,51 @@ def _be_deterministic(on: bool) -> None:
     torch._C._set_deterministic_algorithms(on)
 
 
-def begin(federation: Federation, state: ServerState) -> None:
+def run_setup(federation: Federation, state: ServerState) -> None:
     """What a method does before the first round, once."""
-    if state.begun:
+    if state.setup_done:
         return
     f = federation
     heard = getattr(f.executor, "told", None)
-    told = told_by(f) if heard is None else heard(f)
+    told = simulated_setup_messages(f) if heard is None else heard(f)
     told_back = f.data.clients if heard is None else 0  # those elsewhere count what they are sent
     with repeatable(f.device):
-        state.traffic += f.method.prepare(Heard(told, told_back, f.drawn_from), state, f.model)
-    state.begun = True
+        state.traffic += f.method.server_setup(
+            SetupContext(told, told_back, f.server_noise_seed), state, f.model
+        )
+    state.setup_done = True
 
 
-def told_by(federation: Federation) -> Iterator[Told]:
+def simulated_setup_messages(federation: Federation) -> Iterator[SetupMessage]:
     """What the clients of a simulation say before the first round."""
     f = federation
-    return f.method.tell(f.data, key=collection_key(f.seed), seed=f.seed)
+    return f.method.client_setup(f.data, key=collection_key(f.seed), seed=f.seed)
 
 
 def run_round(federation: Federation, state: ServerState) -> RoundReport:
     """Advance the server's state by one round. Every draw depends on (seed, round) alone."""
-    begin(federation, state)
+    run_setup(federation, state)
     with repeatable(federation.device):
         return _run_round(federation, state)
 
 
-def cohort_of(federation: Federation, round: int) -> Cohort:
+def draw_cohort(federation: Federation, round: int) -> Cohort:
     """Who takes part in a round, and what they ask for: a function of (seed, round) alone."""
     f = federation
-    return asking(f, drawn_clients(f, round), round)
+    return request_rows(f, draw_clients(f, round), round)
 
 
-def drawn_clients(federation: Federation, round: int) -> Tensor:
+def draw_clients(federation: Federation, round: int) -> Tensor:
     """Who takes part in a round."""
     f = federation
     usable = f.schedule.usable(f.data.sizes)
     return sample_clients(f.selection, usable, f.per_round, seed=f.seed, round=round)
 
 
-def asking(federation: Federation, clients: Tensor, round: int) -> Cohort:
+def request_rows(federation: Federation, clients: Tensor, round: int) -> Cohort:
     """These clients, and the rows they ask for in a round."""
     f = federation
-    if not (f.asks_seen and f.data.features):
+    if not (f.requests_seen and f.data.features):
         return Cohort(clients, f.method.request(f.data, clients, seed=f.seed, round=round))
     asked = f.method.request(f.data.without_features, clients, seed=f.seed, round=round)
     sizes = f.data.sizes[clients.numpy()]
@@ -214,7 +216,7 @@ def asking(federation: Federation, clients: Tensor, round: int) -> Cohort:
 def cohort_by(executor: Executor, federation: Federation, state: ServerState) -> Cohort:
     """The same by an executor that has a way of its own, such as asking clients that are elsewhere."""
     asked = getattr(executor, "cohort", None)
-    cohort: Cohort = cohort_of(federation, state.round) if asked is None else asked(federation, state)
+    cohort: Cohort = draw_cohort(federation, state.round) if asked is None else asked(federation, state)
     return cohort
 
 
@@ -227,9 +229,9 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
         apply_(state, merge(aggregate, f.rules), f.rules, f.optimizers, f.model.sphere)
         rates = {name: optimizer.lr for name, optimizer in f.present_training.rows.items()}
-        context = ServerContext(f.seed, f.drawn_from, state.round, rates, aggregate.rows, f.bf16)
+        context = ServerContext(f.seed, f.server_noise_seed, state.round, rates, aggregate.rows, f.bf16)
         f.method.server_step(state, f.model, context)
-    if not f.method.pools_data:  # data in one place crosses no network
+    if not f.method.is_centralized:  # data in one place crosses no network
         state.traffic += aggregate.traffic
     state.refused += aggregate.refused
     if f.training.fixed:  # what never changes is sent to a client once

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import serialization
 
 from spreadout.core.errors import UserError
 from spreadout.core.types import Tensors
-from spreadout.methods.base import Asks, Told, is_row_list
+from spreadout.methods.base import RowAccess, SetupMessage, is_row_list
 
 NOT_ALLOWED = "rows not allowed"
 ANOTHERS_CLIENT = "another node's client"
@@ -31,10 +31,10 @@ LOG = "grants.jsonl"
 
 
 @dataclass
-class Grants:
+class AccessControl:
     """What has been granted in a run. Written down as it happens, so that a resumed run keeps to it."""
 
-    asks: Asks
+    row_access: RowAccess
     tables: Mapping[str, int]  # rows there are of each
     most: int | None = None  # rows of a table a client may ask for in a round
     takeover: bool = False
@@ -77,7 +77,7 @@ class Grants:
             too_many = self.most is not None and len(rows) > self.most
             if too_many or not is_row_list(rows.numpy(), self.tables[table]):
                 return NOT_ALLOWED
-        if self.asks != "own":
+        if self.row_access != "own":
             return None
         if client not in self.own:
             self._bind(client, request)
@@ -87,7 +87,7 @@ class Grants:
                 return NOT_ALLOWED
         return None
 
-    def may_name(self, client: int, told: Told) -> bool:
+    def may_name(self, client: int, told: SetupMessage) -> bool:
         """Whether what a client says before the first round is of the roster's classes for it alone."""
         entry = self.roster.get(client) if self.roster is not None else None
         if entry is None or entry.classes is None:

@@ -35,11 +35,11 @@ FEW = 64  # clients up to which a node says at once what each of them would ask 
 RESTARTED = "restarted"  # a node that has lost what it kept, and says so
 SECRET, LABEL_KEY, DEVICE = "secret-file", "label-key-file", "device"  # keys of --node-config
 
-Answer = Callable[["Hosted", RecordDict], RecordDict]
+Answer = Callable[["NodeClients", RecordDict], RecordDict]
 
 
 @dataclass(frozen=True)
-class Hosted:
+class NodeClients:
     """The clients of a node, and what the node has kept for them."""
 
     federation: Federation
@@ -102,7 +102,7 @@ def host(
     content: RecordDict,
     encoder: nn.Module | None,
     method: Method | None,
-) -> Hosted:
+) -> NodeClients:
     """The node's clients, ready to answer."""
     e, node = Experiment.load(experiment), context.node_config
     data = node_data(e, node)
@@ -113,7 +113,7 @@ def host(
     public = messages.tensors_in(context.state, "public")
     if "popularity" in public:
         data = replace(data, public_popularity=public["popularity"])
-    return Hosted(_federation(e, data, node, encoder, method), e, node, context.state)
+    return NodeClients(_federation(e, data, node, encoder, method), e, node, context.state)
 
 
 def _federation(
@@ -134,7 +134,7 @@ def _federation(
 def _secret(node: NodeConfig, experiment: Experiment) -> int:
     """What this node's draws depend on: its own secret, or in a rehearsal the run's public seed."""
     if SECRET not in node:
-        telling = experiment.privacy is not None or experiment.method.hides_in_draws
+        telling = experiment.privacy is not None or experiment.method.has_secret_draws
         if telling and "partition-id" not in node:
             log(WARNING, "no %s in --node-config: the server can work out what this node draws", SECRET)
         return experiment.seed
@@ -154,14 +154,14 @@ def _read_secret(node: NodeConfig, key: str) -> bytes:
     return found
 
 
-def _label_key(hosted: Hosted) -> bytes:
+def _label_key(hosted: NodeClients) -> bytes:
     if LABEL_KEY not in hosted.node:
         name = hosted.federation.method.name
         raise UserError(f"--node-config: has no {LABEL_KEY}; {name} needs a secret that all nodes share")
     return _read_secret(hosted.node, LABEL_KEY)
 
 
-def hello(hosted: Hosted, content: RecordDict) -> RecordDict:
+def hello(hosted: NodeClients, content: RecordDict) -> RecordDict:
     """Who is here, with how many examples; what they say before the first round, if they are asked."""
     task = messages.numbers_in(content, "task")
     f, numbers = hosted.federation, hosted.numbers
@@ -172,8 +172,8 @@ def hello(hosted: Hosted, content: RecordDict) -> RecordDict:
         }
     )
     if task["tell"]:
-        key = _label_key(hosted) if f.method.shares_key else b""
-        told = f.method.tell(f.data, key=key, seed=f.seed)
+        key = _label_key(hosted) if f.method.needs_shared_key else b""
+        told = f.method.client_setup(f.data, key=key, seed=f.seed)
         messages.put_told(reply, dict(zip(numbers, told, strict=False)))
     knows = not f.method.needs_popularity or "public" in hosted.state
     if len(numbers) <= FEW and knows:
@@ -181,14 +181,14 @@ def hello(hosted: Hosted, content: RecordDict) -> RecordDict:
     return reply
 
 
-def say_requests(hosted: Hosted, content: RecordDict) -> RecordDict:
+def say_requests(hosted: NodeClients, content: RecordDict) -> RecordDict:
     """Which rows some clients want in a round."""
     task = messages.numbers_in(content, "task")
     _refuse_forgetting(hosted)
     return RecordDict({"requests": hosted.requests(list(task["clients"]), int(task["round"]))})
 
 
-def train(hosted: Hosted, content: RecordDict) -> RecordDict:
+def train(hosted: NodeClients, content: RecordDict) -> RecordDict:
     """A round of some clients; and what those of the next round will ask for."""
     _refuse_forgetting(hosted)
     task = messages.numbers_in(content, "task")
@@ -209,7 +209,7 @@ def train(hosted: Hosted, content: RecordDict) -> RecordDict:
     return reply
 
 
-def _noise_seed(hosted: Hosted, content: RecordDict) -> int:
+def _noise_seed(hosted: NodeClients, content: RecordDict) -> int:
     """Of noise: with a secret, new for every model that comes; in a rehearsal, the simulation's."""
     f = hosted.federation
     if SECRET not in hosted.node:
@@ -228,7 +228,7 @@ def _together(kept: Rows, fresh: Rows) -> Rows:
     return Rows(ids, values)
 
 
-def _refuse_forgetting(hosted: Hosted) -> None:
+def _refuse_forgetting(hosted: NodeClients) -> None:
     if hosted.federation.method.needs_popularity and "public" not in hosted.state:
         raise MissingRows
 

@@ -18,10 +18,10 @@ from spreadout.core.state import ServerState
 from spreadout.core.types import Params, Tensors
 from spreadout.federated.batches import positives_of
 from spreadout.federated.local import local_update
-from spreadout.federated.round import Federation, asking, repeatable
+from spreadout.federated.round import Federation, repeatable, request_rows
 from spreadout.federated.schedule import rate_factor
 from spreadout.privacy.mechanism import add_noise_, clip_norm
-from spreadout.runtime.simulator.staging import Chunk, lay_out, make_ready
+from spreadout.runtime.simulator.staging import StagedChunk, stage_chunk, stage_round
 
 
 class MissingRows(Exception):
@@ -37,7 +37,7 @@ def places_of(federation: Federation, numbers: Sequence[int]) -> Tensor:
 
 def requests(federation: Federation, numbers: Sequence[int], round: int) -> dict[str, Ragged]:
     """The rows these clients need in a round."""
-    return asking(federation, places_of(federation, numbers), round).requests
+    return request_rows(federation, places_of(federation, numbers), round).requests
 
 
 def without(asked: Ragged, kept: Tensor) -> Ragged:
@@ -62,20 +62,20 @@ def train(
     f = replace(federation, factor=rate_factor(federation.decay, round, federation.rounds))
     start = {name: value.to(f.device) for name, value in dense.items()}
     held = {name: Rows(some.ids.to(f.device), some.values.to(f.device)) for name, some in rows.items()}
-    cohort = asking(f, places_of(f, numbers), round)
+    cohort = request_rows(f, places_of(f, numbers), round)
     shapes = ServerState(round, start, {name: some.values for name, some in held.items()})
     with repeatable(f.device):
-        ready = make_ready(f, shapes, cohort, round, memory)
+        ready = stage_round(f, shapes, cohort, round, memory)
         for place in ready.idle.tolist():  # it says so, and the server refuses it by name
             yield Update(numbers[place], round, 0, {}, {}, 0.0)
         for host in ready.chunks:
-            chunk = lay_out(f, host, round)
+            chunk = stage_chunk(f, host, round)
             yield from _updates(f, chunk, round, start, held, noise_seed)
 
 
 def _updates(
     f: Federation,
-    chunk: Chunk,
+    chunk: StagedChunk,
     round: int,
     dense: Tensors,
     rows: Mapping[str, Rows],
@@ -87,7 +87,7 @@ def _updates(
     start = Params(stacked, {name: _gather(rows[name], ids) for name, ids in chunk.ids.items()})
     objective = torch.vmap(f.objective())
     change, loss = local_update(
-        objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
+        objective, f.present_training, start, chunk.batches, chunk.info, active=chunk.active
     )
     counted = [name for name in change.rows if name in f.rules.counted]
     about = f.data, chunk.cohort.clients

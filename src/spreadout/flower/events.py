@@ -16,8 +16,8 @@ from flwr.supercore import log
 from spreadout.config.experiment import Experiment
 from spreadout.core.files import as_json
 from spreadout.core.traffic import Traffic
+from spreadout.core.types import Record
 from spreadout.federated.round import Cohort, RoundReport
-from spreadout.runs.folder import Record
 from spreadout.runs.train import Observer
 
 

@@ -22,34 +22,34 @@ from spreadout.core.types import Tensors
 from spreadout.federated import aggregate as merge
 from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate
-from spreadout.federated.round import Cohort, Federation, drawn_clients
+from spreadout.federated.round import Cohort, Federation, draw_clients
 from spreadout.flower import messages
 from spreadout.flower.messages import TRAIN, Malformed
 from spreadout.flower.nodes import NOBODY, Nodes
 from spreadout.flower.rpc import NOT_CONNECTED, Answers
-from spreadout.methods.base import Told
+from spreadout.methods.base import SetupMessage
 
 NO_UPDATE = "no update"
 NOT_ASKED = "update of a client that was not asked"
 
 
 @dataclass
-class OverGrid:
+class GridExecutor:
     """Clients on the nodes of a Flower grid."""
 
     nodes: Nodes
     _why: dict[int, str] = field(default_factory=dict)  # clients that cannot train in this round
 
-    def told(self, federation: Federation) -> Iterator[Told]:
+    def told(self, federation: Federation) -> Iterator[SetupMessage]:
         """What clients said before the first round."""
         return self.nodes.told()
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """Who takes part, and what each of them asked for; nothing, where it could not be asked."""
         f, round, nodes = federation, state.round, self.nodes
-        nodes.public = f.method.public(state)
+        nodes.public = f.method.public_state(state)
         nodes.meet(round)
-        places = drawn_clients(f, round)
+        places = draw_clients(f, round)
         clients = f.data.number_of(places).tolist()
         self._why = nodes.fetch_requests(clients, round)
         granted = [self._granted(client, round) for client in clients]
@@ -118,7 +118,7 @@ class OverGrid:
         at_work = nodes.by_node([client for client in clients if client not in self._why])
         ahead: dict[int, list[int]] = {}
         if round + 1 < f.rounds:
-            ahead = nodes.by_node(f.data.number_of(drawn_clients(f, round + 1)).tolist())
+            ahead = nodes.by_node(f.data.number_of(draw_clients(f, round + 1)).tolist())
         questions = {  # those at rest in this round have time to say what they want in the next
             node: nodes.about_rows(node, some, round + 1)
             for node, some in ahead.items()
@@ -161,7 +161,7 @@ class OverGrid:
         most = int(f.schedule.usable(np.array([self.nodes.grants.sizes[client]]))[0])
         if most == 0:
             return update, checks.NO_EXAMPLES
-        reason = checks.refusal(
+        reason = checks.validate_update(
             update,
             sent,
             client=client,

@@ -102,7 +102,7 @@ def write_roster(path: Path, experiment: Experiment, nodes: int) -> Path:
     rows = data.rows_of(torch.arange(data.clients))["classes"]
     for client in range(data.clients):
         about: dict[str, Any] = {"key": f"keys/node{client % nodes}.pub"}
-        if experiment.method.asks == "own":
+        if experiment.method.row_access == "own":
             about["classes"] = rows[client].tolist()
         clients[str(client)] = about
     path.write_text(tomli_w.dumps({"clients": clients}), encoding="utf-8")

@@ -22,7 +22,7 @@ from torch import Tensor
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import Rows, Update
 from spreadout.core.types import Tensors
-from spreadout.methods.base import Told
+from spreadout.methods.base import SetupMessage
 
 HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server asks of a node
 STYPE, ONE = "safetensors", "all"
@@ -218,7 +218,7 @@ def update_of(arrays: Tensors) -> Update:
     )
 
 
-def put_told(content: RecordDict, told: Mapping[int, Told]) -> None:
+def put_told(content: RecordDict, told: Mapping[int, SetupMessage]) -> None:
     """Add what a node's clients say before the first round."""
     each = {f"{client}/{name}": a for client, arrays in told.items() for name, a in arrays.items()}
     if each:
@@ -226,7 +226,7 @@ def put_told(content: RecordDict, told: Mapping[int, Told]) -> None:
 
 
 @_suspicious
-def told_in(content: RecordDict) -> Mapping[int, Told]:
+def told_in(content: RecordDict) -> Mapping[int, SetupMessage]:
     """By client, what it says before the first round; whether it makes sense is not judged here."""
     return _by_client(arrays_in(content, "told"))
 

@@ -17,10 +17,10 @@ from spreadout.core.types import Tensors
 from spreadout.federated import checks
 from spreadout.flower import messages
 from spreadout.flower import rpc as exchange
-from spreadout.flower.access import ANOTHERS_CLIENT, NOT_ALLOWED, Grants, fingerprint
+from spreadout.flower.access import ANOTHERS_CLIENT, NOT_ALLOWED, AccessControl, fingerprint
 from spreadout.flower.messages import HELLO, REQUESTS, Malformed
 from spreadout.flower.rpc import Answers, Question
-from spreadout.methods.base import Told
+from spreadout.methods.base import SetupMessage
 
 BEFORE = 0.5  # the share of a round's time for whatever must be asked before anybody trains
 NOBODY = -1  # where a refusal is no client's, or a client has no node
@@ -33,7 +33,7 @@ class Nodes:
     """Who is there now. A node may go, come back, or have forgotten what it kept."""
 
     grid: Grid
-    grants: Grants
+    grants: AccessControl
     timeout: float
     classes: int
     refused: Refused = lambda round, client, node, why: None
@@ -43,7 +43,7 @@ class Nodes:
     _met: dict[int, str] = field(default_factory=dict)  # node → its key's fingerprint
     _asked: dict[int, tuple[int, Tensors]] = field(default_factory=dict)  # client → round, request
     _informed: set[int] = field(default_factory=set)  # nodes that know it
-    _told: dict[int, Told] = field(default_factory=dict)
+    _told: dict[int, SetupMessage] = field(default_factory=dict)
     _waiting: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → node, size
     _looks: int = 0  # how often we looked who is there: once a round, and while a run waits to begin
     _silent: dict[int, tuple[int, int]] = field(default_factory=dict)  # node → misses, when to ask again
@@ -131,7 +131,7 @@ class Nodes:
             self.node_of[client] = node
         return reason
 
-    def told(self) -> Iterator[Told]:
+    def told(self) -> Iterator[SetupMessage]:
         """What the clients said when they were greeted; it is not kept."""
         said, self._told = self._told, {}
         return (said[client] for client in sorted(said) if said[client])

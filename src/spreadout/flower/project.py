@@ -30,7 +30,7 @@ def write_project(folder: Path, experiment: Experiment) -> list[Path]:
         "name": experiment.name,
         "project": experiment.name.lower().replace(".", "-").replace("_", "-").strip("-") or "run",
         "method": experiment.method.name,
-        "collects": "needs" if experiment.method.shares_key else "does not need",
+        "collects": "needs" if experiment.method.needs_shared_key else "does not need",
         "nodes": str(experiment.deploy.nodes),
     }
     written = []

@@ -14,11 +14,11 @@ from spreadout.data.dataset import FederatedDataset
 
 
 @dataclass(frozen=True)
-class Roster(FederatedDataset):
+class RemoteClients(FederatedDataset):
     """Clients by number and size. Columns have the form of their examples and hold none."""
 
     @classmethod
-    def of(cls, form: FederatedDataset, sizes: Mapping[int, int]) -> Roster:
+    def of(cls, form: FederatedDataset, sizes: Mapping[int, int]) -> RemoteClients:
         """The clients with these numbers and sizes, by ascending number."""
         numbers = sorted(sizes)
         lengths = torch.tensor([sizes[number] for number in numbers], dtype=torch.int64)
@@ -26,7 +26,7 @@ class Roster(FederatedDataset):
             form.columns,
             offsets_from_lengths(lengths),
             form.classes,
-            form.refers,
+            form.row_columns,
             torch.tensor(numbers, dtype=torch.int64),
         )
 

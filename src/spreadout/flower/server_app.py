@@ -21,13 +21,13 @@ from spreadout.core.errors import UserError
 from spreadout.data.dataset import Splits
 from spreadout.evaluation import metrics
 from spreadout.federated.round import Federation
-from spreadout.flower.access import LOG, Grants, read_roster
+from spreadout.flower.access import LOG, AccessControl, read_roster
 from spreadout.flower.data import ServerData, held_out
 from spreadout.flower.events import Events
-from spreadout.flower.grid import OverGrid
+from spreadout.flower.grid import GridExecutor
 from spreadout.flower.nodes import Nodes
 from spreadout.flower.processes import end_with_starter
-from spreadout.flower.remote_clients import Roster
+from spreadout.flower.remote_clients import RemoteClients
 from spreadout.methods.base import Method
 from spreadout.runs import train as training
 from spreadout.runs.build import build_federation, cohort_size
@@ -152,13 +152,13 @@ class Builder:
         form = build_federation(
             e.model_copy(update={"clients": everyone}), held, device, encoder, method
         )
-        grants = Grants(
-            form.method.asks,
+        grants = AccessControl(
+            form.method.row_access,
             {name: table.count for name, table in form.model.tables.items()},
             deploy.max_rows,
             deploy.takeover,
             None if deploy.roster is None else read_roster(deploy.roster),
-            frozenset(form.data.features.values()) if form.asks_seen else frozenset(),
+            frozenset(form.data.features.values()) if form.requests_seen else frozenset(),
         )
         folder = RunFolder(self.out)
         grants.log = self.out / DEPLOYMENT / LOG
@@ -170,9 +170,9 @@ class Builder:
         nodes = Nodes(self.grid, grants, deploy.timeout, held.train.classes, self._refused)
         self._gather(nodes, e, tell=not (self.go_on and folder.has_checkpoint))
         grants.close()
-        data = Roster.of(form.data, grants.sizes)
+        data = RemoteClients.of(form.data, grants.sizes)
         per_round, selection = cohort_size(e, data, form.method)
-        over_grid = OverGrid(nodes)
+        over_grid = GridExecutor(nodes)
         return replace(
             form,
             data=data,
@@ -213,7 +213,7 @@ class Builder:
 
 def refuse_misfits(e: Experiment, method: Method) -> None:
     """What runs in a simulation and has no meaning here."""
-    if method.pools_data:
+    if method.is_centralized:
         raise UserError(
             f"method.name = {method.name!r}: pools the data, and here it stays on its clients"
         )

@@ -21,13 +21,13 @@ from spreadout.core.merging import MergeRules, RowMerge, RowSum, Weighting
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
-from spreadout.core.types import Batch, Held, Params, Tensors
+from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import EmbeddingModel
 
-Told = Mapping[str, NDArray[Any]]  # what one client says once, before the first round
-Asks = Literal["own", "sample", "all"]
+SetupMessage = Mapping[str, NDArray[Any]]  # what one client says once, before the first round
+RowAccess = Literal["own", "sample", "all"]
 """Which rows a client may ask for: its own, the same ones every time; those among others that it draws;
 or any."""
 
@@ -45,10 +45,10 @@ class ServerContext:
 
 
 @dataclass(frozen=True)
-class Heard:
+class SetupContext:
     """What the server has before the first round."""
 
-    told: Iterable[Told]  # by clients, as `tell` makes it; trusted as little as anything of theirs
+    messages: Iterable[SetupMessage]  # as `client_setup` makes them; trusted like any client's word
     clients: int  # who are told what all must know
     noise_seed: int  # of the server's own noise
 
@@ -72,11 +72,11 @@ class Method(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: str
-    pools_data: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic
+    is_centralized: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic
     label_sets: ClassVar[bool] = False  # whether the loss takes examples with several labels
     has_class_table: ClassVar[bool] = True  # whether labels name rows of a table
     needs_own: ClassVar[bool] = False  # whether the loss must know which rows a client's examples name
-    shares_key: ClassVar[bool] = False  # whether what clients tell is keyed by a secret of theirs
+    needs_shared_key: ClassVar[bool] = False  # whether what clients tell is keyed by a secret of theirs
     weighting: Weighting = "examples"
 
     @property
@@ -85,21 +85,21 @@ class Method(BaseModel, ABC):
         return False
 
     @property
-    def asks(self) -> Asks:
+    def row_access(self) -> RowAccess:
         """What a server may let a client ask for."""
         return "own"
 
     @property
-    def hides_in_draws(self) -> bool:
+    def has_secret_draws(self) -> bool:
         """Whether what a client draws hides something of it: then a server must not know its seed."""
-        return self.asks == "sample"
+        return self.row_access == "sample"
 
     @property
-    def shards(self) -> bool:
+    def can_shard(self) -> bool:
         """Whether it works, and to some end, on a class table that lies with several processes."""
-        return self.asks != "all"
+        return self.row_access != "all"
 
-    def fresh_model(self, config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
+    def build_model(self, config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
         """A model of the kind this method trains."""
         return build_model(config, shape, seed)
 
@@ -122,7 +122,7 @@ class Method(BaseModel, ABC):
         return data.rows_of(clients)
 
     @abstractmethod
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         """One client's loss on one batch, a scalar."""
 
     @property
@@ -130,7 +130,7 @@ class Method(BaseModel, ABC):
         """Whether `loss` may look at the encoder's parameters or the rows of inputs itself."""
         return not getattr(type(self).loss, "via_model", False)
 
-    def tell(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[Told]:
+    def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
         """What each client says once, before the first round; nothing by default.
 
         Each says what it could say from its own view. key: a secret the clients share, and the server
@@ -138,20 +138,20 @@ class Method(BaseModel, ABC):
         """
         return iter(())
 
-    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
+    def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """What the server does once, before the first round; returns the bytes that moved for it."""
         return Traffic()
 
     @property
-    def steps_before(self) -> int:
+    def setup_steps(self) -> int:
         """How many steps `prepare` takes of its own."""
         return 0
 
-    def shortened(self, steps: int) -> Self:
+    def with_setup_steps(self, steps: int) -> Self:
         """The same with only so many of them."""
         return self
 
-    def public(self, state: ServerState) -> Tensors:
+    def public_state(self, state: ServerState) -> Tensors:
         """What every client must be told before it can ask for rows; nothing by default."""
         return {}
 
@@ -162,11 +162,11 @@ class Method(BaseModel, ABC):
         """What the server's own noise promises so far, for the run's summary; None without any."""
         return None
 
-    def complaint(self, data: FederatedDataset) -> str | None:
+    def validate_data(self, data: FederatedDataset) -> str | None:
         """Why this method cannot run on this data, as `key = value: reason`; None if it can."""
         return None
 
-    def caution(self, data: FederatedDataset) -> str | None:
+    def warnings(self, data: FederatedDataset) -> str | None:
         """What a user should know before a run that is possible but doubtful."""
         return None
 

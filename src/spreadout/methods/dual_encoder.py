@@ -21,9 +21,9 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.rows import Rows
 from spreadout.core.state import ServerState, descend_table_
 from spreadout.core.tables import local_of
-from spreadout.core.types import Batch, Held, Params
+from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Asks, Method, ServerContext, every_row, reads_params_via_model
+from spreadout.methods.base import Method, RowAccess, ServerContext, every_row, reads_params_via_model
 from spreadout.methods.negatives import with_negatives
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.nn.gather import gathered
@@ -40,20 +40,18 @@ class DualEncoder(Method):
     scale: float = Field(1.0, gt=0)  # logits are scale · similarity: an inverse temperature
     margin: float = Field(0.9, gt=-1, le=1)  # β of the hinge (§3.1)
     negatives: int = Field(256, ge=1)  # sampled_softmax: items a client asks for beside its own
-    spreadout: float = Field(0.0, ge=0)  # λ of ‖offdiag(ŴŴᵀ)‖_F on the rows a client holds
+    row_spreadout: float = Field(0.0, ge=0)  # λ of ‖offdiag(ŴŴᵀ)‖_F on the rows a client holds
     server_spreadout: float = Field(0.0, ge=0)  # the same over the whole table, on the server
     context_spreadout: float = Field(0.0, ge=0)  # ‖offdiag(XXᵀ)‖_F over a batch's contexts
     label_spreadout: float = Field(0.0, ge=0)  # ‖offdiag(YYᵀ)‖_F over a batch's items
     cross_spreadout: float = Field(0.0, ge=0)  # ‖offdiag(XYᵀ)‖_F between them
     l2: float = Field(0.0, ge=0)  # on the encoder and on the rows of a batch
-    rows: Literal["own", "all"] = (
-        "own"  # what batch_softmax and hinge ask for; the others say themselves
-    )
+    requests: Literal["own", "all"] = "own"  # items batch_softmax and hinge ask for
     merge: RowMerge = "sum"
     centralized: bool = False  # all data in one place: the paper's centralised rows
 
     @property
-    def pools_data(self) -> bool:  # type: ignore[override]
+    def is_centralized(self) -> bool:  # type: ignore[override]
         return self.centralized
 
     @property
@@ -67,20 +65,20 @@ class DualEncoder(Method):
         A sample of negatives, or a regulariser over a client's own rows, depends on more.
         """
         in_batch = self.context_spreadout or self.label_spreadout or self.cross_spreadout
-        holds_all = self.loss_form == "global_softmax" or self.rows == "all"
+        holds_all = self.loss_form == "global_softmax" or self.requests == "all"
         if self.loss_form in ("batch_softmax", "sampled_softmax") or in_batch:
             return False
-        return holds_all or not self.spreadout
+        return holds_all or not self.row_spreadout
 
     @property
     def loss_reads_params(self) -> bool:
         return bool(self.l2) or super().loss_reads_params
 
     @property
-    def asks(self) -> Asks:
+    def row_access(self) -> RowAccess:
         if self.loss_form == "sampled_softmax":
             return "sample"
-        return "all" if self.loss_form == "global_softmax" or self.rows == "all" else "own"
+        return "all" if self.loss_form == "global_softmax" or self.requests == "all" else "own"
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
@@ -89,10 +87,10 @@ class DualEncoder(Method):
         self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
     ) -> dict[str, Ragged]:
         """Its own items; all of them for a softmax over all; a sample beside its own for a sampled."""
-        if self.asks == "all":
+        if self.row_access == "all":
             return every_row(data, clients)
         own = data.rows_of(clients)
-        if self.asks == "sample":
+        if self.row_access == "sample":
             stream = randomness.key(seed, "negatives", round)
             span = (data.first_class, data.classes)
             numbers = data.number_of(clients)
@@ -100,17 +98,19 @@ class DualEncoder(Method):
         return own
 
     @reads_params_via_model
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         contexts = model.embed(params, batch)  # (B, dim)
         mask = batch["mask"]
         label = batch["y"]
         rows = gathered(label, params.rows["classes"])  # (B, d)
         own = model.class_vectors(Params(params.dense, {**params.rows, "classes": rows}))  # (B, dim)
         items = cache(lambda: model.class_vectors(params))  # (m, dim), where a loss is over them all
-        each = self._each(contexts, items, own, label, batch, held)
+        each = self._each(contexts, items, own, label, batch, info)
         loss = losses.masked_mean(each, mask)
-        if self.spreadout:
-            loss = loss + self.spreadout * regularizers.off_diagonal(items(), items(), held["classes"])
+        if self.row_spreadout:
+            loss = loss + self.row_spreadout * regularizers.off_diagonal(
+                items(), items(), info.present["classes"]
+            )
         pairs = (
             (self.context_spreadout, contexts, contexts),
             (self.label_spreadout, own, own),
@@ -132,7 +132,7 @@ class DualEncoder(Method):
         own: Tensor,
         label: Tensor,
         batch: Batch,
-        held: Held,
+        info: RowInfo,
     ) -> Tensor:
         """One loss per example, (B,)."""
         if self.loss_form == "batch_softmax":
@@ -141,14 +141,14 @@ class DualEncoder(Method):
             return losses.positive_hinge((contexts * own).sum(-1), self.margin)
         scores = contexts @ items().T  # (B, m)
         if self.loss_form == "global_softmax":
-            return losses.softmax(scores, label, held["classes"], scale=self.scale)
-        real, mine = held["classes"], held["classes.own"]
-        others = (held["classes.count"] - mine.sum()).clamp_min(1)
+            return losses.softmax(scores, label, info.present["classes"], scale=self.scale)
+        real, mine = info.present["classes"], info.own["classes"]
+        others = (info.size["classes"] - mine.sum()).clamp_min(1)
         correction = losses.log_expected(real, mine, 1 / others)
         return losses.softmax(scores, label, real, scale=self.scale, correction=correction)
 
     @property
-    def shards(self) -> bool:
+    def can_shard(self) -> bool:
         return False  # contexts look rows up too
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:

@@ -26,7 +26,7 @@ from spreadout.core.state import ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Heard, ServerContext
+from spreadout.methods.base import ServerContext, SetupContext
 from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.label_correlations import CollectsLabels
 from spreadout.models.embedding import EmbeddingModel
@@ -106,8 +106,8 @@ class FedALC(NoisyTable, Spreadout):
         return self
 
     @property
-    def shards(self) -> bool:
-        return super().shards and not self.table_noise  # which is drawn for all rows at once
+    def can_shard(self) -> bool:
+        return super().can_shard and not self.table_noise  # which is drawn for all rows at once
 
     def _lambda(self, state: ServerState) -> float:
         return 1.0 if self.strength is None else self.strength
@@ -139,31 +139,31 @@ class FedALCFixed(NoisyTable):
     pair_sensitivity: ClassVar[float] = 2.0
 
     @property
-    def shards(self) -> bool:
+    def can_shard(self) -> bool:
         return False  # Eq. 12 is over all pairs
 
     def fixed_tables(self) -> frozenset[str]:
         return frozenset({"classes"})
 
-    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
+    def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Algorithm 2 lines 8 to 15."""
-        traffic = super().prepare(heard, state, model)
+        traffic = super().server_setup(setup, state, model)
         weights = self.pair_weights(state)
         optimizer = Optimizer(optimizer=self.table_optimizer, lr=self.table_lr, eps=1e-8)
         sphere = model.tables["classes"].sphere
         for step in range(self.table_steps):
             loss = self.noisy(
-                self.objective(state, weights), heard.noise_seed, "fixed table noise", step
+                self.objective(state, weights), setup.noise_seed, "fixed table noise", step
             )
             descend_table_(state, "fixed/classes", "classes", loss.gradient, optimizer, sphere=sphere)
         state.slots.pop("fixed/classes", None)
         return traffic
 
     @property
-    def steps_before(self) -> int:
+    def setup_steps(self) -> int:
         return self.table_steps
 
-    def shortened(self, steps: int) -> Self:
+    def with_setup_steps(self, steps: int) -> Self:
         return self.model_copy(update={"table_steps": steps})
 
     def objective(self, state: ServerState, weights: PairWeights) -> TableLoss:
@@ -181,10 +181,10 @@ class FedALCFixed(NoisyTable):
     def privacy(self, state: ServerState) -> dict[str, Any] | None:
         return self.told_of_noise(self.table_steps)
 
-    def caution(self, data: FederatedDataset) -> str | None:
+    def warnings(self, data: FederatedDataset) -> str | None:
         if data.classes > MANY_CLASSES:
             return (
                 f"Eq. 12 over all pairs of {data.classes} classes costs C² d in each of "
                 f"method.table_steps = {self.table_steps} steps; FedALC mines near pairs only"
             )
-        return super().caution(data)
+        return super().warnings(data)

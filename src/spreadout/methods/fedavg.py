@@ -12,9 +12,9 @@ from torch import Tensor
 
 from spreadout.core.merging import RowMerge
 from spreadout.core.ragged import Ragged
-from spreadout.core.types import Batch, Held, Params
+from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Asks, Method, every_row, reads_params_via_model
+from spreadout.methods.base import Method, RowAccess, every_row, reads_params_via_model
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
 
@@ -26,7 +26,7 @@ class FullSoftmax(Method):
     merge: RowMerge = "weighted-mean"
 
     @property
-    def asks(self) -> Asks:
+    def row_access(self) -> RowAccess:
         return "all"
 
     def row_merge(self) -> dict[str, RowMerge]:
@@ -38,9 +38,9 @@ class FullSoftmax(Method):
         return every_row(data, clients)
 
     @reads_params_via_model
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         scores = model.embed(params, batch) @ params.rows["classes"].T  # (B, C)
-        each = losses.softmax(scores, batch["y"], held["classes"], scale=self.scale)
+        each = losses.softmax(scores, batch["y"], info.present["classes"], scale=self.scale)
         return losses.masked_mean(each, batch["mask"])
 
 
@@ -53,5 +53,5 @@ class FedAvg(FullSoftmax):
 class Centralized(FullSoftmax):
     """The oracle: the same softmax with all data in one place, negatives and all."""
 
-    pools_data: ClassVar[bool] = True
+    is_centralized: ClassVar[bool] = True
     name: Literal["centralized"] = "centralized"

@@ -37,7 +37,7 @@ MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 class Spreadout(PositiveOnly):
     """Positive loss on the clients, spreadout on the server after every round."""
 
-    spreadout: Literal["hinge", "far", "topk"] = "hinge"  # Eq. 7, −d² over all pairs, Eq. 8 mined
+    spreadout_form: Literal["hinge", "far", "topk"] = "hinge"  # Eq. 7, −d² over all pairs, Eq. 8 mined
     distance: regularizers.Distance = "cosine"
     spreadout_margin: float = Field(1.1, gt=0)  # ν of Eq. 7
     mined_form: Literal["far", "hinge"] = "far"  # φ of mined pairs: −d² of Eq. 8, or that of Eq. 7
@@ -54,8 +54,8 @@ class Spreadout(PositiveOnly):
     weighted: bool = False  # Remark 2: weigh each class's term by its share of examples
 
     @property
-    def shards(self) -> bool:
-        return self.spreadout == "topk" and self.index == "none"  # anything else needs all rows
+    def can_shard(self) -> bool:
+        return self.spreadout_form == "topk" and self.index == "none"  # anything else needs all rows
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """Line 14, `spreadout_steps` times."""
@@ -76,7 +76,7 @@ class Spreadout(PositiveOnly):
     def _lambda(self, state: ServerState) -> float:
         if self.strength is not None:
             return self.strength
-        return 10.0 if self.spreadout == "topk" else 1 / len(state.tables["classes"])
+        return 10.0 if self.spreadout_form == "topk" else 1 / len(state.tables["classes"])
 
     def regularizer(
         self, state: ServerState, touched: RowSum, context: ServerContext, step: int
@@ -96,8 +96,8 @@ class Spreadout(PositiveOnly):
     ) -> TableLoss:
         table = state.tables["classes"]
         hinge, far = HingePenalty(self.spreadout_margin, self.distance), FarPenalty(self.distance)
-        if self.spreadout != "topk":
-            penalty = hinge if self.spreadout == "hinge" else far
+        if self.spreadout_form != "topk":
+            penalty = hinge if self.spreadout_form == "hinge" else far
             return regularizers.all_pairs(
                 local_of(table), penalty, weight=weight, clip=clip, reduction=self.reduction
             )
@@ -142,13 +142,13 @@ class Spreadout(PositiveOnly):
         known = seen.sum() / (seen > 0).sum()  # mean n_c of the classes seen
         return torch.where(seen > 0, seen / known, 1.0)
 
-    def complaint(self, data: FederatedDataset) -> str | None:
-        if self.spreadout == "topk" and self.k >= data.classes:
+    def validate_data(self, data: FederatedDataset) -> str | None:
+        if self.spreadout_form == "topk" and self.k >= data.classes:
             return f"method.k = {self.k}: must be below the number of classes, {data.classes}"
-        if self.spreadout == "topk" and self.candidates is not None and self.candidates <= self.k:
+        if self.spreadout_form == "topk" and self.candidates is not None and self.candidates <= self.k:
             return f"method.candidates = {self.candidates}: must be above method.k = {self.k}"
-        if self.index == "ivf" and (self.spreadout != "topk" or self.candidates is not None):
-            return "method.index = 'ivf': is for spreadout = \"topk\" without candidates"
+        if self.index == "ivf" and (self.spreadout_form != "topk" or self.candidates is not None):
+            return "method.index = 'ivf': is for spreadout_form = \"topk\" without candidates"
         if self.index == "ivf" and not approximate.available():
             return f"method.index = 'ivf': {approximate.MISSING}"
         if self.weighted and not _one_client_per_class(data):
@@ -158,25 +158,26 @@ class Spreadout(PositiveOnly):
             )
         return None
 
-    def caution(self, data: FederatedDataset) -> str | None:
+    def warnings(self, data: FederatedDataset) -> str | None:
         pool = min(self.candidates or data.classes, data.classes)
-        if self.spreadout == "far" and self.distance == "cosine":
+        if self.spreadout_form == "far" and self.distance == "cosine":
             return (
-                'method.spreadout = "far": with the cosine distance, −d² over all pairs drives classes '
-                'into two antipodal clusters; take distance = "euclidean", or spreadout = "hinge"'
+                'method.spreadout_form = "far": with the cosine distance, −d² over all pairs drives '
+                'classes into two antipodal clusters; take distance = "euclidean", or '
+                'spreadout_form = "hinge"'
             )
-        mined_far = self.spreadout == "topk" and self.mined_form == "far"
+        mined_far = self.spreadout_form == "topk" and self.mined_form == "far"
         if mined_far and self.distance == "cosine" and 3 * self.k > pool:
             return (
                 f"method.k = {self.k} is large for {pool} candidates: with the cosine distance, "
                 "Eq. 8 over nearly all pairs drives classes into two antipodal clusters; "
-                'take k well below C, distance = "euclidean", or spreadout = "hinge"'
+                'take k well below C, distance = "euclidean", or spreadout_form = "hinge"'
             )
         every_pair = HingePenalty(self.spreadout_margin, self.distance).polynomial() is None
-        if self.spreadout == "hinge" and every_pair and data.classes > MANY_CLASSES:
+        if self.spreadout_form == "hinge" and every_pair and data.classes > MANY_CLASSES:
             return (
                 f"Eq. 7 over all pairs of {data.classes} classes costs C² d every round; "
-                'spreadout = "topk" mines near pairs only, and a cosine margin of 2 or more '
+                'spreadout_form = "topk" mines near pairs only, and a cosine margin of 2 or more '
                 "has an exact O(C d²) form"
             )
         return None

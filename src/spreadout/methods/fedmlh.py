@@ -23,9 +23,9 @@ from spreadout.core.merging import RowMerge, Weighting
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
-from spreadout.core.types import Batch, Held, Params
+from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Heard, Method, reads_params_via_model
+from spreadout.methods.base import Method, SetupContext, reads_params_via_model
 from spreadout.models.buckets import BucketModel, Decoding
 from spreadout.models.build import DataShape, ModelConfig, build_bucket_model
 from spreadout.models.embedding import EmbeddingModel
@@ -44,7 +44,7 @@ class Buckets(Method):
     def hashes(self, seed: int) -> HashFamily | None:
         """Where classes go; None: every class has an output of its own."""
 
-    def fresh_model(self, config: ModelConfig, shape: DataShape, seed: int) -> BucketModel:
+    def build_model(self, config: ModelConfig, shape: DataShape, seed: int) -> BucketModel:
         return build_bucket_model(config, shape, seed, self.hashes(seed), self.decoding)
 
     def row_merge(self) -> dict[str, RowMerge]:
@@ -56,7 +56,7 @@ class Buckets(Method):
         return {}
 
     @reads_params_via_model
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         """Binary cross-entropy over buckets: the sum over networks of each one's mean."""
         assert isinstance(model, BucketModel)
         logits = model.logits(params, batch)  # (R, B, buckets)
@@ -73,17 +73,17 @@ class FedMLH(Buckets):
     """R small networks, each over B buckets of classes instead of all classes."""
 
     name: Literal["fedmlh"] = "fedmlh"
-    tables: int = Field(4, ge=1, le=64)  # R
+    hash_tables: int = Field(4, ge=1, le=64)  # R
     buckets: int = Field(250, ge=2)  # B
 
     def hashes(self, seed: int) -> HashFamily:
-        return HashFamily.drawn(self.tables, self.buckets, seed=seed, use="labels")
+        return HashFamily.drawn(self.hash_tables, self.buckets, seed=seed, use="labels")
 
-    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
+    def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Line 3: every client is told the hash functions, once."""
-        return Traffic(once_down=heard.clients * self.hashes(0).nbytes)  # as long with any seed
+        return Traffic(once_down=setup.clients * self.hashes(0).nbytes)  # as long with any seed
 
-    def complaint(self, data: FederatedDataset) -> str | None:
+    def validate_data(self, data: FederatedDataset) -> str | None:
         if self.buckets >= data.classes:
             return (
                 f"method.buckets = {self.buckets}: must be below the number of classes, {data.classes}; "

@@ -24,9 +24,16 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
-from spreadout.core.types import Batch, Held, Params, Tensors
+from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Asks, Heard, Method, Told, is_row_list, reads_params_via_model
+from spreadout.methods.base import (
+    Method,
+    RowAccess,
+    SetupContext,
+    SetupMessage,
+    is_row_list,
+    reads_params_via_model,
+)
 from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.negatives import with_negatives, with_popular_negatives
 from spreadout.models.embedding import EmbeddingModel
@@ -47,8 +54,8 @@ class FedSS(Method):
 
     name: Literal["fedss"] = "fedss"
     loss_form: Literal["sampled", "negatives", "positives"] = "sampled"  # Eq. 5, 7 or 8
-    negatives: int | None = Field(None, ge=1)  # |N_k|; give this or rows; neither: 100
-    rows: int | None = Field(None, ge=2)  # |S_k|
+    negatives: int | None = Field(None, ge=1)  # |N_k|; give this or sampled_rows; neither: 100
+    sampled_rows: int | None = Field(None, ge=2)  # |S_k|
     matched: bool = False  # NegOnly: |P_k| − 1 more negatives, as many rivals as FedSS has (§4.4)
     draw: Draw = "fresh"
     correct: bool = True  # logits of negatives by −log(m q), Eq. 3
@@ -57,10 +64,12 @@ class FedSS(Method):
 
     @model_validator(mode="after")
     def _one_size(self) -> FedSS:
-        if self.negatives is not None and self.rows is not None:
-            raise ValueError("give negatives or rows, not both")
-        if self.loss_form == "positives" and (self.negatives or self.rows or self.matched):
-            raise ValueError('loss_form = "positives" has no negatives: leave negatives and rows out')
+        if self.negatives is not None and self.sampled_rows is not None:
+            raise ValueError("give negatives or sampled_rows, not both")
+        if self.loss_form == "positives" and (self.negatives or self.sampled_rows or self.matched):
+            raise ValueError(
+                'loss_form = "positives" has no negatives: leave negatives and sampled_rows out'
+            )
         if self.loss_form == "positives" and self.draw != "fresh":
             raise ValueError(f'draw = {self.draw!r}: loss_form = "positives" draws nothing')
         if self.matched and self.loss_form != "negatives":
@@ -72,7 +81,7 @@ class FedSS(Method):
         return self.draw.startswith("popular")
 
     @property
-    def asks(self) -> Asks:
+    def row_access(self) -> RowAccess:
         return "own" if self.loss_form == "positives" else "sample"
 
     def row_merge(self) -> dict[str, RowMerge]:
@@ -87,8 +96,8 @@ class FedSS(Method):
         if self.loss_form == "positives":
             return asked
         counts = np.full(len(clients), self.negatives or NEGATIVES)
-        if self.rows is not None:
-            counts = np.maximum(self.rows - own.lengths.numpy(), 0)
+        if self.sampled_rows is not None:
+            counts = np.maximum(self.sampled_rows - own.lengths.numpy(), 0)
         if self.matched:
             counts = counts + np.maximum(own.lengths.numpy() - 1, 0)
         turn = () if self.draw.endswith("fixed") else (round,)
@@ -100,18 +109,18 @@ class FedSS(Method):
             drawn = with_negatives(own, counts, span, stream, numbers)
         return {**asked, "classes": drawn}
 
-    def tell(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[Told]:
+    def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
         """Where negatives go by popularity: which classes it holds."""
         if self.needs_popularity:
             held = data.rows_of(torch.arange(data.clients))["classes"]
             yield from ({"classes": held[i].numpy()} for i in range(len(held)))
 
-    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
+    def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """The popularity of all classes, which every client is then told."""
         if not self.needs_popularity:
             return Traffic()
         counts, sent = torch.zeros(model.tables["classes"].count), 0
-        for message in heard.told:
+        for message in setup.messages:
             held = message.get("classes")
             if held is None or not is_row_list(held, len(counts)):
                 state.refused["class message: malformed"] += 1
@@ -119,60 +128,60 @@ class FedSS(Method):
             counts[torch.from_numpy(held)] += 1
             sent += held.nbytes
         state.memory["popularity"] = counts / counts.sum().clamp_min(1)
-        return Traffic(once_up=sent, once_down=heard.clients * nbytes([counts]))
+        return Traffic(once_up=sent, once_down=setup.clients * nbytes([counts]))
 
-    def public(self, state: ServerState) -> Tensors:
+    def public_state(self, state: ServerState) -> Tensors:
         return {"popularity": state.memory["popularity"]} if self.needs_popularity else {}
 
     @reads_params_via_model
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         """Eq. 5; without the client's other classes Eq. 7; without negatives Eq. 8."""
         scores = model.embed(params, batch) @ model.class_vectors(params).T  # (B, m)
-        real, mine = held["classes"], held["classes.own"]  # (m,)
+        real, mine = info.present["classes"], info.own["classes"]  # (m,)
         rivals = real.expand_as(scores)
         if self.loss_form == "negatives":
             target = torch.arange(scores.shape[1], device=scores.device) == batch["y"][:, None]
             rivals = rivals & (~mine | target)
-        correction = losses.log_expected(real, mine, self._chance(held)) if self.correct else None
+        correction = losses.log_expected(real, mine, self._chance(info)) if self.correct else None
         each = losses.softmax(scores, batch["y"], rivals, scale=self.scale, correction=correction)
         return losses.masked_mean(each, batch["mask"])
 
-    def _chance(self, held: Held) -> Tensor:
+    def _chance(self, info: RowInfo) -> Tensor:
         """q: how likely a draw is to be each class that is not the client's own."""
         if self.needs_popularity:
-            return held["classes.share"]
-        return 1 / (held["classes.count"] - held["classes.own"].sum()).clamp_min(1)
+            return info.share["classes"]
+        return 1 / (info.size["classes"] - info.own["classes"].sum()).clamp_min(1)
 
-    def complaint(self, data: FederatedDataset) -> str | None:
+    def validate_data(self, data: FederatedDataset) -> str | None:
         most = data.classes - data.first_class
-        if self.rows is not None and self.rows > most:
-            return f"method.rows = {self.rows}: there are only {most} classes"
+        if self.sampled_rows is not None and self.sampled_rows > most:
+            return f"method.sampled_rows = {self.sampled_rows}: there are only {most} classes"
         if self.negatives is not None and self.negatives >= most:
             return (
                 f"method.negatives = {self.negatives}: there are only {most} classes, and a client has "
                 'some of its own; take fewer, or name = "fedavg" for the full softmax'
             )
-        return super().complaint(data)
+        return super().validate_data(data)
 
-    def caution(self, data: FederatedDataset) -> str | None:
+    def warnings(self, data: FederatedDataset) -> str | None:
         own = data.rows_of(torch.arange(data.clients))["classes"].lengths
-        if self.rows is not None and int(own.max()) >= self.rows:
-            full = int((own >= self.rows).sum())
+        if self.sampled_rows is not None and int(own.max()) >= self.sampled_rows:
+            full = int((own >= self.sampled_rows).sum())
             return (
-                f"method.rows = {self.rows}: {full} clients have as many classes of their own "
-                "and ask for no negatives: one request shows the server which classes they have"
+                f"method.sampled_rows = {self.sampled_rows}: {full} clients have as many classes of "
+                "their own and ask for no negatives: one request shows the server which they are"
             )
         most, every = int(own.max()), data.classes - data.first_class
         drawn = self.loss_form != "positives"
         if drawn and most >= every:
             left = "nothing to learn from" if self.loss_form == "negatives" else "it needs none"
             return f"a client holds every class: there are no negatives left for it, and {left}"
-        if drawn and self.rows is None and most + (self.negatives or NEGATIVES) >= every:
+        if drawn and self.sampled_rows is None and most + (self.negatives or NEGATIVES) >= every:
             return (
                 f"method.negatives = {self.negatives or NEGATIVES}: with their own classes some clients "
                 "ask for all there are: that is the full softmax"
             )
-        return super().caution(data)
+        return super().warnings(data)
 
 
 class FedAwSSoftmax(Spreadout):
@@ -184,7 +193,7 @@ class FedAwSSoftmax(Spreadout):
     scale: float = Field(20.0, gt=0)
 
     @reads_params_via_model
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         scores = model.embed(params, batch) @ model.class_vectors(params).T  # (B, |P_k|)
-        each = losses.softmax(scores, batch["y"], held["classes"], scale=self.scale)
+        each = losses.softmax(scores, batch["y"], info.present["classes"], scale=self.scale)
         return losses.masked_mean(each, batch["mask"])

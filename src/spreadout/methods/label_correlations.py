@@ -11,7 +11,7 @@ from pydantic import Field
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Heard, Told
+from spreadout.methods.base import SetupContext, SetupMessage
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives.cooccurrence import CoOccurrence, PairWeights
@@ -24,7 +24,7 @@ PARTS = ("alone", "first", "second", "both", "reversed")  # of the weights, in t
 class CollectsLabels(PositiveOnly):
     """Positive loss on the clients; the server knows how often labels occur together."""
 
-    shares_key: ClassVar[bool] = True
+    needs_shared_key: ClassVar[bool] = True
 
     anonymity: int = Field(0, ge=0)  # forget pairs of labels seen in fewer instances
     count_noise: float = Field(0.0, ge=0)  # deviation of the noise on every count
@@ -32,22 +32,22 @@ class CollectsLabels(PositiveOnly):
     normalize: bool = False  # weights of each label scaled to sum 1: γ of Eq. 10 instead of σ of Eq. 9
 
     @property
-    def hides_in_draws(self) -> bool:
+    def has_secret_draws(self) -> bool:
         return True  # at least the order of its examples
 
-    def tell(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[Told]:
+    def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
         """Algorithm 1 lines 4 to 7: a client's digests."""
         for message in label_sets.messages_of(data, key, dummies=self.dummies, seed=seed):
             yield vars(message)
 
-    def prepare(self, heard: Heard, state: ServerState, model: EmbeddingModel) -> Traffic:
+    def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Algorithm 1 lines 8 to 10: the server merges and counts what clients sent."""
         classes = model.tables["classes"].count
         sent = 0
 
         def received() -> Iterator[LabelMessage | None]:
             nonlocal sent
-            for arrays in heard.told:
+            for arrays in setup.messages:
                 sent += sum(array.nbytes for array in arrays.values())
                 yield label_sets.received(arrays)
 
@@ -57,7 +57,7 @@ class CollectsLabels(PositiveOnly):
             anonymity=self.anonymity,
             noise=self.count_noise,
             invented=self.dummies * collected.holders,
-            seed=heard.noise_seed,
+            seed=setup.noise_seed,
         )
         weights = counts.weights(normalize=self.normalize)
         for name in PARTS:
@@ -69,11 +69,11 @@ class CollectsLabels(PositiveOnly):
         """What the server has kept of the collection: a weight for every pair of labels."""
         return PairWeights(*(state.memory[f"labels/{name}"] for name in PARTS))
 
-    def caution(self, data: FederatedDataset) -> str | None:
+    def warnings(self, data: FederatedDataset) -> str | None:
         x = next((column for name, column in data.columns.items() if name != "y"), None)
         if x is not None and (x.index is None or len(torch.unique(x.index)) == len(x.index)):
             return (
                 f"method.name = {self.name!r}: every example is an instance of its own here; unless "
                 "some are equal, no labels are seen together, and how often they occur is all there is"
             )
-        return super().caution(data)
+        return super().warnings(data)

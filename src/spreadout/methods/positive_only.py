@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from spreadout.core.merging import RowMerge, Weighting
-from spreadout.core.types import Batch, Held, Params
+from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.methods.base import Method, reads_params_via_model
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
@@ -30,7 +30,7 @@ class PositiveOnly(Method):
         return {"classes": self.merge}
 
     @reads_params_via_model
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, held: Held) -> Tensor:
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         own = params.rows["classes"][batch["y"]]  # (B, d) w_y
         s = (model.embed(params, batch) * own).sum(-1)  # (B,)
         hinge = self.loss_form == "hinge"

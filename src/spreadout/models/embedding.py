@@ -54,7 +54,7 @@ class EmbeddingModel:
     tables: Mapping[str, TableShape]
     inputs: tuple[str, ...] = field(default=("x",))  # the columns the encoder takes
     first_class: int = 0  # rows below it are nobody's class and are never ranked
-    refers: Mapping[str, str] = field(default_factory=dict)  # inputs that name rows of which table
+    row_columns: Mapping[str, str] = field(default_factory=dict)  # inputs that name rows of which table
 
     @property
     def sphere(self) -> frozenset[str]:

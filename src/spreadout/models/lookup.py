@@ -25,7 +25,7 @@ Pooling = Literal["mean", "sqrtn", "sum"]
 class LookupModel(EmbeddingModel):
     """`encoder` takes pooled rows; inputs are feature vectors over the rows held."""
 
-    refers: Mapping[str, str] = field(default_factory=lambda: {"x": "inputs"})
+    row_columns: Mapping[str, str] = field(default_factory=lambda: {"x": "inputs"})
     pooling: Pooling = "mean"
 
     def embed(self, params: Params, batch: Batch) -> Tensor:

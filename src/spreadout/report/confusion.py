@@ -9,13 +9,20 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
+from spreadout.data.columns import Lists
 from spreadout.data.dataset import Examples, FederatedDataset
+from spreadout.data.load import load_data
 from spreadout.evaluation.evaluate import ranked
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.report.page import document
 from spreadout.report.svg import heat_map
+from spreadout.runs.audit import refuse_own_parts
+from spreadout.runs.folder import RunFolder
+from spreadout.runs.predict import Predictor
 
 
 def confusion(
@@ -57,3 +64,22 @@ def write_confusion(shares: Tensor, names: Sequence[str], output: Path, *, title
         document(title, "confusion on one client's own examples", [figure]), encoding="utf-8"
     )
     return output
+
+
+def draw_confusion(path: Path, client: int, output: Path) -> Path:
+    """The page for one client of a finished run."""
+    folder = RunFolder.open(path)
+    refuse_own_parts(folder)
+    predictor = Predictor.load(path)
+    experiment = Experiment.load(folder.config)
+    held = load_data(experiment.data, experiment.seed)
+    if client >= held.train.clients:
+        raise UserError(f"--client {client}: the run has {held.train.clients} clients, numbered from 0")
+    view = held.train.view(client)
+    if isinstance(view.columns["y"], Lists):
+        raise UserError(f"{path}: its examples have label sets; a confusion matrix needs one label each")
+    if not view.examples:
+        raise UserError(f"--client {client}: has no examples")
+    classes, shares = confusion(predictor.model, predictor.state, view)
+    names = [held.class_names[c] if c < len(held.class_names) else str(c) for c in classes.tolist()]
+    return write_confusion(shares, names, output, title=f"{experiment.name}, client {client}")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
+from spreadout.core.types import Record
 from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.report.terminal import human_bytes
-from spreadout.runs.compare import SHOWN_GAUGES, Arm, shared_metrics, shown, shown_gauges, spread
-from spreadout.runs.folder import Record
+from spreadout.runs.compare import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
 
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 
@@ -59,8 +59,8 @@ _NOTES = {
 
 def _table(arms: Sequence[Arm]) -> str:
     names = shared_metrics(arms)
-    gauges = shown_gauges(arms)
-    head = [*names, "down", "up", *(SHOWN_GAUGES[name] for name in gauges)]
+    geometry = shown_geometry(arms)
+    head = [*names, "down", "up", *(SHOWN_GEOMETRY[name] for name in geometry)]
     rows = []
     for i, arm in enumerate(arms):
         scores = [spread(arm.metric(name)) for name in names]
@@ -68,7 +68,7 @@ def _table(arms: Sequence[Arm]) -> str:
         cells = [
             *("<b>{}</b> <small>{}</small>".format(*shown(score)) for score in scores),
             *(human_bytes(count) if count else "–" for count in moved),
-            *(_shown(arm.gauge(name), 1 if name == "effective_rank" else 2) for name in gauges),
+            *(_shown(arm.geometry(name), 1 if name == "effective_rank" else 2) for name in geometry),
         ]
         colour = LINES[i % len(LINES)]
         name = f"<i style='background:{colour}'></i>{html.escape(arm.label)}"
@@ -79,7 +79,7 @@ def _table(arms: Sequence[Arm]) -> str:
         f"<div class=wide><table><thead><tr><th></th>{titles}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         "<p class=note>Means over seeds, ± one standard deviation. Bytes per client and round, measured "
-        f"on the tensors that travel.{''.join(_NOTES.get(name, '') for name in gauges)}</p>"
+        f"on the tensors that travel.{''.join(_NOTES.get(name, '') for name in geometry)}</p>"
     )
 
 
@@ -124,7 +124,7 @@ def _curves(arms: Sequence[Arm]) -> str:
                 ),
             ),
         )
-    tables = [arm for arm in arms if arm.gauge("max_cosine") is not None]  # some have no class table
+    tables = [arm for arm in arms if arm.geometry("max_cosine") is not None]  # some have no class table
     if tables:
         charts += [
             (
@@ -173,9 +173,9 @@ def _lines(
 def _space(arms: Sequence[Arm]) -> str:
     figures = []
     for arm in arms:
-        if arm.picture is None:
+        if arm.projection is None:
             continue
-        drawn = plane(arm.picture["classes"], arm.picture["examples"], arm.picture["labels"])
+        drawn = plane(arm.projection["classes"], arm.projection["examples"], arm.projection["labels"])
         figures.append(_figure(arm.label, drawn))
     if not figures:
         return ""

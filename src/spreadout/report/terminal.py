@@ -15,10 +15,10 @@ from rich.table import Table
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.files import as_json as to_json
+from spreadout.core.types import Record
 from spreadout.federated.round import RoundReport
 from spreadout.privacy.request_audit import Look
-from spreadout.runs.compare import SHOWN_GAUGES, Arm, shared_metrics, shown, shown_gauges, spread
-from spreadout.runs.folder import Record
+from spreadout.runs.compare import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
 from spreadout.runs.forecast import Forecast
 from spreadout.runs.plan_hash import HashPlan
 from spreadout.runs.train import Observer
@@ -91,7 +91,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     if as_json:
         print(to_json({**summary, "folder": str(folder)}, indent=2))
         return
-    best, moved, gauges = summary["best"], summary["bytes"], summary["gauges"]
+    best, moved, geometry = summary["best"], summary["bytes"], summary["geometry"]
     rows = [
         (
             "method",
@@ -112,16 +112,16 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     if summary.get("stopped_early"):
         rows.append(("stopped", f"early: {by} got no better; the model is that of the last round"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
-    if gauges["max_cosine"] is not None:
-        bound = gauges["error_bound"]
+    if geometry["max_cosine"] is not None:
+        bound = geometry["error_bound"]
         promise = (
             "" if bound is None or bound >= 1 else f", error at most {100 * bound:.0f} % by Prop. 1"
         )
         rows.append(
             (
                 "classes",
-                f"largest cosine {gauges['max_cosine']:.3f}, "
-                f"effective rank {gauges['effective_rank']:.1f}{promise}",
+                f"largest cosine {geometry['max_cosine']:.3f}, "
+                f"effective rank {geometry['effective_rank']:.1f}{promise}",
             )
         )
     if summary["refused_updates"]:
@@ -166,7 +166,7 @@ def _print_rows(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
-    """Variants side by side: mean ± deviation over seeds, bytes, gauges of collapse."""
+    """Variants side by side: mean ± deviation over seeds, bytes, geometry of collapse."""
     names = shared_metrics(arms)
     seeds = len(arms[0].summaries)
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
@@ -176,9 +176,9 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
         caption_justify="left",
     )
     table.add_column("variant", no_wrap=True)
-    some = shown_gauges(arms)
-    gauges = (SHOWN_GAUGES[name].replace(" ", "\n") for name in some)
-    for column in (*names, "down", "up", *gauges, "seconds"):
+    some = shown_geometry(arms)
+    geometry = (SHOWN_GEOMETRY[name].replace(" ", "\n") for name in some)
+    for column in (*names, "down", "up", *geometry, "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
     for arm in arms:
         scores = [spread(arm.metric(name)) for name in names]
@@ -188,7 +188,7 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
             arm.label,
             *(" ".join(shown(score)).strip() for score in scores),
             *(human_bytes(count) if count else "–" for count in moved),
-            *("–" if value is None else f"{value:.2f}" for value in map(arm.gauge, some)),
+            *("–" if value is None else f"{value:.2f}" for value in map(arm.geometry, some)),
             f"{seconds:.1f}",
         )
     console = Console(width=None if sys.stdout.isatty() else 132)

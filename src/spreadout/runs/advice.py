@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spreadout.evaluation.geometry import Gauges
+from spreadout.evaluation.geometry import Geometry
 from spreadout.federated.round import Federation
 from spreadout.methods.base import Method
 from spreadout.methods.fedaws import Spreadout
@@ -20,15 +20,15 @@ def idle_clients(federation: Federation) -> str | None:
     )
 
 
-def collapse(method: Method, gauges: Gauges) -> str:
+def collapse(method: Method, geometry: Geometry) -> str:
     """When classes fall onto each other."""
     said = (
-        f"classes are collapsing: the nearest two have cosine {gauges.max_cosine:.3f}, "
-        f"the mean over all pairs is {gauges.mean_cosine:.3f}"
+        f"classes are collapsing: the nearest two have cosine {geometry.max_cosine:.3f}, "
+        f"the mean over all pairs is {geometry.mean_cosine:.3f}"
     )
-    if isinstance(method, Spreadout) and gauges.mean_cosine <= 0:  # pushed, and too hard
+    if isinstance(method, Spreadout) and geometry.mean_cosine <= 0:  # pushed, and too hard
         return (
-            f"classes are driven into few directions (effective rank {gauges.effective_rank:.1f}); "
+            f"classes are driven into few directions (effective rank {geometry.effective_rank:.1f}); "
             "lower method.strength or clients.row_lr"
         )
     if isinstance(method, Spreadout):

@@ -11,18 +11,15 @@ import torch
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
-from spreadout.data.columns import Lists
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.load import load_data
-from spreadout.federated.round import Federation, cohort_of
+from spreadout.federated.round import Federation, draw_cohort
 from spreadout.methods.base import Method
 from spreadout.methods.fedss import FedSS
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
-from spreadout.report.confusion import confusion, write_confusion
 from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.folder import RunFolder
-from spreadout.runs.predict import Predictor
 
 
 @dataclass(frozen=True)
@@ -80,13 +77,13 @@ class Watched:
 def logged(path: Path) -> Watched:
     """The requests a run has logged, and what is needed to judge them."""
     folder = RunFolder.open(path)
-    _refuse_own_parts(folder)
+    refuse_own_parts(folder)
     experiment = Experiment.load(folder.config)
     data = load_data(experiment.data, experiment.seed).train
     return Watched(folder.requests(), data, experiment.method)
 
 
-def _refuse_own_parts(folder: RunFolder) -> None:
+def refuse_own_parts(folder: RunFolder) -> None:
     """A run that was given its data or method in Python cannot be understood from its config."""
     if not folder.has_checkpoint:
         return
@@ -106,26 +103,7 @@ def foreseen(config: str, overrides: Sequence[str], rounds: int | None) -> Watch
 
 def _requests(federation: Federation, rounds: int) -> Iterator[tuple[int, Sequence[int]]]:
     for round in range(rounds):
-        cohort = cohort_of(federation, round)
+        cohort = draw_cohort(federation, round)
         numbers = federation.data.number_of(cohort.clients).tolist()
         for i, number in enumerate(numbers):
             yield number, cohort.requests["classes"][i].tolist()
-
-
-def draw_confusion(path: Path, client: int, output: Path) -> Path:
-    """The page for one client of a finished run."""
-    folder = RunFolder.open(path)
-    _refuse_own_parts(folder)
-    predictor = Predictor.load(path)
-    experiment = Experiment.load(folder.config)
-    held = load_data(experiment.data, experiment.seed)
-    if client >= held.train.clients:
-        raise UserError(f"--client {client}: the run has {held.train.clients} clients, numbered from 0")
-    view = held.train.view(client)
-    if isinstance(view.columns["y"], Lists):
-        raise UserError(f"{path}: its examples have label sets; a confusion matrix needs one label each")
-    if not view.examples:
-        raise UserError(f"--client {client}: has no examples")
-    classes, shares = confusion(predictor.model, predictor.state, view)
-    names = [held.class_names[c] if c < len(held.class_names) else str(c) for c in classes.tolist()]
-    return write_confusion(shares, names, output, title=f"{experiment.name}, client {client}")

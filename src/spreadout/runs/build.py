@@ -25,11 +25,11 @@ from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.models.two_tower import TwoTower
 from spreadout.runtime import distributed
 from spreadout.runtime.sequential import sequential
-from spreadout.runtime.simulator.executor import ROUNDS_AHEAD, Simulator
+from spreadout.runtime.simulator.executor import PREFETCHED_ROUNDS, Simulator
 from spreadout.runtime.simulator.graphs import GraphCache
-from spreadout.runtime.simulator.implicit_first_layer import Spans
-from spreadout.runtime.simulator.prefetch import Ahead
-from spreadout.runtime.simulator.staging import ReadyRound
+from spreadout.runtime.simulator.implicit_first_layer import ImplicitLayers
+from spreadout.runtime.simulator.prefetch import Prefetcher
+from spreadout.runtime.simulator.staging import StagedRound
 
 DENSE_UP_TO = 1 << 30
 UNFIT_LAYERS = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
@@ -47,25 +47,27 @@ def build_federation(
     method = method or e.method
     _refuse_misfits(e, held, method)
     looks_up = encoder is None and e.model.encoder == "lookup"
-    if e.clients.asks_features == "seen" and not looks_up:
+    if e.clients.request_features == "seen" and not looks_up:
         raise UserError(
-            'clients.asks_features = "seen": is for model.encoder = "lookup", whose features have rows'
+            'clients.request_features = "seen": is for model.encoder = "lookup", whose features are rows'
         )
     data = _looked_up(held.train) if looks_up else held.train
     if not method.has_class_table:
         data = _without_rows(data)
     if method.needs_popularity and data.clients:
         data = replace(data, public_popularity=data.popularity)
-    if method.pools_data:
+    if method.is_centralized:
         data = data.pooled()
     per_round, selection = cohort_size(e, data, method)
     model = _model(e, data, method, encoder).on(device)
     tables = model.tables
     graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
     alone = distributed.size() == 1  # what is made ready ahead is a whole cohort's
-    ahead: Ahead[ReadyRound] | None = Ahead(ROUNDS_AHEAD) if device.type == "cuda" and alone else None
+    prefetch: Prefetcher[StagedRound] | None = (
+        Prefetcher(PREFETCHED_ROUNDS) if device.type == "cuda" and alone else None
+    )
     memory = int(e.run.memory_gb * 2**30)
-    simulator = Simulator(memory, graphs, spans := Spans(memory // 4), ahead)
+    simulator = Simulator(memory, graphs, implicit := ImplicitLayers(memory // 4), prefetch)
     federation = Federation(
         data=data,
         model=model,
@@ -96,10 +98,10 @@ def build_federation(
         rounds=e.rounds,
         augment=_augment(e, data),
         bf16=e.run.precision == "bf16",
-        asks_seen=e.clients.asks_features == "seen",
+        requests_seen=e.clients.request_features == "seen",
         activations=model.activations(_example_shape(data)),
     )
-    if not looks_up and spans.layer_of(federation) is None:
+    if not looks_up and implicit.layer_of(federation) is None:
         federation = replace(federation, data=_densified(data))
     held_there = federation.data.to(device) if _fits(federation.data, device) else federation.data
     return replace(federation, data=held_there)
@@ -129,7 +131,7 @@ def _example_shape(data: FederatedDataset) -> tuple[int, ...] | None:
 def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
     """Parts that are sound by themselves and do not go together."""
     data = held.train
-    if complaint := method.complaint(data):
+    if complaint := method.validate_data(data):
         raise UserError(complaint)
     y = data.columns["y"]
     named = y.values if isinstance(y, Lists | Dense) else torch.empty(0)
@@ -154,7 +156,7 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
             f"{ranked[0]}; take MAP@10, MAP@R or retrieval R@k, or set data.validation_fraction and "
             'eval.split = "validation"'
         )
-    if method.pools_data and e.privacy is not None:
+    if method.is_centralized and e.privacy is not None:
         raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
     for name in e.eval.metrics:
         if not method.has_class_table and metrics.parse(name)[0] in metrics.NEED_EMBEDDINGS:
@@ -169,9 +171,9 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
 def cohort_size(e: Experiment, data: FederatedDataset, method: Method) -> tuple[int, Selection]:
     """How many clients a round has, and how they are chosen."""
     per_round, selection = e.clients.per_round, e.clients.selection
-    busy = selection == "nonempty" and not method.pools_data
+    busy = selection == "nonempty" and not method.is_centralized
     there = int((e.clients.schedule.usable(data.sizes) > 0).sum()) if busy else data.clients
-    if method.pools_data or per_round == "all":
+    if method.is_centralized or per_round == "all":
         return there, "nonempty" if busy else "full"
     if per_round > there:
         raise UserError(
@@ -186,7 +188,7 @@ def _model(
 ) -> EmbeddingModel:
     """The config's model, or one around the user's own encoder."""
     if encoder is None:
-        model = method.fresh_model(e.model, DataShape.of(data), e.seed)
+        model = method.build_model(e.model, DataShape.of(data), e.seed)
     elif not method.has_class_table:
         raise UserError(f"encoder: method.name = {method.name!r} trains a network of its own")
     else:
@@ -218,7 +220,7 @@ def _without_rows(data: FederatedDataset) -> FederatedDataset:
     y = data.columns["y"]
     if isinstance(y, Lists):
         y = replace(y, width=max(y.longest, 1))
-    return replace(data, refers={}, columns={**data.columns, "y": y})
+    return replace(data, row_columns={}, columns={**data.columns, "y": y})
 
 
 def _looked_up(data: FederatedDataset) -> FederatedDataset:
@@ -227,7 +229,7 @@ def _looked_up(data: FederatedDataset) -> FederatedDataset:
         raise UserError(
             'model.encoder = "lookup": takes sparse features, and the data has none; take "mlp"'
         )
-    return replace(data, refers={**data.refers, "x": "inputs"})
+    return replace(data, row_columns={**data.row_columns, "x": "inputs"})
 
 
 def _densified(data: FederatedDataset) -> FederatedDataset:
@@ -275,7 +277,7 @@ def _own_encoder(data: FederatedDataset, given: nn.Module) -> tuple[nn.Module, i
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` takes CUDA where there is one; asking for CUDA where there is none is an error."""
+    """`auto` takes CUDA where there is one; request_rows for CUDA where there is none is an error."""
     if name not in ("auto", "cpu", "cuda"):
         raise UserError(f"--device {name}: unknown; known: auto, cpu, cuda")
     if name == "cuda" and not torch.cuda.is_available():

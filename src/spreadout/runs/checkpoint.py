@@ -44,7 +44,7 @@ def save(folder: Path, state: ServerState, extra: Mapping[str, Any]) -> None:
         "sha256": hashlib.sha256(payload).hexdigest(),
         "traffic": asdict(state.traffic),
         "refused": dict(state.refused),
-        "begun": state.begun,
+        "setup_done": state.setup_done,
         "extra": dict(extra),
     }
     write_atomic(folder / POINTER, json.dumps(record, indent=1).encode())
@@ -88,7 +88,7 @@ def load(
             groups["memory"],
             Traffic(**record["traffic"]),
             Counter(record["refused"]),
-            record.get("begun", True),  # older ones had nothing to begin with
+            record.get("setup_done", True),  # older ones had nothing to begin with
         )
         return state, record["extra"]
     except FileNotFoundError as error:

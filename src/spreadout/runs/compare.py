@@ -17,12 +17,13 @@ from spreadout.config.experiment import Experiment, overlay, read_toml
 from spreadout.config.explain import explain
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_json
+from spreadout.core.types import Record
 from spreadout.data import load as splits
 from spreadout.runs.build import build_federation, pick_device
-from spreadout.runs.folder import COMPARISON_MARK, Record, RunFolder, remove_run
+from spreadout.runs.folder import COMPARISON_MARK, RunFolder, remove_run
 from spreadout.runs.train import Observer, resume, run
 
-SHOWN_GAUGES = {
+SHOWN_GEOMETRY = {
     "max_cosine": "largest cosine",
     "mean_cosine": "mean cosine",
     "effective_rank": "effective rank",
@@ -108,14 +109,14 @@ class Arm:
     label: str
     summaries: list[dict[str, Any]]
     histories: list[list[Record]]
-    picture: dict[str, Any] | None
+    projection: dict[str, Any] | None
 
     def metric(self, name: str) -> list[float]:
         return [float(summary["metrics"][name]) for summary in self.summaries]
 
-    def gauge(self, name: str) -> float | None:
+    def geometry(self, name: str) -> float | None:
         """Mean over seeds; None where a run has none (no bound from a sample of the classes)."""
-        found = [summary["gauges"].get(name) for summary in self.summaries]
+        found = [summary["geometry"].get(name) for summary in self.summaries]
         return None if None in found else statistics.fmean(found)
 
     @property
@@ -189,11 +190,11 @@ def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
     """Read finished runs back from their folders."""
     summaries = [_read_json(folder / "summary.json") for folder in folders]
     for folder, summary in zip(folders, summaries, strict=True):
-        if not summary.keys() >= {"metrics", "gauges", "bytes", "seconds", "method"}:
+        if not summary.keys() >= {"metrics", "geometry", "bytes", "seconds", "method"}:
             raise UserError(f"{folder}/summary.json: not the summary of a run")
-    drawn = folders[0] / "picture.json"
-    picture = _read_json(drawn) if drawn.is_file() else None
-    return Arm(name, label, summaries, [RunFolder(folder).history() for folder in folders], picture)
+    drawn = folders[0] / "projection.json"
+    projection = _read_json(drawn) if drawn.is_file() else None
+    return Arm(name, label, summaries, [RunFolder(folder).history() for folder in folders], projection)
 
 
 def arms_of(folder: Path) -> list[Arm]:
@@ -208,7 +209,7 @@ def arms_of(folder: Path) -> list[Arm]:
         raise UserError(f"{folder}: no such folder")
     arm = gather(folder.name, folder.name, [folder])
     name = str(arm.summaries[0]["name"])
-    return [Arm(name, name, arm.summaries, arm.histories, arm.picture)]
+    return [Arm(name, name, arm.summaries, arm.histories, arm.projection)]
 
 
 def told_apart(arms: Sequence[Arm], folders: Sequence[Path]) -> list[Arm]:
@@ -229,9 +230,9 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: unreadable ({error})") from None
 
 
-def shown_gauges(arms: Sequence[Arm]) -> list[str]:
-    """Gauges that some of them have: methods without a class table have none."""
-    return [name for name in SHOWN_GAUGES if any(arm.gauge(name) is not None for arm in arms)]
+def shown_geometry(arms: Sequence[Arm]) -> list[str]:
+    """Geometry that some of them have: methods without a class table have none."""
+    return [name for name in SHOWN_GEOMETRY if any(arm.geometry(name) is not None for arm in arms)]
 
 
 def shared_metrics(arms: Sequence[Arm]) -> list[str]:
@@ -259,7 +260,7 @@ def as_json(arm: Arm) -> dict[str, Any]:
             for kind in arm.summaries[0]["bytes"]
         },
         "model_bytes": arm.summaries[0].get("model_bytes"),
-        "gauges": {name: arm.gauge(name) for name in SHOWN_GAUGES},
+        "geometry": {name: arm.geometry(name) for name in SHOWN_GEOMETRY},
         "seconds": statistics.fmean(summary["seconds"] for summary in arm.summaries),
     }
 

@@ -15,8 +15,8 @@ from spreadout.core.errors import UserError
 from spreadout.core.files import as_json, write_atomic, write_json
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
+from spreadout.core.types import Record
 
-Record = dict[str, Any]
 COMPARISON_MARK = ".spreadout-comparison"
 REQUESTS, REFUSALS = "requests.jsonl", "refusals.jsonl"
 DEPLOYMENT = "deployment"  # where a rehearsal of a deployment keeps its project, keys and logs
@@ -129,10 +129,10 @@ class RunFolder:
         self,
         summary: Mapping[str, Any],
         state: ServerState,
-        picture: Mapping[str, Any] | None,
+        projection: Mapping[str, Any] | None,
         about: Mapping[str, Any],
     ) -> None:
-        """The model with what is needed to use it, the picture, and last the summary."""
+        """The model with what is needed to use it, the projection, and last the summary."""
         model = self.path / "model"
         model.mkdir(exist_ok=True)
         tensors = {
@@ -144,8 +144,8 @@ class RunFolder:
             model / "weights.safetensors",
         )
         write_json(model / "about.json", about)
-        if picture is not None:
-            write_json(self.path / "picture.json", picture)
+        if projection is not None:
+            write_json(self.path / "projection.json", projection)
         write_json(self.path / "summary.json", summary)  # last: it says the run is finished
 
 

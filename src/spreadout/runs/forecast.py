@@ -19,7 +19,7 @@ from spreadout.core.tables import table_bytes
 from spreadout.core.traffic import Traffic
 from spreadout.data import load as splits
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
-from spreadout.federated.round import Federation, begin, cohort_of, run_round
+from spreadout.federated.round import Federation, draw_cohort, run_round, run_setup
 from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.summary import peak_memory
@@ -90,12 +90,12 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
 def _begun(f: Federation) -> tuple[float, ServerState]:
     """What comes before the first round: its seconds, and the state it leaves. Of many steps, some."""
     took: dict[int, float] = {}
-    for steps in (f.method.steps_before,) if f.method.steps_before <= STEPS[1] else STEPS:
-        short = replace(f, method=f.method.shortened(steps))
+    for steps in (f.method.setup_steps,) if f.method.setup_steps <= STEPS[1] else STEPS:
+        short = replace(f, method=f.method.with_setup_steps(steps))
         state = ServerState(0, *f.model.initial(f.seed, f.device))
-        took[steps] = _seconds(f.device, lambda short=short, state=state: begin(short, state))  # type: ignore[misc]
+        took[steps] = _seconds(f.device, lambda short=short, state=state: run_setup(short, state))  # type: ignore[misc]
     (first, least), (last, most) = min(took.items()), max(took.items())
-    more = (f.method.steps_before - first) * (most - least) / (last - first) if last > first else 0.0
+    more = (f.method.setup_steps - first) * (most - least) / (last - first) if last > first else 0.0
     return least + max(more, 0.0), state
 
 
@@ -120,13 +120,13 @@ def _round_of(f: Federation, state: ServerState) -> float:
 def expected_traffic(federation: Federation, state: ServerState) -> Traffic:
     """The bytes of the run's first cohorts, which are drawn and do not train."""
     total = Traffic()
-    if federation.method.pools_data:  # data in one place crosses no network
+    if federation.method.is_centralized:  # data in one place crosses no network
         return total
     kept = torch.zeros(federation.data.clients, dtype=torch.bool)  # who has its fixed rows already
     memory = {**state.memory, "keeps_fixed": kept} if federation.training.fixed else state.memory
     watched = replace(state, memory=memory)
     for round in range(min(LOOKS, federation.rounds)):
-        cohort = cohort_of(federation, round)
+        cohort = draw_cohort(federation, round)
         total += traffic_of(watched, cohort, federation)
         kept[cohort.clients] = True
     return total

@@ -64,7 +64,7 @@ class Predictor:
             tensors = load_file(path / "model" / "weights.safetensors")
         except (KeyError, TypeError, OSError, SafetensorError) as error:
             raise UserError(f"{path / 'model'}: is damaged ({error}); run it again") from None
-        model = experiment.method.fresh_model(experiment.model, shape, experiment.seed)
+        model = experiment.method.build_model(experiment.model, shape, experiment.seed)
         dense, tables = (
             {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
             for kind in ("dense.", "table.")

@@ -16,12 +16,12 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
 from spreadout.core.tables import table_bytes
+from spreadout.core.types import Record
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import best_of
-from spreadout.evaluation.geometry import Gauges
+from spreadout.evaluation.geometry import Geometry
 from spreadout.federated.round import Federation
 from spreadout.privacy.accounting import epsilon_of
-from spreadout.runs.folder import Record
 
 
 def summarize(
@@ -48,7 +48,7 @@ def summarize(
         "best_by": experiment.eval.best_by,
         "stopped_early": state.round < experiment.rounds,  # it lost patience
         "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
-        "gauges": {name: last.get(name) for name in Gauges.__dataclass_fields__},
+        "geometry": {name: last.get(name) for name in Geometry.__dataclass_fields__},
         "model_bytes": nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),
         "bytes": {"down": traffic.down, "up": traffic.up, **asdict(traffic)},
         "seconds": seconds,

@@ -16,18 +16,19 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
+from spreadout.core.types import Record
 from spreadout.data import load as splits
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import out_of_patience
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.metrics import Frequencies
-from spreadout.evaluation.projection import picture_of
-from spreadout.federated.round import Federation, RoundReport, begin, run_round
+from spreadout.evaluation.projection import projection_of
+from spreadout.federated.round import Federation, RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
 from spreadout.models.build import DataShape
 from spreadout.runs import advice, checkpoint
 from spreadout.runs.build import build_federation, pick_device
-from spreadout.runs.folder import Record, RunFolder
+from spreadout.runs.folder import RunFolder
 from spreadout.runs.summary import summarize
 from spreadout.runtime import distributed
 
@@ -169,7 +170,7 @@ class _Session:
         sharded = distributed.sharded(federation, experiment.run.shard_mb)
         dense, tables = federation.model.initial(experiment.seed, where, sharded)
         known = held.train.clients > 0  # a deployment's server has seen no example
-        caution = federation.method.caution(held.train) if known else None
+        caution = federation.method.warnings(held.train) if known else None
         for said in (caution, advice.idle_clients(federation)):
             if said:
                 observer.warned(said)
@@ -205,7 +206,7 @@ class _Session:
         rounds = self.experiment.rounds
         self.observer.started(self.experiment, self.state.round)
         started = time.perf_counter() - self.seconds
-        begin(self.federation, self.state)
+        run_setup(self.federation, self.state)
         if not self.history:
             self._evaluate()
             self._save()
@@ -264,16 +265,16 @@ class _Session:
             "bytes_down": self.state.traffic.down,
             "bytes_up": self.state.traffic.up,
             "seconds": round(self.seconds, 6),
-            **(asdict(found.gauges) if found.gauges else {}),
+            **(asdict(found.geometry) if found.geometry else {}),
             "refused": dict(self.state.refused),
         }
         self.history.append(record)
         if self.folder is not None:
             self.folder.append(record)
         self.observer.evaluated(record)
-        if found.gauges and found.gauges.collapsing and self.state.round and not self.collapse_told:
+        if found.geometry and found.geometry.collapsing and self.state.round and not self.collapse_told:
             self.collapse_told = True
-            self.observer.warned(advice.collapse(self.federation.method, found.gauges))
+            self.observer.warned(advice.collapse(self.federation.method, found.geometry))
 
     @cached_property
     def _seen(self) -> Frequencies | None:
@@ -307,13 +308,13 @@ class _Session:
         if self.folder is not None:
             drawable = "classes" in self.state.tables
             test = self.data.test
-            picture = picture_of(self.federation.model, whole, test) if drawable else None
+            projection = projection_of(self.federation.model, whole, test) if drawable else None
             about = {
                 "shape": asdict(DataShape.of(self.federation.data)),
                 "own": [part for part in ("encoder", "method") if part in self.own],
                 "names": list(self.data.class_names),
                 "ids": list(self.data.class_ids),
             }
-            self.folder.finish(summary, whole, picture, about)
+            self.folder.finish(summary, whole, projection, about)
         path = self.folder.path if self.folder else None
         return Result(summary, self.history, self.state, self.federation, path)

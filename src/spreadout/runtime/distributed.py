@@ -27,7 +27,7 @@ from spreadout.core.tables import Sharded, Tables, fetched
 from spreadout.core.types import Tensors
 from spreadout.federated.aggregate import Aggregate, total
 from spreadout.federated.round import Cohort, Executor, Federation, cohort_by
-from spreadout.runtime.simulator.staging import some_of
+from spreadout.runtime.simulator.staging import select_clients
 
 
 @contextmanager
@@ -78,7 +78,7 @@ class Shared:
     ) -> Iterator[Aggregate]:
         f = federation
         steps = f.schedule.steps_per_client(f.data.sizes[cohort.clients.numpy()])
-        mine = some_of(cohort, part_of(steps, dist.get_rank(), size()))
+        mine = select_clients(cohort, part_of(steps, dist.get_rank(), size()))
         yield summed(total(self.inner(f, _with_rows_of(mine, state), mine)), state.dense)
 
 
@@ -95,7 +95,7 @@ def sharded(federation: Federation, megabytes: float) -> frozenset[str]:
     """The tables of which each rank holds its own rows: a large class table, if the method can do so."""
     model, method = federation.model, federation.method
     table = model.tables.get("classes")
-    if size() == 1 or table is None or table.count < size() or model.first_class or not method.shards:
+    if size() == 1 or table is None or table.count < size() or model.first_class or not method.can_shard:
         return frozenset()
     large = 4 * table.count * table.dim > megabytes * 2**20
     return frozenset({"classes"}) if large else frozenset()

@@ -15,7 +15,7 @@ from spreadout.core.types import Params
 from spreadout.federated import aggregate as merge
 from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate
-from spreadout.federated.batches import positives_of, row_ids, rows_held
+from spreadout.federated.batches import positives_of, row_ids, row_info
 from spreadout.federated.local import local_update
 from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.schedule import plan
@@ -30,7 +30,7 @@ def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> It
         sent = sub_model(state.round, state.dense, state.tables, request)
         own = replace(federation, data=federation.data.view(client))
         update = train_client(own, sent)
-        reason = checks.refusal(
+        reason = checks.validate_update(
             update,
             sent,
             client=int(own.data.number_of(torch.tensor([0]))[0]),
@@ -60,10 +60,10 @@ def train_client(federation: Federation, sent: SubModel) -> Update:
     ids = row_ids(requests, f.device)
     stack = f.batches(only, steps, ids, sent.round)
     start = Params(sent.dense, {name: rows.values for name, rows in sent.tables.items()})
-    real = rows_held(f.data, only, ids, own=f.method.needs_own, popularity=f.method.needs_popularity)
-    held = {name: slots[0] for name, slots in real.items()}
+    stacked = row_info(f.data, only, ids, own=f.method.needs_own, popularity=f.method.needs_popularity)
+    info = stacked.at(0)
     batches = {name: column[0] for name, column in stack.items()}
-    change, loss = local_update(f.objective(), f.present_training, start, batches, held)
+    change, loss = local_update(f.objective(), f.present_training, start, batches, info)
     if f.privacy is not None:
         change = clip_norm(change, f.privacy.clip)
         add_noise_(change.dense, change.rows, f.privacy, seed=f.seed, round=sent.round, client=client)

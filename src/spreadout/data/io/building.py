@@ -45,7 +45,7 @@ def build(
     *,
     clients: int,
     classes: int,
-    refers: Mapping[str, str] | None = None,
+    row_columns: Mapping[str, str] | None = None,
 ) -> FederatedDataset:
     """Write a stream as a memory-mapped data set and open it.
 
@@ -62,11 +62,11 @@ def build(
         for chunk, at in _placed(stream(), offsets):
             writer.put_fixed(chunk, at)
         if any(not isinstance(column, Dense) for column in like.values()):
-            writer.lay_out(like)
+            writer.stage_chunk(like)
             for chunk, at in _placed(stream(), offsets):
                 writer.put_lists(chunk, at)
         writer.close()
-        meta = {"classes": classes, "refers": dict(refers or {"y": "classes"})}
+        meta = {"classes": classes, "row_columns": dict(row_columns or {"y": "classes"})}
         stored.write_index(beside, {**meta, "columns": stored.columns_meta(like)})
     return stored.open_federated(folder)
 
@@ -149,7 +149,7 @@ class _Writer:
             else:
                 self._length(name)[at] = _lengths(column)
 
-    def lay_out(self, like: Mapping[str, Column]) -> None:
+    def stage_chunk(self, like: Mapping[str, Column]) -> None:
         """Where each list begins, block by block, now that all lengths are known."""
         for name, column in like.items():
             if isinstance(column, Dense):

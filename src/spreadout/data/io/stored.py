@@ -131,7 +131,7 @@ def save(data: FederatedDataset, folder: Path) -> None:
     with whole_folder(folder) as beside:
         own = {name: column.compact() for name, column in data.columns.items()}
         write_arrays(beside, {"offsets": data.offsets, **column_arrays("column", own)})
-        meta = {"classes": data.classes, "refers": dict(data.refers)}
+        meta = {"classes": data.classes, "row_columns": dict(data.row_columns)}
         write_index(beside, {**meta, "columns": columns_meta(own)})
 
 
@@ -141,4 +141,6 @@ def open_federated(folder: Path) -> FederatedDataset:
     if meta is None or "columns" not in meta:
         raise UserError(f"{folder}: holds no whole federated data set; write it again")
     columns = open_columns(folder, "column", meta["columns"])
-    return FederatedDataset(columns, open_array(folder / "offsets.npy"), meta["classes"], meta["refers"])
+    return FederatedDataset(
+        columns, open_array(folder / "offsets.npy"), meta["classes"], meta["row_columns"]
+    )

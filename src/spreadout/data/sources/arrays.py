@@ -14,7 +14,7 @@ import numpy as np
 from spreadout.core.errors import UserError
 from spreadout.data.arrays import as_examples, refuse_gaps, whole_numbers
 from spreadout.data.columns import Dense
-from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.base import Instances, RawDataset, Source, single
 
 KNOWN = {"x", "y", "client", "x_test", "y_test"}
 
@@ -24,7 +24,7 @@ class Npz(Source):
 
     name: Literal["npz"] = "npz"
 
-    def read(self, path: Path | None) -> Labelled:
+    def read(self, path: Path | None) -> RawDataset:
         if path is None:
             raise UserError("data.source = 'npz': set data.path to a .npz file with arrays x and y")
         arrays = _read(path)
@@ -56,7 +56,7 @@ class Npz(Source):
         test = None
         if held_out is not None:
             test = Instances({"x": Dense(held_out[0])}, single(held_out[1]))
-        return Labelled(Instances({"x": Dense(x)}, single(y), client), classes, test)
+        return RawDataset(Instances({"x": Dense(x)}, single(y), client), classes, test)
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -41,7 +41,7 @@ class Instances:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class RawDataset:
     """A source's instances. `test` is the published test part; None: cut one off.
 
     Labels below `classes` have a row in the table. Test labels from there on are classes that are only
@@ -51,7 +51,9 @@ class Labelled:
     train: Instances
     classes: int
     test: Instances | None = None
-    refers: Mapping[str, str] = field(default_factory=dict)  # input columns that name rows of a table
+    row_columns: Mapping[str, str] = field(
+        default_factory=dict
+    )  # input columns that name rows of a table
     class_names: tuple[str, ...] = ()
     class_ids: tuple[str, ...] = ()  # what the source calls each row, where that is not its number
 
@@ -66,7 +68,7 @@ class Source(BaseModel, ABC):
     natural: ClassVar[Mapping[str, Any]] = {}  # keys of [data] that go with it unless told otherwise
 
     @abstractmethod
-    def read(self, path: Path | None) -> Labelled:
+    def read(self, path: Path | None) -> RawDataset:
         """The instances."""
 
     def counts(self, path: Path) -> dict[str, int]:
@@ -101,19 +103,19 @@ class FileSource(Source):
     """A source that parses published files, once: afterwards they come out of the cache."""
 
     @abstractmethod
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         """Read the published files."""
 
     def content(self, path: Path) -> list[Path]:
         """The files and folders a cache entry depends on."""
         return [path]
 
-    def read(self, path: Path | None) -> Labelled:
+    def read(self, path: Path | None) -> RawDataset:
         found = self.locate(path)
         return kept(self, found, self.content(found), lambda into: write(self.parse(found), into))
 
 
-def kept(source: Source, path: Path, files: Sequence[Path], store: Callable[[Path], None]) -> Labelled:
+def kept(source: Source, path: Path, files: Sequence[Path], store: Callable[[Path], None]) -> RawDataset:
     """What `store` writes of a source, from the cache where it was written before."""
     about = f"{type(source).__name__} {source.model_dump_json()}"
     return open_stored(cache.cached(path, files, about, store))
@@ -130,11 +132,11 @@ def single(label: Tensor) -> Ragged:
     return Ragged(torch.arange(len(label) + 1), label)
 
 
-def write(found: Labelled, folder: Path) -> None:
-    """Labelled instances as arrays in a folder."""
+def write(found: RawDataset, folder: Path) -> None:
+    """RawDataset instances as arrays in a folder."""
     meta: dict[str, Any] = {
         "classes": found.classes,
-        "refers": dict(found.refers),
+        "row_columns": dict(found.row_columns),
         "class_names": list(found.class_names),
         "class_ids": list(found.class_ids),
         "parts": {},
@@ -151,7 +153,7 @@ def write(found: Labelled, folder: Path) -> None:
     stored.write_index(folder, meta)
 
 
-def open_stored(folder: Path) -> Labelled:
+def open_stored(folder: Path) -> RawDataset:
     """What `write` wrote, memory-mapped."""
     meta = stored.read_index(folder)
     assert meta is not None  # the cache gives whole folders only
@@ -163,4 +165,6 @@ def open_stored(folder: Path) -> Labelled:
         user = stored.open_array(whose) if whose.exists() else None
         parts[part] = Instances(columns, Ragged(sets, labels), user)
     names, ids = tuple(meta["class_names"]), tuple(meta["class_ids"])
-    return Labelled(parts["train"], meta["classes"], parts.get("test"), meta["refers"], names, ids)
+    return RawDataset(
+        parts["train"], meta["classes"], parts.get("test"), meta["row_columns"], names, ids
+    )

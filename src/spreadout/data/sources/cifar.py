@@ -19,7 +19,7 @@ from torch import Tensor
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import Archive, opened
 from spreadout.data.sources import image_folder
-from spreadout.data.sources.base import FileSource, Instances, Labelled, single
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
 from spreadout.data.sources.images import as_column
 
 PIXELS = 3 * 32 * 32
@@ -49,7 +49,7 @@ class Cifar(FileSource):
             path = next((p for p in (usual, *others) if p.exists()), None)
         return super().locate(path)
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         ten = self.name == "cifar-10"
         if ten and self.labels == "coarse":
             raise UserError("data.source.labels = 'coarse': only CIFAR-100 has coarse labels")
@@ -68,7 +68,7 @@ class Cifar(FileSource):
         for part in (train, test):
             if int(part.labels.values.max()) >= classes:
                 raise UserError(f"{path}: a label beyond {classes - 1}; is it {self.name}?")
-        return Labelled(train, classes, test)
+        return RawDataset(train, classes, test)
 
     def _names(self, files: Mapping[str, str], part: str, ending: str) -> list[str]:
         if self.name == "cifar-100":

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from spreadout.data.columns import Dense
-from spreadout.data.sources.base import Instances, Labelled, Source, single
+from spreadout.data.sources.base import Instances, RawDataset, Source, single
 
 
 class Digits(Source):
@@ -19,11 +19,11 @@ class Digits(Source):
     def locate(self, path: Path | None) -> Path:
         return Path()  # inside a dependency
 
-    def read(self, path: Path | None) -> Labelled:
+    def read(self, path: Path | None) -> RawDataset:
         from sklearn.datasets import load_digits  # slow to import, and only needed here
 
         bunch = load_digits()
         x = torch.from_numpy(bunch.data).float() / 8 - 1  # pixels are 0 … 16
         labels = single(torch.from_numpy(bunch.target).long())
         names = tuple(str(digit) for digit in range(10))
-        return Labelled(Instances({"x": Dense(x)}, labels), classes=10, class_names=names)
+        return RawDataset(Instances({"x": Dense(x)}, labels), classes=10, class_names=names)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import open_plain
-from spreadout.data.sources.base import FileSource, Instances, Labelled, single
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
 from spreadout.data.sources.images import as_column
 
 
@@ -27,13 +27,13 @@ class Idx(FileSource):
     usual: ClassVar[Mapping[str, str]] = {"mnist": "mnist", "fashion-mnist": "fashion-mnist"}
     name: Literal["idx", "mnist", "fashion-mnist"]
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         train, test = (_part(path, part) for part in ("train", "t10k"))
         shapes = [tuple(part.columns["x"].take(torch.tensor(0)).shape) for part in (train, test)]
         if shapes[0] != shapes[1]:
             raise UserError(f"{path}: train pictures are {shapes[0]}, t10k pictures {shapes[1]}")
         largest = max(int(part.labels.values.max()) for part in (train, test))
-        return Labelled(train, largest + 1, test)
+        return RawDataset(train, largest + 1, test)
 
 
 def _part(folder: Path, part: str) -> Instances:

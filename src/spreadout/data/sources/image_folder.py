@@ -17,7 +17,7 @@ from pydantic import Field
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import Archive, opened
-from spreadout.data.sources.base import FileSource, Instances, Labelled, single
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
 from spreadout.data.sources.images import as_column, decode_all, is_picture
 
 PARTS = {
@@ -39,12 +39,12 @@ class ImageFolder(FileSource):
     size: int = Field(32, ge=4, le=1024)  # pixels a side
     grey: bool = False
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         with opened(path) as archive:
             return read(archive, size=self.size, grey=self.grey, layout=self.layout)
 
 
-def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> Labelled:
+def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> RawDataset:
     """Every picture in the folders of an archive."""
     names = [name for name in archive.names if is_picture(name)]
     if not names:
@@ -79,7 +79,7 @@ def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> L
     if "test" in found and "train" not in found:
         raise UserError(f"{archive.path}: has test/ but no train/")
     train = found.get("train") or found[""]
-    return Labelled(train, len(classes), found.get("test"), class_names=tuple(classes))
+    return RawDataset(train, len(classes), found.get("test"), class_names=tuple(classes))
 
 
 def _instances(

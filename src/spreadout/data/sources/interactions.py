@@ -19,7 +19,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.randomness import Ints
 from spreadout.data.io.archive import open_plain
 from spreadout.data.io.text import Block, Tokens, blocks, cut
-from spreadout.data.sources.base import FileSource, Labelled
+from spreadout.data.sources.base import FileSource, RawDataset
 from spreadout.data.sources.timeline import BY_USER, Windows
 from spreadout.data.sources.times import in_order
 
@@ -34,7 +34,7 @@ class Interactions(Windows, FileSource):
     time: str = "time"
     delimiter: str = ","
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         wanted = (self.user, self.item, self.time)
         if path.suffix == ".parquet":
             columns = _parquet(path, wanted)

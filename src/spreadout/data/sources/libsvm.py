@@ -16,7 +16,7 @@ import numpy as np
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import open_plain
-from spreadout.data.sources.base import FileSource, Instances, Labelled
+from spreadout.data.sources.base import FileSource, Instances, RawDataset
 from spreadout.data.sources.sparse_rows import (
     Rows,
     as_labels,
@@ -39,7 +39,7 @@ class LibSVM(FileSource):
     def content(self, path: Path) -> list[Path]:
         return [file for file in _files(path) if file is not None]
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         train, test = _files(path)
         rows = [_read(file, self.first_feature) for file in (train, test) if file is not None]
         names = np.unique(np.concatenate([part.labels for part in rows]))
@@ -49,7 +49,7 @@ class LibSVM(FileSource):
             numbered = replace(part, labels=np.searchsorted(names, part.labels))
             parts.append(Instances({"x": as_sparse(part, str(train), width)}, as_labels(numbered)))
         held = parts[1] if len(parts) > 1 else None
-        return Labelled(parts[0], len(names), held, class_names=tuple(map(str, names.tolist())))
+        return RawDataset(parts[0], len(names), held, class_names=tuple(map(str, names.tolist())))
 
 
 def _files(path: Path) -> tuple[Path, Path | None]:

@@ -22,7 +22,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.randomness import Ints
 from spreadout.data.io.archive import Archive, opened
 from spreadout.data.io.text import BOM, NEWLINE, Block, blocks, cut, joined, whole
-from spreadout.data.sources.base import FileSource, Labelled
+from spreadout.data.sources.base import FileSource, RawDataset
 from spreadout.data.sources.timeline import BY_USER, Windows
 
 HEADER = b"userId,movieId,rating,timestamp"
@@ -69,7 +69,7 @@ class MovieLens(Windows, FileSource):
             "movies": len(np.unique(found.movie)),
         }
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         with opened(path) as archive:
             found = ratings(archive)
             titles = movie_titles(archive)

@@ -22,7 +22,7 @@ from spreadout.core.randomness import Ints
 from spreadout.data.columns import Sparse
 from spreadout.data.io.archive import Archive, opened
 from spreadout.data.io.text import Block, blocks, cut, whole
-from spreadout.data.sources.base import FileSource, Instances, Labelled
+from spreadout.data.sources.base import FileSource, Instances, RawDataset
 
 _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"[^\"]*\"|\S+)", re.IGNORECASE)
 OPEN, CLOSE, SPACE, COMMA, NEWLINE = (ord(c) for c in "{} ,\n")
@@ -42,7 +42,7 @@ class MulanArff(FileSource):
     def content(self, path: Path) -> list[Path]:
         return [_folder(path)]
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         with opened(_folder(path)) as archive:
             labels = label_names(archive)
             train, test = _files(archive)
@@ -53,7 +53,7 @@ class MulanArff(FileSource):
                 f"{archive.label(test or '')}: has {_width(held)} features, "
                 f"{train} has {_width(taught)}: they must agree"
             )
-        return Labelled(taught, len(labels), held, class_names=tuple(labels))
+        return RawDataset(taught, len(labels), held, class_names=tuple(labels))
 
 
 def _folder(path: Path) -> Path:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import opened
-from spreadout.data.sources.base import FileSource, Instances, Labelled, single
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
 from spreadout.data.sources.images import as_column, decode_all, is_picture
 
 
@@ -29,10 +29,10 @@ class Omniglot(FileSource):
     name: Literal["omniglot"] = "omniglot"
     size: int = Field(28, ge=4, le=105)  # pixels a side
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         train, train_names = _part(path, "images_background", self.size, 0)
         test, test_names = _part(path, "images_evaluation", self.size, len(train_names))
-        return Labelled(train, len(train_names), test, class_names=(*train_names, *test_names))
+        return RawDataset(train, len(train_names), test, class_names=(*train_names, *test_names))
 
 
 def _part(path: Path, part: str, size: int, first_class: int) -> tuple[Instances, list[str]]:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import Archive, opened
-from spreadout.data.sources.base import FileSource, Instances, Labelled, single
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
 from spreadout.data.sources.images import as_column, decode_all
 
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
@@ -30,14 +30,14 @@ class OnlineProducts(FileSource):
     name: Literal["online-products"] = "online-products"
     size: int = Field(64, ge=4, le=512)  # pixels a side
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         with opened(path) as archive:
             train, names = self._part(archive, "Ebay_train.txt", 0)
             test, test_names = self._part(archive, "Ebay_test.txt", len(names))
         both = set(names) & set(test_names)
         if both:
             raise UserError(f"{path}: class {min(both)} is in Ebay_train.txt and in Ebay_test.txt")
-        return Labelled(train, len(names), test, class_names=(*names, *test_names))
+        return RawDataset(train, len(names), test, class_names=(*names, *test_names))
 
     def _part(self, archive: Archive, file: str, first: int) -> tuple[Instances, list[str]]:
         listing = archive.only(file, what="the list of pictures")

@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from spreadout.core import randomness
 from spreadout.core.randomness import Bits, Ints
 from spreadout.data.io import stored
-from spreadout.data.sources.base import Labelled, Source, kept
+from spreadout.data.sources.base import RawDataset, Source, kept
 
 CHUNK = 1 << 14
 COMPANIONS = 8
@@ -29,7 +29,7 @@ MOST_LABELS = 64
 
 
 @dataclass(frozen=True)
-class Chunk:
+class Block:
     """Some instances: flat labels and features, and how many of them each instance has."""
 
     labels: Ints
@@ -60,7 +60,7 @@ class Synthetic(Source):
             raise ValueError(f"labels_per_example = {self.labels_per_example}: more than the classes")
         return self
 
-    def read(self, path: Path | None) -> Labelled:
+    def read(self, path: Path | None) -> RawDataset:
         return kept(self, Path(self.name), [], self.store)
 
     def store(self, folder: Path) -> None:
@@ -91,20 +91,20 @@ class Synthetic(Source):
                 file.close()
             tensors = ["ids", "offsets", "weights"]
             parts[part] = {"x": {"kind": "sparse", "tensors": tensors, "width": self.features}}
-        meta = {"classes": self.classes, "refers": {}, "class_names": [], "class_ids": []}
+        meta = {"classes": self.classes, "row_columns": {}, "class_names": [], "class_ids": []}
         stored.write_index(folder, {**meta, "parts": parts})
 
-    def chunks(self, part: str, count: int, size: int = CHUNK) -> Iterator[Chunk]:
+    def chunks(self, part: str, count: int, size: int = CHUNK) -> Iterator[Block]:
         """The part's instances in order. A chunk does not depend on how the part is cut."""
         for start in range(0, count, size):
             yield self.chunk(part, np.arange(start, min(start + size, count), dtype=np.int64))
 
-    def chunk(self, part: str, number: Ints) -> Chunk:
+    def chunk(self, part: str, number: Ints) -> Block:
         """The instances with these numbers."""
         owner, labels = self._labels(part, number)
         whose, features = self._features(part, number, owner, labels)
         spread = _uniform(self._bits("weight", part, number[whose], features))
-        return Chunk(
+        return Block(
             labels,
             np.bincount(owner, minlength=len(number)),
             features,

@@ -18,7 +18,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.randomness import Ints
 from spreadout.data.arrays import refuse_gaps
 from spreadout.data.columns import Lists
-from spreadout.data.sources.base import Instances, Labelled, single
+from spreadout.data.sources.base import Instances, RawDataset, single
 
 # The dual-encoder paper's split: users in order of their ids, 80 % for training.
 BY_USER: Mapping[str, Any] = {
@@ -41,7 +41,7 @@ class Windows(BaseModel):
 
     def examples(
         self, user: Ints, item: Ints, time: np.ndarray, names: Mapping[int, str] | None = None
-    ) -> Labelled:
+    ) -> RawDataset:
         """Windowed examples of interactions in file order. `names` are the items', by id."""
         if not len(user):
             raise UserError("data.source: there are no interactions to make examples of")
@@ -71,10 +71,10 @@ class Windows(BaseModel):
         labels = single(torch.from_numpy(rows[at]))
         instances = Instances({"history": history}, labels, torch.from_numpy(user[at]))
         classes = int(rows.max()) + 1 if self.numbering == "published" else len(table_names)
-        return Labelled(
+        return RawDataset(
             instances,
             classes,
-            refers={"history": "classes"},
+            row_columns={"history": "classes"},
             class_names=table_names,
             class_ids=ids,
         )

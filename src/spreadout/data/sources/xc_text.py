@@ -23,7 +23,7 @@ from spreadout.core.randomness import Ints
 from spreadout.data.columns import Sparse
 from spreadout.data.io.archive import Archive, opened
 from spreadout.data.io.text import BOM, blocks, cut, whole
-from spreadout.data.sources.base import FileSource, Instances, Labelled
+from spreadout.data.sources.base import FileSource, Instances, RawDataset
 from spreadout.data.sources.sparse_rows import Rows, as_labels, as_sparse, read_rows, refuse_beyond
 
 MOST = (2**31 - 1, 100_000_000)  # features (or columns), labels
@@ -60,7 +60,7 @@ class XCText(FileSource):
     ]
     split: int = Field(0, ge=0)  # which column of the split files
 
-    def parse(self, path: Path) -> Labelled:
+    def parse(self, path: Path) -> RawDataset:
         with opened(path) as archive:
             texts = [n for n in archive.names if n.endswith((".txt", ".txt.gz"))]
             train = [n for n in texts if TRAIN.search(n)]
@@ -74,14 +74,14 @@ class XCText(FileSource):
                 return _pair(archive, train[0], test[0])
             if len(texts) == 1:
                 whole_set = _read(archive, texts[0])
-                return Labelled(whole_set[0], whole_set[2])
+                return RawDataset(whole_set[0], whole_set[2])
             raise UserError(
                 f"{path}: looked for train.txt and test.txt (or one file with split files, or "
                 f"trn_X_Xf.txt) and found {', '.join(texts[:4]) or 'no .txt file'}"
             )
 
 
-def _pair(archive: Archive, train: str, test: str) -> Labelled:
+def _pair(archive: Archive, train: str, test: str) -> RawDataset:
     taught, features, classes = _read(archive, train)
     held, test_features, test_classes = _read(archive, test)
     if (features, classes) != (test_features, test_classes):
@@ -89,10 +89,10 @@ def _pair(archive: Archive, train: str, test: str) -> Labelled:
             f"{archive.label(test)}:1: says {test_features} features and {test_classes} labels, "
             f"but {train} says {features} and {classes}"
         )
-    return Labelled(taught, classes, held)
+    return RawDataset(taught, classes, held)
 
 
-def _split(archive: Archive, texts: list[str], column: int) -> Labelled:
+def _split(archive: Archive, texts: list[str], column: int) -> RawDataset:
     data = [n for n in texts if not (TRAIN_SPLIT.search(n) or TEST_SPLIT.search(n))]
     parts = [[n for n in texts if pattern.search(n)] for pattern in (TRAIN_SPLIT, TEST_SPLIT)]
     if not (len(data) == len(parts[0]) == len(parts[1]) == 1):
@@ -105,7 +105,9 @@ def _split(archive: Archive, texts: list[str], column: int) -> Labelled:
     both = np.intersect1d(train, test)
     if both.size:
         raise UserError(f"{archive.path}: row {both[0] + 1} is in the train and in the test split")
-    return Labelled(every.select(torch.from_numpy(train)), classes, every.select(torch.from_numpy(test)))
+    return RawDataset(
+        every.select(torch.from_numpy(train)), classes, every.select(torch.from_numpy(test))
+    )
 
 
 def _split_rows(archive: Archive, name: str, column: int, rows: int) -> Ints:
@@ -131,7 +133,7 @@ def _split_rows(archive: Archive, name: str, column: int, rows: int) -> Ints:
     return chosen
 
 
-def _matrices(archive: Archive) -> Labelled:
+def _matrices(archive: Archive) -> RawDataset:
     parts, shapes = [], []
     for part in ("trn", "tst"):
         features_file = archive.only(f"{part}_X_Xf.txt", what="features")
@@ -150,7 +152,7 @@ def _matrices(archive: Archive) -> Labelled:
         shapes.append((width, classes))
     if shapes[0] != shapes[1]:
         raise UserError(f"{archive.path}: train has (features, labels) {shapes[0]}, test {shapes[1]}")
-    return Labelled(parts[0], shapes[0][1], parts[1])
+    return RawDataset(parts[0], shapes[0][1], parts[1])
 
 
 def _matrix(archive: Archive, name: str) -> tuple[Rows, int, int]:

@@ -19,7 +19,7 @@ from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.batches import positives_of
 from spreadout.federated.round import Cohort, Federation
 from spreadout.privacy.mechanism import add_noise_, clip_norm
-from spreadout.runtime.simulator.staging import Chunk
+from spreadout.runtime.simulator.staging import StagedChunk
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Work:
 
     federation: Federation
     state: ServerState
-    chunk: Chunk
+    chunk: StagedChunk
 
     def rows(self) -> Tensors:
         """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
@@ -60,7 +60,7 @@ def accepted_sum(
     with torch.no_grad():
         if f.privacy is not None:
             change = _privatised(work, change)
-        bad = checks.bad_clients(change.dense, change.rows, loss, chunk.examples, f.max_norm)
+        bad = checks.invalid_clients(change.dense, change.rows, loss, chunk.examples, f.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         weight = f.rules.client_weight(chunk.examples)
         if len(loss) >= MANY:

@@ -17,30 +17,30 @@ from torch import Tensor
 
 from spreadout.core.rows import along_sphere, nbytes, project_to_sphere
 from spreadout.core.state import ServerState
-from spreadout.core.types import Params, Tensors
+from spreadout.core.types import Params, RowInfo, Tensors
 from spreadout.data.columns import Sparse
 from spreadout.federated import aggregate as merge
 from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.local import Objective, local_update
-from spreadout.federated.round import Cohort, Federation, cohort_of
+from spreadout.federated.round import Cohort, Federation, draw_cohort
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.runtime.simulator.chunk_sums import Work, accepted_sum, aggregate, traffic_of
 from spreadout.runtime.simulator.graphs import GraphCache
-from spreadout.runtime.simulator.implicit_first_layer import Spans
-from spreadout.runtime.simulator.prefetch import Ahead
+from spreadout.runtime.simulator.implicit_first_layer import ImplicitLayers
+from spreadout.runtime.simulator.prefetch import Prefetcher
+from spreadout.runtime.simulator.side_stream import side_stream
 from spreadout.runtime.simulator.staging import (
-    ReadyRound,
-    beside,
+    StagedRound,
     is_fusable,
-    key_of,
-    laid_out_ahead,
-    lay_out,
-    make_ready,
-    some_of,
+    prefetch_key,
+    select_clients,
+    stage_ahead,
+    stage_chunk,
+    stage_round,
 )
 
-ROUNDS_AHEAD = 2  # where one takes longer to make ready than to train, two at once still keep up
+PREFETCHED_ROUNDS = 2  # where one takes longer to make ready than to train, two at once still keep up
 
 
 @dataclass(frozen=True)
@@ -49,27 +49,33 @@ class Simulator:
 
     memory: int = 1 << 30
     graphs: GraphCache | None = None  # of local steps on a CUDA device
-    spans: Spans | None = None  # for first layers on sparse features
-    ahead: Ahead[ReadyRound] | None = None  # makes the next rounds ready meanwhile
+    implicit: ImplicitLayers | None = None  # for first layers on sparse features
+    prefetch: Prefetcher[StagedRound] | None = None  # makes the next rounds ready meanwhile
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """The round's cohort, which may have been drawn already."""
-        ready = None if self.ahead is None else self.ahead.get(key_of(federation, state.round))
-        return cohort_of(federation, state.round) if ready is None else ready.cohort
+        ready = (
+            None if self.prefetch is None else self.prefetch.get(prefetch_key(federation, state.round))
+        )
+        return draw_cohort(federation, state.round) if ready is None else ready.cohort
 
     def __call__(
         self, federation: Federation, state: ServerState, cohort: Cohort
     ) -> Iterator[Aggregate]:
-        ready = None if self.ahead is None else self.ahead.get(key_of(federation, state.round))
+        ready = (
+            None if self.prefetch is None else self.prefetch.get(prefetch_key(federation, state.round))
+        )
         if ready is None or ready.cohort is not cohort:
-            ready = make_ready(federation, state, cohort, state.round, self.memory, fuses=True)
+            ready = stage_round(federation, state, cohort, state.round, self.memory, fuses=True)
         if len(ready.idle):  # they were asked, and had nothing to say
             silent = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
-            silent.traffic = traffic_of(state, some_of(cohort, ready.idle), federation)
+            silent.traffic = traffic_of(state, select_clients(cohort, ready.idle), federation)
             yield silent
         for place, host in enumerate(ready.chunks):
             early = ready.first if place == 0 else None
-            work = Work(federation, state, early or lay_out(federation, host, state.round, adds=True))
+            work = Work(
+                federation, state, early or stage_chunk(federation, host, state.round, adds=True)
+            )
             # While the host waits for the first chunk, it looks ahead.
             meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
             if is_fusable(federation, len(work.chunk.active)):
@@ -78,37 +84,37 @@ class Simulator:
                     yield from self._apart(federation, state, host.cohort)
                     continue
             else:
-                part = _in_span(work, self.spans)
+                part = _implicit(work, self.implicit)
             if part is None:
                 part = accepted_sum(work, *_stacked(work, self.graphs), meanwhile=meanwhile)
             yield part
 
     def _apart(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
         """Clients of one step, each with its own change: somebody's is broken, and must be found."""
-        ready = make_ready(federation, state, cohort, state.round, self.memory)
+        ready = stage_round(federation, state, cohort, state.round, self.memory)
         for host in ready.chunks:
-            work = Work(federation, state, lay_out(federation, host, state.round))
+            work = Work(federation, state, stage_chunk(federation, host, state.round))
             yield accepted_sum(work, *_stacked(work))
 
     def _begin_next(self, federation: Federation, state: ServerState) -> None:
         """Rounds to come, made ready in the background, each in a thread of its own."""
-        if self.ahead is None:
+        if self.prefetch is None:
             return
-        last = min(state.round + ROUNDS_AHEAD, federation.rounds - 1)
+        last = min(state.round + PREFETCHED_ROUNDS, federation.rounds - 1)
         trains = None
         if federation.device.type == "cuda":
             trains = torch.cuda.current_stream(federation.device)
 
-        def make(round: int) -> ReadyRound:
-            with beside(federation.device):
-                cohort = cohort_of(federation, round)
-                ready = make_ready(federation, state, cohort, round, self.memory, fuses=True)
+        def make(round: int) -> StagedRound:
+            with side_stream(federation.device):
+                cohort = draw_cohort(federation, round)
+                ready = stage_round(federation, state, cohort, round, self.memory, fuses=True)
                 if trains is None:
                     return ready
-                return laid_out_ahead(federation, ready, round, self.memory, trains)
+                return stage_ahead(federation, ready, round, self.memory, trains)
 
         rounds = range(state.round + 1, last + 1)
-        self.ahead.begin({key_of(federation, round): partial(make, round) for round in rounds})
+        self.prefetch.begin({prefetch_key(federation, round): partial(make, round) for round in rounds})
 
 
 def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
@@ -127,7 +133,7 @@ def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
         replace(f, model=after).objective(),
         in_dims=(Params(None, 0), 0, 0),  # type: ignore[arg-type]
     )
-    loss = objective(Params(dense, rows), batch, chunk.held)  # (k,)
+    loss = objective(Params(dense, rows), batch, chunk.info)  # (k,)
     leaves = [*dense.values(), *(rows[name] for name in trained), *pooled.values()]
     found = torch.autograd.grad((weight * loss).sum(), leaves, allow_unused=True)
     gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
@@ -144,7 +150,7 @@ def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
                 moved[name] = -rate * slope
         part = aggregate(work, change, moved, loss.detach())
         if chunk.features is not None:
-            (table,) = f.model.refers.values()
+            (table,) = f.model.row_columns.values()
             share = f.rules.row_weight(table, chunk.examples) / weight
             rate = training.rows[table].lr
             part.rows[table] = chunk.features.row_sum(gradients[-1], share, rate)
@@ -157,19 +163,19 @@ def _pooled_inputs(work: Work) -> tuple[EmbeddingModel, Tensors]:
     model, features = work.federation.model, work.chunk.features
     if features is None:
         return model, {}
-    ((name, table),) = model.refers.items()
+    ((name, table),) = model.row_columns.items()
     pooled = features.pooled(work.state.tables[table]).requires_grad_()  # (k, B, width)
     return EmbeddingModel(model.encoder, model.tables, (name,), model.first_class), {name: pooled}
 
 
-def _in_span(work: Work, spans: Spans | None) -> Aggregate | None:
+def _implicit(work: Work, implicit: ImplicitLayers | None) -> Aggregate | None:
     """Several steps without copies of a first layer on sparse features; None where that cannot be."""
     f, chunk = work.federation, work.chunk
-    layer = None if spans is None else spans.layer_of(f)
-    if spans is None or layer is None:
+    layer = None if implicit is None else implicit.layer_of(f)
+    if implicit is None or layer is None:
         return None
     start = work.state.dense[layer.weight]
-    outputs = spans.of(f, chunk.cohort.clients, chunk.batches["x"], start)
+    outputs = implicit.of(f, chunk.cohort.clients, chunk.batches["x"], start)
     if outputs is None:
         return None
     k = len(chunk.examples)
@@ -182,7 +188,7 @@ def _in_span(work: Work, spans: Spans | None) -> Aggregate | None:
         f.present_training,
         Params(dense, work.rows()),
         batches,  # type: ignore[arg-type]
-        chunk.held,
+        chunk.info,
         active=chunk.active,
     )
     return accepted_sum(work, change, loss, lambda weight: {layer.weight: outputs.weighted_sum(weight)})
@@ -203,7 +209,7 @@ def _stacked(work: Work, graphs: GraphCache | None = None) -> tuple[Params, Tens
     if graphs is not None and tensors and graphs.takes(len(chunk.active), trained):
         replayed = _replayed(work, objective, start, graphs)
     return replayed or local_update(
-        objective, f.present_training, start, chunk.batches, chunk.held, active=chunk.active
+        objective, f.present_training, start, chunk.batches, chunk.info, active=chunk.active
     )
 
 
@@ -217,22 +223,22 @@ def _replayed(
     batches = {name: _repeated(column, len(places)) for name, column in chunk.batches.items()}
     batches["mask"] = _padded(chunk.batches["mask"], 1, len(places))
     gate = (batches["mask"].sum(-1) > 0).float() * f.factor  # (k, S)
-    rows, held = dict(start.rows), dict(chunk.held)
+    rows, info = dict(start.rows), RowInfo(*map(dict, chunk.info))
     for table, values in start.rows.items():
         shared = chunk.cohort.requests[table].shared is not None  # their number is always the same
         wide = graphs.room(table, values.shape[1], round_to=1 if shared else 32)
         rows[table] = _padded(values, 1, wide)
-        for name, named in f.data.refers.items():  # feature vectors are as wide as the rows held
+        for name, named in f.data.row_columns.items():  # feature vectors are as wide as the rows held
             if named == table and isinstance(f.data.columns[name], Sparse):
                 batches[name] = _padded(batches[name], 3, wide)
-        for name in (table, f"{table}.own", f"{table}.share"):
-            if name in held:
-                held[name] = _padded(held[name], 1, wide)
+        for part in (info.present, info.own, info.share):
+            if table in part:
+                part[table] = _padded(part[table], 1, wide)
     inputs = {
         "dense": start.dense,
         "rows": rows,
         "batches": batches,
-        "held": held,
+        **info._asdict(),
         "gate": {"gate": gate},
     }
     about = repr(f.method), id(f.model), f.bf16

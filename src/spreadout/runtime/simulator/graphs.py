@@ -18,14 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spreadout.core.types import Params, Tensors
+from spreadout.core.types import Params, RowInfo, Tensors
 from spreadout.federated.local import LocalTraining, Objective, local_update
 
 MOST_GRAPHS = 4  # each keeps the memory of its steps
 PATIENCE = 32  # captures, after which they must have been worth it
 MOST_STEPS = 512  # a graph of more takes long to capture and gains nothing
 MOST_BYTES = 1 << 28  # of what is trained: beyond, a graph's copies are dear and its gain is none
-Inputs = dict[str, Tensors]  # dense, rows, batches, held, gate
+Inputs = dict[str, Tensors]  # dense, rows, batches, the parts of RowInfo, gate
 
 
 class GraphCache:
@@ -120,7 +120,7 @@ def _update(
         training,
         start,
         inputs["batches"],
-        inputs["held"],
+        RowInfo(*(inputs[part] for part in RowInfo._fields)),
         active=active,
         gate=inputs["gate"]["gate"],
     )

@@ -71,7 +71,7 @@ class InnerProducts:
 
 
 @dataclass
-class Outputs:
+class ImplicitOutputs:
     """Stands for the column x: what the first layer puts out for each step's batch, of every client.
 
     As `local_update` goes through the steps it hands back the gradient at each, and the next ones follow
@@ -97,7 +97,7 @@ class Outputs:
         products = self.products.between(self.clients[now], self.within[now, step], seen)
         return found.baddbmm_(products, self.followed[now, : seen.shape[1]], alpha=-self.rate)
 
-    def follow(self, gradient: Tensor) -> None:
+    def receive_gradient(self, gradient: Tensor) -> None:
         k, batch, _ = gradient.shape
         start = len(self.gradients) * batch
         self.gradients.append(self.followed[:k, start : start + batch].copy_(gradient))
@@ -127,7 +127,7 @@ class Outputs:
         return -self.rate * summed.T
 
 
-class Spans:
+class ImplicitLayers:
     """Whether a federation's clients can train this way, and what that needs, worked out once."""
 
     def __init__(self, most: int) -> None:
@@ -151,7 +151,9 @@ class Spans:
                 self._layer = self._layer if several and room else None
         return self._layer
 
-    def of(self, federation: Federation, clients: Tensor, x: object, start: Tensor) -> Outputs | None:
+    def of(
+        self, federation: Federation, clients: Tensor, x: object, start: Tensor
+    ) -> ImplicitOutputs | None:
         """The first layer's outputs for a chunk; None where stacked copies are the way.
 
         x: the chunk's batches of the column; start: W₀ (H, F).
@@ -175,7 +177,7 @@ class Spans:
         within = x.at - data.offsets[clients][:, None, None]
         rate = federation.present_training.dense.lr
         followed = fresh.new_empty(len(clients), within[0].numel(), fresh.shape[1])
-        return Outputs(fresh, place, within, features, self._products, clients, rate, followed)
+        return ImplicitOutputs(fresh, place, within, features, self._products, clients, rate, followed)
 
 
 def _facts(f: Federation) -> tuple[object, ...]:
@@ -199,7 +201,7 @@ def first_layer(federation: Federation) -> FirstLayer | None:
     layers = list(model.encoder)
     at = next((i for i, layer in enumerate(layers) if not isinstance(layer, nn.Flatten)), -1)
     linear = layers[at] if layers else None
-    if not isinstance(linear, nn.Linear) or "x" in f.data.refers:
+    if not isinstance(linear, nn.Linear) or "x" in f.data.row_columns:
         return None
     if not isinstance(f.data.columns.get("x"), Sparse):
         return None

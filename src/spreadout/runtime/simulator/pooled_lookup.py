@@ -19,7 +19,7 @@ from spreadout.core.rows import sum_by_id
 from spreadout.core.tables import Table
 from spreadout.data.columns import Sparse
 from spreadout.models.lookup import Pooling
-from spreadout.runtime.simulator.segment_sum import Bags
+from spreadout.runtime.simulator.segment_sum import SegmentSum
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class PooledFeatures:
     rows: Tensor  # (m,) those the clients hold, ascending
     holders: Tensor  # (m,) float32, how many clients hold each
     examples: Tensor  # (m,) float32, and how many examples those have
-    by_slot: Bags  # X, over the k·B slots of the batches
-    by_row: Bags  # Xᵀ
+    by_slot: SegmentSum  # X, over the k·B slots of the batches
+    by_row: SegmentSum  # Xᵀ
     slots: tuple[int, int]  # k, B
 
     @classmethod
@@ -66,8 +66,8 @@ class PooledFeatures:
             rows,
             holders,
             behind,
-            Bags.of(row[order], weights[order], torch.bincount(slot, minlength=slots)),
-            Bags.of(slot, weights, torch.bincount(row, minlength=len(rows))),
+            SegmentSum.of(row[order], weights[order], torch.bincount(slot, minlength=slots)),
+            SegmentSum.of(slot, weights, torch.bincount(row, minlength=len(rows))),
             (mask.shape[0], mask.shape[1]),
         )
 

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
+class Prefetcher(Generic[T]):
     """What belongs to each of a few keys, computed in threads of their own."""
 
     def __init__(self, threads: int = 1) -> None:

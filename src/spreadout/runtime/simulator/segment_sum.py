@@ -15,7 +15,7 @@ PIECE = 128  # entries of a bag that are added one after another; a long bag is 
 
 
 @dataclass(frozen=True)
-class Bags:
+class SegmentSum:
     """Weighted sums of rows: one for every bag, the same bits whoever adds them."""
 
     at: Tensor  # (nnz,) which row, bag after bag
@@ -24,7 +24,7 @@ class Bags:
     first: Tensor  # (n,) each bag's first piece
 
     @classmethod
-    def of(cls, at: Tensor, weights: Tensor, lengths: Tensor) -> Bags:
+    def of(cls, at: Tensor, weights: Tensor, lengths: Tensor) -> SegmentSum:
         """lengths (n,): entries of each bag."""
         pieces = (lengths + PIECE - 1) // PIECE
         first = offsets_from_lengths(pieces)[:-1]
@@ -45,29 +45,29 @@ class Bags:
 
 
 @dataclass(frozen=True)
-class HeldRows:
+class RowSlots:
     """A chunk's row slots, and how they add up by row: nothing of it depends on what is trained."""
 
     ids: Tensor  # (r,) rows that some client holds, ascending
     holders: Tensor  # (r,) float32, how many clients hold each
     examples: Tensor  # (r,) float32, and how many examples those have
     owner: Tensor  # (n,) the client of each real slot, row after row
-    bags: Bags  # of the k·m slots
+    segments: SegmentSum  # of the k·m slots
 
     @classmethod
-    def of(cls, ids: Tensor, examples: Tensor) -> HeldRows:
+    def of(cls, ids: Tensor, examples: Tensor) -> RowSlots:
         """ids (k, m), −1 for padding; examples (k,): what each client counts for."""
         slot = (ids.flatten() >= 0).nonzero()[:, 0]
         rows, place, holders = torch.unique(ids.flatten()[slot], return_inverse=True, return_counts=True)
         slot = slot[torch.argsort(place, stable=True)]
         owner = slot // max(ids.shape[1], 1)
-        bags = Bags.of(slot, torch.ones(len(slot), device=ids.device), holders)
-        behind = replace(bags, weights=examples[owner].float()).sums(_ones(ids))[:, 0]
-        return cls(rows, holders.float(), behind, owner, bags)
+        segments = SegmentSum.of(slot, torch.ones(len(slot), device=ids.device), holders)
+        behind = replace(segments, weights=examples[owner].float()).sums(_ones(ids))[:, 0]
+        return cls(rows, holders.float(), behind, owner, segments)
 
     def sum(self, change: Tensor, weight: Tensor) -> RowSum:
         """Σ v_i Δ_i over all clients; change (k, m, d), weight (k,)."""
-        weighed = replace(self.bags, weights=weight[self.owner])
+        weighed = replace(self.segments, weights=weight[self.owner])
         return RowSum(self.ids, weighed.sums(change.flatten(0, 1)), self.holders, self.examples)
 
 

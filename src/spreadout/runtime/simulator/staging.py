@@ -6,9 +6,7 @@ the device, while the device works on the present one.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -19,22 +17,22 @@ from spreadout.core.randomness import Ints
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
 from spreadout.core.tables import row_bytes
-from spreadout.core.types import Tensors
+from spreadout.core.types import RowInfo, Tensors
 from spreadout.data.columns import Lists, Sparse
-from spreadout.federated.batches import row_ids, rows_held, sent
+from spreadout.federated.batches import row_ids, row_info, sent
 from spreadout.federated.round import Cohort, Federation
 from spreadout.federated.schedule import Plan, plan
 from spreadout.models.lookup import LookupModel
 from spreadout.models.nn.gather import FEW
 from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
-from spreadout.runtime.simulator.segment_sum import Bags, HeldRows
+from spreadout.runtime.simulator.segment_sum import RowSlots, SegmentSum
 
-SHARE_AHEAD = 8  # of the memory there is, this part may hold a round to come
+SHARE_STAGED_AHEAD = 8  # of the memory there is, this part may hold a round to come
 NARROW = 64  # batches below this width are padded without a second thought
 
 
 @dataclass(frozen=True)
-class OnHost:
+class PlannedChunk:
     """Some clients of a cohort: what they will train on, still on the host."""
 
     cohort: Cohort
@@ -43,31 +41,31 @@ class OnHost:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class StagedChunk:
     """Some clients of a cohort, stacked on the device: k of them, with m row slots each per table."""
 
     cohort: Cohort
     batches: Tensors  # (k, S, B, …)
     ids: Tensors  # per table (k, m), −1 for padding
-    held: Tensors  # per table (k, m) bool, which of them are real
+    info: RowInfo  # which of them are real, and what else clients know of them
     examples: Tensor  # (k,) int64
     counts: Tensor  # (k,) the same on the host
-    sums: dict[str, HeldRows]  # per table, how row slots add up by row
+    sums: dict[str, RowSlots]  # per table, how row slots add up by row
     active: list[int]  # clients still at work in each step
     features: PooledFeatures | None = None  # instead of x and of the rows it names
 
 
 @dataclass(frozen=True)
-class ReadyRound:
+class StagedRound:
     """A round made ready: its chunks, most steps first."""
 
     cohort: Cohort
     idle: Ints  # places in the cohort of clients that have nothing to train on
-    chunks: list[OnHost]
-    first: Chunk | None = None  # the first of them, where it has been laid out already
+    chunks: list[PlannedChunk]
+    first: StagedChunk | None = None  # the first of them, where it has been laid out already
 
 
-def make_ready(
+def stage_round(
     federation: Federation,
     state: ServerState,
     cohort: Cohort,
@@ -75,7 +73,7 @@ def make_ready(
     memory: int,
     *,
     fuses: bool = False,
-) -> ReadyRound:
+) -> StagedRound:
     """Cut a cohort into chunks that fit `memory` and plan their steps; the state gives shapes only.
 
     fuses: whether whoever trains them makes one step of many clients one gradient.
@@ -85,16 +83,18 @@ def make_ready(
     idle = f.schedule.usable(sizes) == 0
     chunks = []
     for members in _chunks(f, state, cohort, sizes, idle, memory, fuses):
-        part = some_of(cohort, members)
+        part = select_clients(cohort, members)
         steps = part.plan
         if steps is None:
             numbers = f.data.number_of(part.clients)
             steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
-        chunks.append(OnHost(part, steps, fuses and can_pool(f, steps.mask.shape[1])))
-    return ReadyRound(cohort, np.flatnonzero(idle), chunks)
+        chunks.append(PlannedChunk(part, steps, fuses and can_pool(f, steps.mask.shape[1])))
+    return StagedRound(cohort, np.flatnonzero(idle), chunks)
 
 
-def lay_out(federation: Federation, host: OnHost, round: int, *, adds: bool = False) -> Chunk:
+def stage_chunk(
+    federation: Federation, host: PlannedChunk, round: int, *, adds: bool = False
+) -> StagedChunk:
     """Gather what a chunk trains on, and put it where it will be trained.
 
     adds: whether its rows will be added up where they are trained, and that is to be laid out too.
@@ -107,23 +107,23 @@ def lay_out(federation: Federation, host: OnHost, round: int, *, adds: bool = Fa
     if host.pools:
         features = _pooled(f, host, examples)
         f = replace(f, data=f.data.without_features)
-        asked = {table: rows for table, rows in asked.items() if table in f.data.refers.values()}
+        asked = {table: rows for table, rows in asked.items() if table in f.data.row_columns.values()}
     ids = row_ids(asked, f.device)
     batches = f.batches(cohort.clients, steps, ids, round)
     active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
-    held = rows_held(
+    info = row_info(
         f.data, cohort.clients, ids, own=f.method.needs_own, popularity=f.method.needs_popularity
     )
     # Rows that everybody holds, and those counted row by row, are summed otherwise.
     apart = [t for t in ids if asked[t].shared is None and t not in f.rules.counted | f.training.fixed]
-    sums = {table: HeldRows.of(ids[table], examples) for table in apart} if adds else {}
-    return Chunk(cohort, batches, ids, held, examples, counts, sums, active, features)
+    sums = {table: RowSlots.of(ids[table], examples) for table in apart} if adds else {}
+    return StagedChunk(cohort, batches, ids, info, examples, counts, sums, active, features)
 
 
-def _pooled(federation: Federation, host: OnHost, examples: Tensor) -> PooledFeatures:
+def _pooled(federation: Federation, host: PlannedChunk, examples: Tensor) -> PooledFeatures:
     f, model = federation, federation.model
     assert isinstance(model, LookupModel)
-    ((name, table),) = model.refers.items()
+    ((name, table),) = model.row_columns.items()
     column = f.data.columns[name]
     assert isinstance(column, Sparse)
     at = f.data.offsets[host.cohort.clients][:, None] + host.steps.index[:, 0]
@@ -131,24 +131,27 @@ def _pooled(federation: Federation, host: OnHost, examples: Tensor) -> PooledFea
     return PooledFeatures.of(column, at, host.steps.mask[:, 0], asked, examples, model.pooling)
 
 
-def laid_out_ahead(
-    federation: Federation, ready: ReadyRound, round: int, memory: int, trains: torch.cuda.Stream
-) -> ReadyRound:
+def stage_ahead(
+    federation: Federation, ready: StagedRound, round: int, memory: int, trains: torch.cuda.Stream
+) -> StagedRound:
     """The same with its chunk on the device, copied there beside what the device is at work on.
 
     Only where there is one, and a small one: several are as many because each fills the memory there
     is. trains: the stream that will read it.
     """
-    if len(ready.chunks) != 1 or SHARE_AHEAD * _laid_out_bytes(federation, ready.chunks[0]) > memory:
+    if (
+        len(ready.chunks) != 1
+        or SHARE_STAGED_AHEAD * _staged_bytes(federation, ready.chunks[0]) > memory
+    ):
         return ready
-    first = lay_out(federation, ready.chunks[0], round, adds=True)
+    first = stage_chunk(federation, ready.chunks[0], round, adds=True)
     torch.cuda.current_stream(federation.device).synchronize()
     for tensor in _tensors_in(first):
         tensor.record_stream(trains)  # its memory is not free before that stream is done
     return replace(ready, first=first)
 
 
-def _laid_out_bytes(federation: Federation, host: OnHost) -> int:
+def _staged_bytes(federation: Federation, host: PlannedChunk) -> int:
     """About what a chunk takes on the device before anything is trained."""
     columns = federation.data.columns.values()
     example = sum(column.example_bytes for column in columns if not isinstance(column, Sparse))
@@ -163,39 +166,19 @@ def _tensors_in(part: object) -> Iterator[Tensor]:
     elif isinstance(part, Mapping):
         for value in part.values():
             yield from _tensors_in(value)
-    elif isinstance(part, PooledFeatures | HeldRows | Bags | Chunk):
+    elif isinstance(part, PooledFeatures | RowSlots | SegmentSum | StagedChunk):
         yield from _tensors_in({one.name: getattr(part, one.name) for one in fields(part)})
 
 
-_of_thread = threading.local()
-
-
-@contextmanager
-def beside(device: torch.device) -> Iterator[None]:
-    """Within it, what is asked of a GPU goes beside what other threads ask of it.
-
-    One stream for each thread and device: memory freed on a stream is found again on it.
-    """
-    if device.type != "cuda":
-        yield
-        return
-    streams: dict[torch.device, torch.cuda.Stream] = _of_thread.__dict__.setdefault("streams", {})
-    if device not in streams:
-        # Its small kernels go first: they would wait for all blocks of a large product otherwise.
-        streams[device] = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
-    with torch.cuda.stream(streams[device]):
-        yield
-
-
-def key_of(federation: Federation, round: int) -> Hashable:
+def prefetch_key(federation: Federation, round: int) -> Hashable:
     """Everything a round made ready depends on; a method of one's own need not have a hash."""
     f = federation
-    drawn = f.seed, f.selection, f.per_round, f.asks_seen, round
+    drawn = f.seed, f.selection, f.per_round, f.requests_seen, round
     apart = f.max_norm is not None, f.privacy is not None, f.training.averages_gradients
     return id(f.data), id(f.model), repr(f.method), f.schedule, f.augment, f.device, *apart, *drawn
 
 
-def some_of(cohort: Cohort, members: Ints) -> Cohort:
+def select_clients(cohort: Cohort, members: Ints) -> Cohort:
     """The clients at these places of a cohort, with what they asked for."""
     if np.array_equal(members, np.arange(len(cohort.clients))):
         return cohort
@@ -217,7 +200,7 @@ def can_pool(federation: Federation, steps: int) -> bool:
         return False
     if f.method.loss_reads_params:  # it would miss those rows among its parameters
         return False
-    tables = frozenset(f.model.refers.values())
+    tables = frozenset(f.model.row_columns.values())
     return not tables & (f.training.sphere | f.training.fixed | f.rules.counted)
 
 
@@ -271,7 +254,7 @@ def bytes_per_client(
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
     fused = fuses and is_fusable(federation, steps)
     pooling = fuses and can_pool(federation, steps)
-    shared = set(federation.model.refers.values()) if pooling else set()
+    shared = set(federation.model.row_columns.values()) if pooling else set()
     parameters = 0 if fused else nbytes(state.dense.values())
     pooled = 0
     for table, count in held.items():
@@ -284,11 +267,11 @@ def bytes_per_client(
     for name, column in data.columns.items():
         if not isinstance(column, Sparse):
             example += column.example_bytes
-        elif name in data.refers and data.refers[name] in shared:
+        elif name in data.row_columns and data.row_columns[name] in shared:
             named = -(-len(column.ids) // max(column.count, 1))  # features an example has, about
             pooled += width * named * 64  # sorted by example and by feature
-        elif name in data.refers:
-            example += 4 * held[data.refers[name]]  # over the rows held, not over all features
+        elif name in data.row_columns:
+            example += 4 * held[data.row_columns[name]]  # over the rows held, not over all features
         elif federation.augment:
             example += column.example_bytes
         else:
@@ -296,7 +279,7 @@ def bytes_per_client(
     activations = 8 * width * federation.activations * 4
     # Scores of a batch against the class rows held, and their gradients.
     activations += 6 * width * held.get("classes", 0) * 4
-    for name, table in data.refers.items():
+    for name, table in data.row_columns.items():
         column = data.columns[name]
         if isinstance(column, Lists) and federation.device.type == "cuda":  # see models/gathers.py
             activations += width * (column.width or column.longest) * min(held[table], FEW) * 4
