@@ -16,7 +16,7 @@ test: $(READY) check
 
 # Deployments that are killed, interrupted and attacked: real processes, about five minutes.
 test-deploy: $(READY)
-	$(BIN)/pytest -m deploy tests/test_flower_deploy.py
+	$(BIN)/pytest -m deploy tests/flower/test_flower_deploy.py
 
 check: $(READY)
 	$(BIN)/ruff check .

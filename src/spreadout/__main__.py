@@ -2,4 +2,5 @@
 
 from spreadout.cli.main import main
 
-main()
+if __name__ == "__main__":
+    main()

@@ -21,9 +21,6 @@ from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import NO_ROWS, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.data.load import distribute
-from spreadout.data.partition import by_user, each_label
-from spreadout.data.sources.timeline import Windows
 from spreadout.evaluation import evaluate as evaluation
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import batch_rivals, class_vectors, embed, evaluate, rank_of_right
@@ -39,28 +36,9 @@ from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import sequential
 from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.prefetch import Prefetcher
+from toys import shop
 
 CPU = torch.device("cpu")
-
-
-def shop(users: int = 8, items: int = 12, seed: int = 0) -> so.Splits:
-    """Users who walk around a ring of items, mostly one step at a time: what comes next can be learned."""
-    rng = np.random.default_rng(seed)
-    user, item = [], []
-    for u in range(users):
-        at = int(rng.integers(items))
-        for _ in range(int(rng.integers(6, 12))):
-            user.append(u)
-            item.append(at + 1)
-            at = (at + (1 if rng.random() < 0.9 else int(rng.integers(items)))) % items
-    found = Windows(window=4, numbering="published").examples(
-        np.array(user), np.array(item), np.arange(len(user))
-    )
-    found = replace(found, classes=items + 1)
-    part = found.train
-    assert part.user is not None
-    train = distribute(part, by_user(each_label(part.labels), part.user), found)
-    return so.Splits("ring", train, so.Examples(part.columns, part.labels))
 
 
 def config(**changes: object) -> so.Experiment:

@@ -28,7 +28,7 @@ from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
 from spreadout.runtime.simulator.prefetch import Prefetcher
 from spreadout.runtime.simulator.segment_sum import SegmentSum
 from spreadout.runtime.simulator.staging import stage_chunk, stage_round
-from test_fedalc import config, tagged
+from toys import tagged, tagged_config
 
 CPU = torch.device("cpu")
 MEMORY = 40 * 2**20
@@ -83,7 +83,7 @@ def test_rows_of_features_are_merged_as_they_should_be(rule: RowMerge, weighting
     clients = {**STEP, "batch": 3}
     states = []
     for executor in ("sequential", "simulator"):
-        experiment = config({"name": "fedaws"}, clients=clients, run={"executor": executor})
+        experiment = tagged_config({"name": "fedaws"}, clients=clients, run={"executor": executor})
         method = ByRow(rule=rule, weighting=weighting)  # type: ignore[arg-type]
         f = build_federation(experiment, tagged(), CPU, method=method)
         assert f.rules.rows["inputs"] == rule
@@ -103,12 +103,12 @@ def test_pooled_lookups_equal_copied_rows(
     method = {"name": "fedaws", "weighting": "examples", "spreadout_form": "hinge", "merge": merge}
     clients = {**STEP, "batch": 3, "request_features": asks}
     data = twice_named(tagged())
-    slow = config(method, model=model, clients=clients, run={"executor": "sequential"})
+    slow = tagged_config(method, model=model, clients=clients, run={"executor": "sequential"})
     reference = train(slow, data)
     calls = []
     true = PooledFeatures.row_sum
     monkeypatch.setattr(PooledFeatures, "row_sum", lambda *a: calls.append(1) or true(*a))
-    assert_same(reference, train(config(method, model=model, clients=clients), data))
+    assert_same(reference, train(tagged_config(method, model=model, clients=clients), data))
     assert len(calls) == 3
 
 
@@ -138,7 +138,7 @@ def test_a_client_that_breaks_the_sum_is_found_among_copies() -> None:
     data = replace(data, train=broken)
     clients = {**STEP, "per_round": "all", "batch": "full"}
     states = [
-        train(config({"name": "fedaws"}, clients=clients, run={"executor": executor}), data)
+        train(tagged_config({"name": "fedaws"}, clients=clients, run={"executor": executor}), data)
         for executor in ("simulator", "sequential")
     ]
     assert_same(states[1], states[0])
@@ -151,7 +151,7 @@ def test_clients_ask_for_the_features_they_are_about_to_see() -> None:
     asked = {}
     for asks in ("own", "seen"):
         clients = {**STEP, "batch": 2, "request_features": asks}
-        f = build_federation(config({"name": "fedaws"}, clients=clients), data, CPU)
+        f = build_federation(tagged_config({"name": "fedaws"}, clients=clients), data, CPU)
         asked[asks] = draw_cohort(f, 1)
     assert torch.equal(asked["own"].clients, asked["seen"].clients)
     own, seen = (asked[name].requests["inputs"] for name in ("own", "seen"))
@@ -164,7 +164,7 @@ def test_clients_ask_for_the_features_they_are_about_to_see() -> None:
 def test_several_steps_see_what_they_asked_for() -> None:
     clients = {**STEP, "local_steps": 3, "batch": 2, "request_features": "seen"}
     states = [
-        train(config({"name": "fedaws"}, clients=clients, run={"executor": executor}), tagged())
+        train(tagged_config({"name": "fedaws"}, clients=clients, run={"executor": executor}), tagged())
         for executor in ("simulator", "sequential")
     ]
     assert_same(states[1], states[0])
@@ -247,7 +247,7 @@ def test_a_round_ahead_is_of_those_who_ask_as_they_do_now() -> None:
     class Listed(FedAwS):
         rare: list[int] = Field(default_factory=list)
 
-    experiment = config({"name": "fedaws"}, clients={**STEP, "batch": 2})
+    experiment = tagged_config({"name": "fedaws"}, clients={**STEP, "batch": 2})
     f = build_federation(experiment, tagged(), CPU, method=Listed())
     assert isinstance(f.executor, Simulator)
     f = replace(f, executor=replace(f.executor, prefetch=Prefetcher()), rounds=9)

@@ -15,6 +15,7 @@ import torch
 pytest.importorskip("flwr")
 
 import spreadout as so
+from deployment import METHODS, config, federation
 from spreadout.config.experiment import Experiment
 from spreadout.flower import keys
 from spreadout.flower.events import Reader
@@ -22,7 +23,6 @@ from spreadout.flower.local import ENVIRONMENT, start_link, start_node, write_co
 from spreadout.flower.processes import Processes
 from spreadout.flower.project import write_project
 from spreadout.runs import checkpoint
-from test_flower_loopback import METHODS, config, federation
 
 pytestmark = pytest.mark.deploy
 

@@ -3,49 +3,19 @@
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("flwr")
 
 import spreadout as so
+from deployment import METHODS, NODES, config, federation
 from spreadout.config.experiment import Experiment
 from spreadout.flower.events import Reader
 from spreadout.flower.local import ENVIRONMENT, start_link, start_node, write_connection
 from spreadout.flower.processes import Processes
 from spreadout.flower.project import write_project
 from spreadout.runs import checkpoint
-
-NODES = 3
-METHODS = {
-    "fedaws": {"name": "fedaws", "strength": 0.1},
-    "fedss": {"name": "fedss", "negatives": 3, "scale": 5.0},
-}
-
-
-def federation(path: Path) -> Path:
-    """Three clients with two of six classes each, as a file that says who holds what."""
-    rng = np.random.default_rng(3)
-    y = np.repeat(np.arange(6), 12)
-    x = rng.normal(size=(72, 5)) + 2 * np.eye(6, 5)[y]
-    np.savez(path, x=x, y=y, client=y // 2, x_test=x[::3], y_test=y[::3])
-    return path
-
-
-def config(data: Path, method: dict[str, object]) -> Experiment:
-    return Experiment.of(
-        {
-            "name": str(method["name"]),
-            "rounds": 3,
-            "data": {"source": "npz", "path": str(data), "partition": "given"},
-            "model": {"hidden": [8], "dim": 4},
-            "method": method,
-            "clients": {"batch": 4, "lr": 0.3, "local_steps": 3},
-            "eval": {"every": 3, "metrics": ["P@1"]},
-            "deploy": {"nodes": NODES, "timeout": 60},
-        }
-    )
 
 
 @pytest.fixture(scope="module")

@@ -10,29 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command import invoke, spreadout
+
 QUICK = ["rounds=2", "eval.every=1", "clients.local_steps=1"]
-
-
-def spreadout(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "spreadout", *args],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
-
-
-def invoke(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
-    """The same entry point without a new process."""
-    from spreadout.cli import main as cli
-
-    monkeypatch.setattr(sys, "argv", ["spreadout", *args])
-    try:
-        cli.main()
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-    return 0
 
 
 def test_help_comes_fast_and_without_torch() -> None:

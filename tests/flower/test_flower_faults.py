@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import spreadout as so
+from deployment import TOY, assert_same
 from memory_grid import MemoryGrid, Node, deployed, form_of, served
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
@@ -30,7 +31,7 @@ from spreadout.flower import keys, messages
 from spreadout.flower.access import AccessControl, fingerprint_of, read_roster
 from spreadout.flower.messages import HELLO, TRAIN, Malformed
 from spreadout.runs.train import Interrupted, Observer, Result
-from test_flower_methods import TOY, assert_same, several_classes
+from toys import several_classes
 
 QUICK = {**TOY, "deploy": {"timeout": 0.2, "wait": 1}, "eval": {"every": 1, "metrics": ["P@1"]}}
 

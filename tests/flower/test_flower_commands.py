@@ -13,6 +13,7 @@ import torch
 
 pytest.importorskip("flwr")
 
+from command import invoke
 from memory_grid import MemoryGrid, Node
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
@@ -27,7 +28,6 @@ from spreadout.flower.processes import Processes
 from spreadout.flower.project import write_project
 from spreadout.flower.server_app import serve
 from spreadout.runs.train import Observer
-from test_cli import invoke
 
 
 def test_without_flower_one_line_names_the_extra_and_the_core_does_not_mind() -> None:

@@ -62,8 +62,9 @@ def test_label_correlations_and_lookups_on_the_gpu(arm: str, steps: int) -> None
 
 @pytest.mark.parametrize("asks", ["own", "seen"])
 def test_pooled_lookups_on_the_gpu(asks: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
     from test_fedalc import config, tagged
+
+    from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
 
     calls: list[int] = []
     true = PooledFeatures.row_sum

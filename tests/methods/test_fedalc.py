@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import spreadout as so
 from spreadout.core.merging import RowSum
-from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.ragged import Ragged
 from spreadout.core.rows import Rows, project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params
@@ -30,44 +30,10 @@ from spreadout.objectives.regularizers import FarPenalty, HingePenalty, NearPena
 from spreadout.privacy import label_sets
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.runs.build import build_federation
+from toys import tagged, tagged_config
 
 CPU = torch.device("cpu")
 KEY = b"the clients' secret"
-
-
-def tagged(n: int = 90, classes: int = 6, features: int = 24, seed: int = 0) -> Splits:
-    """Instances with a few of `features` words; labels come in pairs (0, 1), (2, 3), … that often meet."""
-    rng = np.random.default_rng(seed)
-    words, sets = [], []
-    for _ in range(n):
-        label = int(rng.integers(classes))
-        sets.append(sorted({label, label ^ 1} if rng.random() < 0.6 else {label}))
-        own = [4 * one + int(rng.integers(4)) for one in sets[-1]]  # every label has words of its own
-        words.append(sorted({*own, int(rng.integers(features))}))
-    lengths = torch.tensor([len(w) for w in words])
-    ids = torch.tensor([f for w in words for f in w])
-    x = Sparse(ids, torch.ones(len(ids)), offsets_from_lengths(lengths), features)
-    train, test = range(2 * n // 3), range(2 * n // 3, n)
-    pairs = [(label, i) for i in train for label in sets[i]]  # one client per label
-    pairs.sort()
-    y = torch.tensor([label for label, _ in pairs])
-    held = FederatedDataset(
-        {"x": x.select(torch.tensor([i for _, i in pairs])), "y": Dense(y)},
-        offsets_from_lengths(torch.bincount(y, minlength=classes)),
-        classes,
-    )
-    scored = Examples({"x": x.select(torch.tensor(test))}, Ragged.from_lists([sets[i] for i in test]))
-    return Splits("tagged", held, scored)
-
-
-def config(method: dict[str, object], **sections: object) -> so.Experiment:
-    base: dict[str, object] = {
-        "model": {"encoder": "lookup", "width": 8, "hidden": [8], "dim": 6, "init": 0.5},
-        "method": method,
-        "clients": {"per_round": "all", "local_steps": 1, "batch": "full", "lr": 0.3},
-        "eval": {"metrics": ["P@1"]},
-    }
-    return so.Experiment.of({**base, **sections})
 
 
 def built(data: Splits, experiment: so.Experiment) -> tuple[Federation, ServerState]:
@@ -371,7 +337,7 @@ def test_examples_are_told_of_in_no_order() -> None:
 def test_guards_reach_the_weights(guard: dict[str, object]) -> None:
     """`prepare` keeps what `guarded` makes of the counts."""
     data = tagged(n=300)
-    f, state = built(data, config({"name": "fedalc", "normalize": False, **guard}))
+    f, state = built(data, tagged_config({"name": "fedalc", "normalize": False, **guard}))
     run_setup(f, state)
     plain = CoOccurrence.of(
         label_sets.label_sets(label_sets.messages_of(data.train, KEY), 6).sets, data.train.classes
@@ -396,7 +362,7 @@ def test_guards_reach_the_weights(guard: dict[str, object]) -> None:
 
 
 def test_refused_messages_take_nothing_off_the_counts() -> None:
-    f, state = built(tagged(), config({"name": "fedalc", "dummies": 5}))
+    f, state = built(tagged(), tagged_config({"name": "fedalc", "dummies": 5}))
     told = list(f.method.client_setup(f.data, key=KEY, seed=0))
     invalid = [{**one, "labels": one["labels"][:-1]} for one in told]  # type: ignore[index]
     f.method.server_setup(SetupContext([*told, *invalid], 0, 0), state, f.model)
@@ -465,7 +431,7 @@ def test_the_simulator_trains_what_one_client_after_another_trains(
     states = []
     for executor in ("sequential", "simulator"):
         clients = {"per_round": 4, "batch": 8, "lr": 0.3, "local_steps": steps, "input_dropout": 0.3}
-        f, state = built(tagged(), config(arm, clients=clients, run={"executor": executor}))
+        f, state = built(tagged(), tagged_config(arm, clients=clients, run={"executor": executor}))
         for _ in range(3):
             run_round(f, state)
         states.append(state)
@@ -488,7 +454,7 @@ def test_flag_counts_the_positives_of_clients_with_several_classes() -> None:
     splits = Splits("shared", data, Examples.from_arrays(x, y))
     states = []
     for executor in ("sequential", "simulator"):
-        f, state = built(splits, config({"name": "flag"}, model={}, run={"executor": executor}))
+        f, state = built(splits, tagged_config({"name": "flag"}, model={}, run={"executor": executor}))
         run_round(f, state)
         states.append(state)
     torch.testing.assert_close(states[0].tables, states[1].tables)
@@ -496,7 +462,7 @@ def test_flag_counts_the_positives_of_clients_with_several_classes() -> None:
     alone = []  # the rows each would send
     for one in range(2):
         part = Splits("one", data.part(torch.tensor([one])), splits.test)
-        f, state = built(part, config({"name": "flag"}, model={}))
+        f, state = built(part, tagged_config({"name": "flag"}, model={}))
         run_round(f, state)
         alone.append(state.tables["classes"])
     counts = torch.tensor([[2.0, 1.0], [1.0, 2.0]])  # (client, class)
@@ -509,7 +475,7 @@ def test_a_lookup_pools_as_it_is_told(pooling: str) -> None:
     data = tagged()
     f, state = built(
         data,
-        config(
+        tagged_config(
             {"name": "baseline-1"},
             model={"encoder": "lookup", "width": 8, "hidden": [8], "dim": 6, "pooling": pooling},
         ),
@@ -525,7 +491,7 @@ def test_a_lookup_pools_as_it_is_told(pooling: str) -> None:
 def test_a_lookup_is_a_dense_layer_of_which_clients_hold_some_rows() -> None:
     """FedAvg of the lookup's rows equals FedAvg of a dense first layer, and sends fewer bytes."""
     data = tagged()
-    f, state = built(data, config({"name": "baseline-1"}))
+    f, state = built(data, tagged_config({"name": "baseline-1"}))
     rows = state.tables["inputs"].clone()
 
     class Same(torch.nn.Module):
@@ -538,7 +504,7 @@ def test_a_lookup_is_a_dense_layer_of_which_clients_hold_some_rows() -> None:
             pooled = x / x.abs().sum(-1, keepdim=True).clamp_min(1e-12) @ self.inputs_
             return self.rest(pooled)  # type: ignore[no-any-return]
 
-    twin = build_federation(config({"name": "baseline-1"}, model={}), data, CPU, Same())
+    twin = build_federation(tagged_config({"name": "baseline-1"}, model={}), data, CPU, Same())
     other = ServerState(0, *twin.model.initial(twin.seed, CPU))
     for _ in range(3):
         run_round(f, state)
@@ -558,7 +524,7 @@ def test_a_lookup_is_a_dense_layer_of_which_clients_hold_some_rows() -> None:
 
 def test_what_is_collected_travels_once_and_fixed_rows_too() -> None:
     data = tagged()
-    f, state = built(data, config({"name": "fedalc-fixed", "table_steps": 5}))
+    f, state = built(data, tagged_config({"name": "fedalc-fixed", "table_steps": 5}))
     messages = label_sets.messages_of(data.train, label_sets.collection_key(f.seed))
     run_setup(f, state)
     once = sum(message.nbytes for message in messages)
@@ -576,7 +542,7 @@ def test_what_is_collected_travels_once_and_fixed_rows_too() -> None:
 
 
 def test_a_fixed_table_keeps_labels_near_that_occur_together() -> None:
-    f, state = built(tagged(), config({"name": "fedalc-fixed", "table_steps": 300}))
+    f, state = built(tagged(), tagged_config({"name": "fedalc-fixed", "table_steps": 300}))
     before = float((state.tables["classes"][0::2] * state.tables["classes"][1::2]).sum(-1).mean())
     run_setup(f, state)
     table = state.tables["classes"]
@@ -590,7 +556,9 @@ def test_correlated_labels_are_pushed_apart_less() -> None:
     data, near = tagged(), {}
     for name in ("fedaws", "fedalc"):
         strength = 3.0 if name == "fedalc" else 3.0 / data.train.classes
-        f, state = built(data, config({"name": name, "strength": strength, "spreadout_margin": 1.0}))
+        f, state = built(
+            data, tagged_config({"name": name, "strength": strength, "spreadout_margin": 1.0})
+        )
         for _ in range(60):
             run_round(f, state)
         table = state.tables["classes"]
@@ -599,7 +567,7 @@ def test_correlated_labels_are_pushed_apart_less() -> None:
 
 
 def test_a_run_resumes_where_it_was_with_what_it_had_collected(tmp_path: Path) -> None:
-    data, experiment = tagged(), config(ARMS["fedalc"], rounds=6, run={"checkpoint_every": 1})
+    data, experiment = tagged(), tagged_config(ARMS["fedalc"], rounds=6, run={"checkpoint_every": 1})
     whole = so.run(experiment, data=data, out=tmp_path / "whole")
     rounds = iter(range(1, 100))
     with pytest.raises(so.Interrupted):
@@ -611,25 +579,27 @@ def test_a_run_resumes_where_it_was_with_what_it_had_collected(tmp_path: Path) -
 
 
 def test_noise_on_the_table_is_accounted_for() -> None:
-    result = so.run(config(ARMS["private"], rounds=4), data=tagged())
+    result = so.run(tagged_config(ARMS["private"], rounds=4), data=tagged())
     told = result.summary["table_privacy"]
     assert told["releases"] == 4
     assert told["epsilon"] == pytest.approx(epsilon_of(0.5, 4, 1e-5, sensitivity=1.0))
     fixed = {"name": "fedalc-fixed", "table_steps": 9, "table_clip": 0.1, "table_noise": 2.0}
-    told = so.run(config(fixed, rounds=1), data=tagged()).summary["table_privacy"]
+    told = so.run(tagged_config(fixed, rounds=1), data=tagged()).summary["table_privacy"]
     assert told["epsilon"] == pytest.approx(epsilon_of(2.0, 9, 1e-5, sensitivity=2.0))
     silent = {**ARMS["private"], "table_noise": 0.0}
-    told = so.run(config(silent, rounds=1), data=tagged()).summary["table_privacy"]
+    told = so.run(tagged_config(silent, rounds=1), data=tagged()).summary["table_privacy"]
     assert told["epsilon"] is None
     assert told["guarantee"].startswith("none")
-    assert so.run(config(ARMS["fedalc"], rounds=1), data=tagged()).summary["table_privacy"] is None
+    assert (
+        so.run(tagged_config(ARMS["fedalc"], rounds=1), data=tagged()).summary["table_privacy"] is None
+    )
 
 
 def test_every_release_of_the_table_has_noise_of_its_own() -> None:
     """Another round, another step, another secret of the server: another noise, of the size that is said."""
     clip, noise = 1e-4, 0.5
     private = {"name": "fedalc", "normalize": False, "table_clip": clip, "table_noise": noise}
-    f, state = built(tagged(), config(private))
+    f, state = built(tagged(), tagged_config(private))
     run_setup(f, state)
     touched = RowSum(torch.arange(6), torch.zeros(6, 6), torch.ones(6), torch.ones(6))
     method = f.method
@@ -645,7 +615,7 @@ def test_every_release_of_the_table_has_noise_of_its_own() -> None:
         assert 0 < float(clipped.norm()) <= 15 * clip * 1.001  # fifteen pairs, each within the clip
     assert all(not torch.equal(a, b) for a, b in itertools.combinations(drawn, 2))
     steps = {**private, "spreadout_steps": 3}
-    told = so.run(config(steps, rounds=4), data=tagged()).summary["table_privacy"]
+    told = so.run(tagged_config(steps, rounds=4), data=tagged()).summary["table_privacy"]
     assert told["releases"] == 12
 
 
@@ -659,11 +629,11 @@ def test_a_fixed_table_is_clipped_and_gets_new_noise_at_every_step(
 
     monkeypatch.setattr("spreadout.methods.fedalc.descend_table_", descend)
     arm = {"name": "fedalc-fixed", "table_steps": 3, "table_clip": 1e-4}
-    f, state = built(tagged(), config(arm))
+    f, state = built(tagged(), tagged_config(arm))
     run_setup(f, state)
     assert all(0 < float(one.norm()) <= 15e-4 * 1.001 for one in seen)
     seen.clear()
-    f, state = built(tagged(), config({**arm, "pull": 0.0, "push": 0.0, "table_noise": 1.0}))
+    f, state = built(tagged(), tagged_config({**arm, "pull": 0.0, "push": 0.0, "table_noise": 1.0}))
     run_setup(f, state)
     run_setup(replace(f, noise_seed=5), ServerState(0, *f.model.initial(f.seed, CPU)))
     assert len(seen) == 6
@@ -674,7 +644,9 @@ def test_a_fixed_table_is_clipped_and_gets_new_noise_at_every_step(
 def test_lambda_is_one_unless_it_is_said() -> None:
     tables = []
     for strength in ({}, {"strength": 1.0}, {"strength": 2.0}):
-        f, state = built(tagged(), config({"name": "fedalc", "spreadout_margin": 1.0, **strength}))
+        f, state = built(
+            tagged(), tagged_config({"name": "fedalc", "spreadout_margin": 1.0, **strength})
+        )
         run_round(f, state)
         tables.append(state.tables["classes"])
     assert torch.equal(tables[0], tables[1])
@@ -706,12 +678,12 @@ def test_the_noise_is_as_large_as_is_said() -> None:
 )
 def test_settings_that_promise_nothing_are_refused(method: dict[str, object], said: str) -> None:
     with pytest.raises(so.UserError, match=said):
-        config(method)
+        tagged_config(method)
 
 
 def test_a_lookup_needs_sparse_features(toy: Splits) -> None:
     with pytest.raises(so.UserError, match="takes sparse features"):
-        build_federation(config({"name": "fedalc"}), toy, CPU)
+        build_federation(tagged_config({"name": "fedalc"}), toy, CPU)
 
 
 def test_rows_a_request_leaves_out_are_told_of() -> None:
@@ -721,7 +693,7 @@ def test_rows_a_request_leaves_out_are_told_of() -> None:
             none = Ragged(torch.zeros(len(clients) + 1, dtype=torch.int64), torch.empty(0).long())
             return {**asked, "inputs": none}
 
-    f = build_federation(config({"name": "fedalc"}), tagged(), CPU, method=Forgetful())
+    f = build_federation(tagged_config({"name": "fedalc"}), tagged(), CPU, method=Forgetful())
     state = ServerState(0, *f.model.initial(f.seed, CPU))
     with pytest.raises(ValueError, match="leaves out rows"):
         run_round(f, state)

@@ -10,31 +10,13 @@ import torch
 pytest.importorskip("flwr")
 
 import spreadout as so
+from deployment import TOY, assert_same
 from memory_grid import deployed, served
 from spreadout.config.experiment import Experiment
 from spreadout.data.columns import Lists
 from spreadout.data.dataset import Splits
 from spreadout.runs.train import Result
-from test_dual_encoder import shop
-from test_fedalc import tagged
-
-TOY = {
-    "rounds": 3,
-    "model": {"hidden": [5], "dim": 4},
-    "clients": {"batch": 3, "lr": 0.3, "local_steps": 3},
-    "eval": {"every": 3, "metrics": ["P@1"]},
-}
-
-
-def several_classes() -> Splits:
-    """Six clients with one to three of eight classes each, all of them with examples."""
-    rng = np.random.default_rng(1)
-    client = np.repeat(np.arange(6), [7, 4, 12, 5, 6, 3])
-    y = (client + rng.integers(0, 3, len(client))) % 8
-    x = rng.normal(size=(len(y), 6)).astype(np.float32) + 2 * np.eye(8, 6, dtype=np.float32)[y]
-    train = so.FederatedDataset.from_arrays(x, y, client, classes=8)
-    return Splits("toy", train, so.Examples.from_arrays(x, y))
-
+from toys import several_classes, shop, tagged
 
 ARMS = {
     "fedaws": ["method.name=fedaws", "method.strength=0.1"],
@@ -56,15 +38,6 @@ ARMS = {
     "adam on clients and server": ["clients.optimizer=adam", "clients.lr=0.05", "server.optimizer=adam"],
     "norm limit": ["clients.max_update_norm=1.6"],
 }  # fmt: skip
-
-
-def assert_same(simulated: Result, deployed: Result) -> None:
-    for part in ("dense", "tables"):
-        ours, theirs = getattr(simulated.state, part), getattr(deployed.state, part)
-        torch.testing.assert_close(theirs, ours, rtol=1e-4, atol=2e-6)
-    assert deployed.state.refused == simulated.state.refused
-    assert deployed.metrics == pytest.approx(simulated.metrics)
-    assert deployed.history[-1]["loss"] == pytest.approx(simulated.history[-1]["loss"], rel=1e-4)
 
 
 def both(data: Splits, experiment: Experiment, folder: Path, nodes: int) -> tuple[Result, Result]:

@@ -1,0 +1,79 @@
+"""Small data sets whose answers are known."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+import spreadout as so
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.data.columns import Dense, Sparse
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.load import distribute
+from spreadout.data.partition import by_user, each_label
+from spreadout.data.sources.timeline import Windows
+
+
+def shop(users: int = 8, items: int = 12, seed: int = 0) -> so.Splits:
+    """Users who walk around a ring of items, mostly one step at a time: what comes next can be learned."""
+    rng = np.random.default_rng(seed)
+    user, item = [], []
+    for u in range(users):
+        at = int(rng.integers(items))
+        for _ in range(int(rng.integers(6, 12))):
+            user.append(u)
+            item.append(at + 1)
+            at = (at + (1 if rng.random() < 0.9 else int(rng.integers(items)))) % items
+    found = Windows(window=4, numbering="published").examples(
+        np.array(user), np.array(item), np.arange(len(user))
+    )
+    found = replace(found, classes=items + 1)
+    part = found.train
+    assert part.user is not None
+    train = distribute(part, by_user(each_label(part.labels), part.user), found)
+    return so.Splits("ring", train, so.Examples(part.columns, part.labels))
+
+
+def tagged(n: int = 90, classes: int = 6, features: int = 24, seed: int = 0) -> Splits:
+    """Instances with a few of `features` words; labels come in pairs (0, 1), (2, 3), … that often meet."""
+    rng = np.random.default_rng(seed)
+    words, sets = [], []
+    for _ in range(n):
+        label = int(rng.integers(classes))
+        sets.append(sorted({label, label ^ 1} if rng.random() < 0.6 else {label}))
+        own = [4 * one + int(rng.integers(4)) for one in sets[-1]]  # every label has words of its own
+        words.append(sorted({*own, int(rng.integers(features))}))
+    lengths = torch.tensor([len(w) for w in words])
+    ids = torch.tensor([f for w in words for f in w])
+    x = Sparse(ids, torch.ones(len(ids)), offsets_from_lengths(lengths), features)
+    train, test = range(2 * n // 3), range(2 * n // 3, n)
+    pairs = [(label, i) for i in train for label in sets[i]]  # one client per label
+    pairs.sort()
+    y = torch.tensor([label for label, _ in pairs])
+    held = FederatedDataset(
+        {"x": x.select(torch.tensor([i for _, i in pairs])), "y": Dense(y)},
+        offsets_from_lengths(torch.bincount(y, minlength=classes)),
+        classes,
+    )
+    scored = Examples({"x": x.select(torch.tensor(test))}, Ragged.from_lists([sets[i] for i in test]))
+    return Splits("tagged", held, scored)
+
+
+def tagged_config(method: dict[str, object], **sections: object) -> so.Experiment:
+    base: dict[str, object] = {
+        "model": {"encoder": "lookup", "width": 8, "hidden": [8], "dim": 6, "init": 0.5},
+        "method": method,
+        "clients": {"per_round": "all", "local_steps": 1, "batch": "full", "lr": 0.3},
+        "eval": {"metrics": ["P@1"]},
+    }
+    return so.Experiment.of({**base, **sections})
+
+
+def several_classes() -> Splits:
+    """Six clients with one to three of eight classes each, all of them with examples."""
+    rng = np.random.default_rng(1)
+    client = np.repeat(np.arange(6), [7, 4, 12, 5, 6, 3])
+    y = (client + rng.integers(0, 3, len(client))) % 8
+    x = rng.normal(size=(len(y), 6)).astype(np.float32) + 2 * np.eye(8, 6, dtype=np.float32)[y]
+    train = so.FederatedDataset.from_arrays(x, y, client, classes=8)
+    return Splits("toy", train, so.Examples.from_arrays(x, y))
