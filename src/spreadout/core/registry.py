@@ -1,0 +1,130 @@
+"""Parts by the names a config gives them: methods, sources, partitions, encoders, metrics, executors.
+
+A part is registered where it is defined, by one decorator. A module of the user's own does the same, and
+what it registers is known wherever the built-in parts are.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Generic, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
+
+from spreadout.core.errors import UserError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Parts of one kind, by name, in the order they were registered.
+
+    >>> colours: Registry[int] = Registry("colour")
+    >>> colours.add("red", 0xFF0000)
+    >>> colours["red"], list(colours)
+    (16711680, ['red'])
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._parts: dict[str, T] = {}
+
+    def add(self, name: str, part: T) -> None:
+        """Register a part. A name is given once; a module that is read again replaces its own."""
+        known = self._parts.get(name)
+        if known is not None and _home(known) != _home(part):
+            raise UserError(f"{self.kind} {name!r}: {_home(known)} has that name; choose another")
+        self._parts[name] = part
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._parts:
+            raise UserError(f"{self.kind} {name!r}: unknown{near(name, self._parts)}")
+        return self._parts[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def parts(self) -> list[T]:
+        """All parts, each once, though it may go by several names."""
+        return list({id(part): part for part in self._parts.values()}.values())
+
+
+class Section(BaseModel):
+    """A frozen part of a config: its options are its fields, unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class NamedSection(Section):
+    """A section whose `name` says which of the registered kinds it is."""
+
+    registry: ClassVar[Registry[Any]]
+    name: str
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """The names a config may call it by: those of its `name: Literal[...]`, or its default."""
+        field = cls.model_fields["name"]
+        return get_args(field.annotation) or ((field.default,) if isinstance(field.default, str) else ())
+
+    @classmethod
+    def register(cls) -> None:
+        """Make it known to configs, under all its names."""
+        if not cls.names():
+            raise UserError(f'{cls.__qualname__}: give it a name, as `name: Literal["mine"] = "mine"`')
+        for name in cls.names():
+            cls.registry.add(name, cls)
+
+    @classmethod
+    def choose(cls, value: Any) -> Any:
+        """Validate a config's section by the part it names; a bare name is a section of its own."""
+        if isinstance(value, NamedSection):
+            return value
+        values = {"name": value} if isinstance(value, str) else value
+        if not isinstance(values, Mapping):
+            raise PydanticCustomError("model_type", "must be a section")
+        name = values.get("name")
+        if name is None:
+            raise PydanticCustomError("name_missing", "is required")
+        if name not in cls.registry:
+            raise PydanticCustomError(
+                "unknown_name", "unknown", {"name": name, "known": list(cls.registry)}
+            )
+        return cls.registry[name].model_validate(values)
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """What somebody may have meant, and what there is."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}? Known: {', '.join(names)}"
+    return f"; known: {', '.join(names)}"
+
+
+def import_modules(names: Iterable[str]) -> None:
+    """Import modules for what they register; the working directory is looked in too."""
+    for name in names:
+        here = os.getcwd()
+        if here not in sys.path:
+            sys.path.append(here)
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise UserError(f"import of {name}: {error}; is it installed, or in {here}?") from None
+
+
+def _home(part: object) -> str:
+    name = getattr(part, "__qualname__", None) or type(part).__qualname__
+    return f"{getattr(part, '__module__', '')}.{name}"
