@@ -39,6 +39,7 @@ app.add_typer(cli_deploy.app, name="deploy")
 def main() -> None:
     """Entry point: turns expected failures into one line and an exit code."""
     try:
+        _import_own()
         sys.exit(app(standalone_mode=False))  # the code a command left with; None is 0
     except UserError as error:
         _fail(str(error))
@@ -59,6 +60,27 @@ def main() -> None:
         if not hasattr(error, "format_message"):
             raise
         _fail(f"{error.format_message().rstrip('.')}; see --help")  # a usage error of the parser
+
+
+def _import_own() -> None:
+    """Import the modules named by `--import`, wherever that stands, before anything is looked up."""
+    words, kept, named = sys.argv[1:], sys.argv[:1], []
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            kept += [word, *words]
+            break
+        if word.startswith("--import="):
+            named.append(word.removeprefix("--import="))
+        elif word == "--import" and words:
+            named.append(words.pop(0))
+        else:
+            kept.append(word)
+    if named:
+        from spreadout.core.registry import import_modules
+
+        sys.argv = kept
+        import_modules(named)
 
 
 @app.command()
@@ -271,6 +293,10 @@ cli_inspect.add_to(app)  # after those that train: help lists them in this order
 @app.callback(invoke_without_command=True)
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    own: Annotated[  # taken out of the line by `_import_own`; here for --help
+        list[str] | None,
+        typer.Option("--import", help="A module of your own that registers parts.", metavar="MODULE"),
+    ] = None,
 ) -> None:
     if version:
         print(__version__)

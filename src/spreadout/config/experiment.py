@@ -22,6 +22,7 @@ from pydantic import (
 from spreadout.config.explain import explain
 from spreadout.core.errors import UserError
 from spreadout.core.optimizers import Optimizer
+from spreadout.core.registry import IMPORTED, import_modules
 from spreadout.data.load import DataConfig
 from spreadout.evaluation.config import EvalConfig
 from spreadout.federated.sampling import Selection
@@ -129,6 +130,7 @@ class Experiment(_Section):
     """A complete run. `Experiment.load` reads one; `to_toml` writes it back, complete."""
 
     name: str = Field("run", pattern=r"^[A-Za-z0-9._-]+$")
+    imports: list[str] = []  # modules of your own that register what the config names
     seed: int = Field(0, ge=0)
     rounds: int = Field(100, ge=1)
     data: DataConfig = DataConfig()
@@ -140,6 +142,19 @@ class Experiment(_Section):
     privacy: GaussianMechanism | None = None
     run: RunConfig = RunConfig()
     deploy: DeployConfig = DeployConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_imports(cls, values: Any) -> Any:
+        """What a config names may be registered by modules of its own: those come first."""
+        if not isinstance(values, Mapping):
+            return values
+        named = values.get("imports", [])
+        if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+            return values  # told of by the field itself
+        import_modules(named)
+        every = [*named, *(name for name in IMPORTED if name not in named)]
+        return {**values, "imports": every} if every else values
 
     @model_validator(mode="after")
     def _splits(self) -> Experiment:
@@ -254,7 +269,7 @@ def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
             raise UserError(f"{key} = {section!r} is not a section: it has no keys to override")
         if key == "method" and change.get("name") in METHODS:
             known = METHODS[change["name"]].model_fields
-            others = {name for method in METHODS.values() for name in method.model_fields} - set(known)
+            others = {name for method in METHODS.parts() for name in method.model_fields} - set(known)
             section = {name: value for name, value in section.items() if name not in others}
         if key == "model" and change.get("encoder", section.get("encoder")) != section.get("encoder"):
             idle = idle_keys(str(change["encoder"]))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+
+from spreadout.core.registry import NamedSection, near
 
 _BOUNDS = {
     "greater_than": ("gt", "must be above"),
@@ -47,28 +48,32 @@ def explain(
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if len(reports) > 1:  # a field that takes several types reports once for each
         return f"{origin}: {key} = {reports[0]['input']!r}: must be {_any_of(reports)}{more}"
-    return f"{origin}: {_describe(key, reports[0], model)}{more}"
+    return f"{origin}: {_describe(key, reports[0], model, values)}{more}"
 
 
-def _describe(key: str, found: Any, model: type[BaseModel]) -> str:
+def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str, Any]) -> str:
     kind, value, context = found["type"], found["input"], found.get("ctx", {})
     if kind == "extra_forbidden" and key in RENAMED:
         names = RENAMED[key]
         return f"{key}: is called {names.get(type(value), ' or '.join(names.values()))} now"
     if kind == "extra_forbidden":
-        return f"{key}: unknown key{_near(key.rpartition('.')[2], _siblings(model, found['loc']))}"
+        return (
+            f"{key}: unknown key{near(key.rpartition('.')[2], _siblings(model, found['loc'], values))}"
+        )
     if kind == "missing":
         return f"{key}: is required"
     if kind == "union_tag_invalid":
         known = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
+        return f"{key} = {context['tag']!r}: unknown{near(str(context['tag']), known)}"
+    if kind == "unknown_name":
         name = key if key.rpartition(".")[2] in ("source", "partition") else f"{key}.name"
-        return f"{name} = {context['tag']!r}: unknown{_near(str(context['tag']), known)}"
-    if kind == "union_tag_not_found":
+        return f"{name} = {context['name']!r}: unknown{near(str(context['name']), context['known'])}"
+    if kind == "name_missing":
         return f"{key}.name: is required"
     if kind == "literal_error":
         expected = str(context["expected"]).replace(" or ", ",")
         known = [choice.strip(" '") for choice in expected.split(",")]
-        return f"{key} = {value!r}: unknown{_near(str(value), known)}"
+        return f"{key} = {value!r}: unknown{near(str(value), known)}"
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
         return f"{key} = {value!r}: {words} {context[name]:g}"
@@ -115,16 +120,24 @@ def _key(location: Sequence[int | str], values: Mapping[str, Any]) -> str:
     return ".".join(parts)
 
 
-def _siblings(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+def _siblings(
+    model: type[BaseModel], location: Sequence[int | str], values: Mapping[str, Any]
+) -> list[str]:
     """The known keys of the section in which an unknown one was found."""
     section: Any = model
+    here: Any = values
     for step in location[:-1]:
         fields = getattr(section, "model_fields", {})
+        here = here.get(step, here) if isinstance(here, Mapping) else here
         if step in fields:
             section = fields[step].annotation
-        else:  # a method by its name, or a table's optimiser
+        else:  # a section by its name, or a table's optimiser
             tagged = [c for c in _classes(section) if step in _tags(c)]
             section = tagged[0] if tagged else (_classes(section) or [section])[-1]
+        if isinstance(section, type) and issubclass(section, NamedSection):
+            name = str(here.get("name") if isinstance(here, Mapping) else here)
+            if name in section.registry:
+                section = section.registry[name]
     found = [c for c in _classes(section) if hasattr(c, "model_fields")]
     return sorted({name for c in found for name in c.model_fields})
 
@@ -138,10 +151,3 @@ def _tags(cls: Any) -> tuple[Any, ...]:
     """The names a section's class goes by."""
     fields = getattr(cls, "model_fields", {})
     return get_args(fields["name"].annotation) if "name" in fields else ()
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean {close[0]!r}? Known: {', '.join(known)}"
-    return f"; known: {', '.join(known)}"

@@ -113,8 +113,14 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}"
 
 
+IMPORTED: list[str] = []  # modules of the user's own, in the order they were asked for
+
+
 def import_modules(names: Iterable[str]) -> None:
-    """Import modules for what they register; the working directory is looked in too."""
+    """Import modules for what they register; the working directory is looked in too.
+
+    They are remembered: a config made afterwards names them, so that its run can be resumed.
+    """
     for name in names:
         here = os.getcwd()
         if here not in sys.path:
@@ -123,6 +129,8 @@ def import_modules(names: Iterable[str]) -> None:
             importlib.import_module(name)
         except ImportError as error:
             raise UserError(f"import of {name}: {error}; is it installed, or in {here}?") from None
+        if name not in IMPORTED:
+            IMPORTED.append(name)
 
 
 def _home(part: object) -> str:

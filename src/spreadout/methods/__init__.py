@@ -1,12 +1,12 @@
-"""All methods by the name a config gives them."""
+"""All methods by the name a config gives them. Importing a method's module registers it."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, SerializeAsAny
 
-from spreadout.methods.base import Method
+from spreadout.methods.base import METHODS, Method, register_method
 from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.methods.fedalc import FedALC, FedALCFixed
 from spreadout.methods.fedavg import Centralized, FedAvg
@@ -15,38 +15,8 @@ from spreadout.methods.fedmlh import FedAvgBCE, FedMLH
 from spreadout.methods.fedss import FedAwSSoftmax, FedSS
 from spreadout.methods.positive_only import Baseline1, Baseline2, Flag
 
-AnyMethod = Annotated[
-    FedAwS
-    | Baseline1
-    | Baseline2
-    | Flag
-    | FedAvg
-    | Centralized
-    | DualEncoder
-    | FedALC
-    | FedALCFixed
-    | FedMLH
-    | FedAvgBCE
-    | FedSS
-    | FedAwSSoftmax,
-    Field(discriminator="name"),
-]
-
-METHODS: dict[str, type[Method]] = {
-    "fedaws": FedAwS,
-    "baseline-1": Baseline1,
-    "baseline-2": Baseline2,
-    "flag": Flag,
-    "fedavg": FedAvg,
-    "centralized": Centralized,
-    "dual_encoder": DualEncoder,
-    "fedalc": FedALC,
-    "fedalc-fixed": FedALCFixed,
-    "fedmlh": FedMLH,
-    "fedavg-bce": FedAvgBCE,
-    "fedss": FedSS,
-    "fedaws-softmax": FedAwSSoftmax,
-}
+AnyMethod = Annotated[SerializeAsAny[Method], BeforeValidator(Method.choose)]
+"""`[method]` of a config: whichever registered method it names."""
 
 __all__ = [
     "METHODS",
@@ -64,4 +34,6 @@ __all__ = [
     "FedMLH",
     "FedSS",
     "Flag",
+    "Method",
+    "register_method",
 ]

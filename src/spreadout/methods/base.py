@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from spreadout.core.merging import MergeRules, RowMerge, RowSum, Weighting
 from spreadout.core.ragged import Ragged
+from spreadout.core.registry import NamedSection, Registry
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo, Tensors
@@ -66,12 +66,20 @@ def reads_params_via_model(loss: LossT) -> LossT:
     return loss
 
 
-class Method(BaseModel, ABC):
+METHODS: Registry[type[Method]] = Registry("method")
+MethodT = TypeVar("MethodT", bound="type[Method]")
+
+
+def register_method(method: MethodT) -> MethodT:
+    """A class decorator: configs then know the method by its `name`."""
+    method.register()
+    return method
+
+
+class Method(NamedSection, ABC):
     """Base of all methods. A subclass names itself and overrides what its paper does differently."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    name: str
+    registry: ClassVar[Registry[type[Method]]] = METHODS
     is_centralized: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic
     label_sets: ClassVar[bool] = False  # whether the loss takes examples with several labels
     has_class_table: ClassVar[bool] = True  # whether labels name rows of a table

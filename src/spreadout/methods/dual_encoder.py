@@ -23,7 +23,14 @@ from spreadout.core.state import ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Method, RowAccess, ServerContext, every_row, reads_params_via_model
+from spreadout.methods.base import (
+    Method,
+    RowAccess,
+    ServerContext,
+    every_row,
+    reads_params_via_model,
+    register_method,
+)
 from spreadout.methods.negatives import with_negatives
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.nn.gather import gathered
@@ -32,6 +39,7 @@ from spreadout.objectives import losses, regularizers
 Loss = Literal["batch_softmax", "hinge", "global_softmax", "sampled_softmax"]
 
 
+@register_method
 class DualEncoder(Method):
     """Two towers, one table of items; `loss` and the regularisers are the paper's four and their kin."""
 

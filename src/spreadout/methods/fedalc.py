@@ -26,7 +26,7 @@ from spreadout.core.state import ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import ServerContext, SetupContext
+from spreadout.methods.base import ServerContext, SetupContext, register_method
 from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.label_correlations import CollectsLabels
 from spreadout.models.embedding import EmbeddingModel
@@ -90,6 +90,7 @@ class NoisyTable(CollectsLabels):
         }
 
 
+@register_method
 class FedALC(NoisyTable, Spreadout):
     """FedAwS whose spreadout leaves labels near each other that occur together."""
 
@@ -124,6 +125,7 @@ class FedALC(NoisyTable, Spreadout):
         return self.told_of_noise(state.round * self.spreadout_steps)
 
 
+@register_method
 class FedALCFixed(NoisyTable):
     """The class table is trained from label sets before the first round and then fixed."""
 

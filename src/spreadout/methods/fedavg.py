@@ -14,7 +14,7 @@ from spreadout.core.merging import RowMerge
 from spreadout.core.ragged import Ragged
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Method, RowAccess, every_row, reads_params_via_model
+from spreadout.methods.base import Method, RowAccess, every_row, reads_params_via_model, register_method
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
 
@@ -44,12 +44,14 @@ class FullSoftmax(Method):
         return losses.masked_mean(each, batch["mask"])
 
 
+@register_method
 class FedAvg(FullSoftmax):
     """Clients keep their data; the server averages what they send."""
 
     name: Literal["fedavg"] = "fedavg"
 
 
+@register_method
 class Centralized(FullSoftmax):
     """The oracle: the same softmax with all data in one place, negatives and all."""
 

@@ -22,7 +22,7 @@ from spreadout.core.optimizers import Optimizer
 from spreadout.core.state import ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import ServerContext
+from spreadout.methods.base import ServerContext, register_method
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import approximate_neighbours as approximate
@@ -183,6 +183,7 @@ class Spreadout(PositiveOnly):
         return None
 
 
+@register_method
 class FedAwS(Spreadout):
     """Every class is kept off every other."""
 

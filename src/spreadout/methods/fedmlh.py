@@ -25,7 +25,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Method, SetupContext, reads_params_via_model
+from spreadout.methods.base import Method, SetupContext, reads_params_via_model, register_method
 from spreadout.models.buckets import BucketModel, Decoding
 from spreadout.models.build import DataShape, ModelConfig, build_bucket_model
 from spreadout.models.embedding import EmbeddingModel
@@ -69,6 +69,7 @@ class Buckets(Method):
         return losses.masked_mean(each, batch["mask"])
 
 
+@register_method
 class FedMLH(Buckets):
     """R small networks, each over B buckets of classes instead of all classes."""
 
@@ -92,6 +93,7 @@ class FedMLH(Buckets):
         return None
 
 
+@register_method
 class FedAvgBCE(Buckets):
     """FedAvg of one network with an output for every class: what FedMLH is compared with."""
 

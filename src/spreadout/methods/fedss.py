@@ -33,6 +33,7 @@ from spreadout.methods.base import (
     SetupMessage,
     is_row_list,
     reads_params_via_model,
+    register_method,
 )
 from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.negatives import with_negatives, with_popular_negatives
@@ -47,6 +48,7 @@ clients hold a class. What that tells the server is in `spreadout audit`."""
 NEGATIVES = 100  # unless told
 
 
+@register_method
 class FedSS(Method):
     """Softmax over a client's own classes and a sample of the others."""
 
@@ -184,6 +186,7 @@ class FedSS(Method):
         return super().warnings(data)
 
 
+@register_method
 class FedAwSSoftmax(Spreadout):
     """FedSS's FedAwS reference: PosOnly on the clients (Eq. 8), spreadout on the server."""
 

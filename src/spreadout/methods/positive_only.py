@@ -13,7 +13,7 @@ from torch import Tensor
 
 from spreadout.core.merging import RowMerge, Weighting
 from spreadout.core.types import Batch, Params, RowInfo
-from spreadout.methods.base import Method, reads_params_via_model
+from spreadout.methods.base import Method, reads_params_via_model, register_method
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
 
@@ -38,12 +38,14 @@ class PositiveOnly(Method):
         return losses.masked_mean(each, batch["mask"])
 
 
+@register_method
 class Baseline1(PositiveOnly):
     """Positive loss and nothing else: every embedding falls onto one point."""
 
     name: Literal["baseline-1"] = "baseline-1"
 
 
+@register_method
 class Baseline2(PositiveOnly):
     """Positive loss with the class rows fixed at their random start."""
 
@@ -53,6 +55,7 @@ class Baseline2(PositiveOnly):
         return frozenset({"classes"})
 
 
+@register_method
 class Flag(PositiveOnly):
     """FLAG (Chang et al. 2023): a row is averaged by how many positives of its class a holder has."""
 
