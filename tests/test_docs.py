@@ -56,7 +56,7 @@ def test_relative_links_lead_somewhere(document: Path) -> None:
 
 def test_every_key_of_a_config_is_documented() -> None:
     from spreadout.config.experiment import Experiment
-    from spreadout.data.load import PARTITIONS
+    from spreadout.data.partitions import PARTITIONS
     from spreadout.data.sources import SOURCES
     from spreadout.methods import METHODS
 
@@ -64,7 +64,7 @@ def test_every_key_of_a_config_is_documented() -> None:
         (ROOT / "docs" / f"{name}.md").read_text()
         for name in ("configuration", "fedaws", "data", "dual_encoder", "fedalc", "fedmlh", "fedss")
     )
-    sections = [Experiment, *METHODS.parts(), *SOURCES, *PARTITIONS]
+    sections = [Experiment, *METHODS.parts(), *SOURCES.parts(), *PARTITIONS.parts()]
     sections += [
         field.annotation
         for field in Experiment.model_fields.values()

@@ -19,26 +19,40 @@ if TYPE_CHECKING:
     from spreadout.data.columns import Dense, Lists, Sparse
     from spreadout.data.dataset import Examples, FederatedDataset, Splits
     from spreadout.data.load import DataConfig, load_data
+    from spreadout.data.partition import Assignment, Pairs
+    from spreadout.data.partitions import Partition, register_partition
+    from spreadout.data.published import PublishedDataset, PublishedFile
+    from spreadout.data.sources.base import Instances, RawDataset, Source, register_source
     from spreadout.evaluation import metrics
     from spreadout.objectives import losses, regularizers
     from spreadout.runs.train import Interrupted, Observer, Result, resume, run
 
 __all__ = [
+    "Assignment",
     "DataConfig",
     "Dense",
     "Examples",
     "Experiment",
     "FederatedDataset",
+    "Instances",
     "Interrupted",
     "Lists",
     "Observer",
+    "Pairs",
+    "Partition",
+    "PublishedDataset",
+    "PublishedFile",
+    "RawDataset",
     "Result",
+    "Source",
     "Sparse",
     "Splits",
     "UserError",
     "load_data",
     "losses",
     "metrics",
+    "register_partition",
+    "register_source",
     "regularizers",
     "resume",
     "run",
@@ -58,6 +72,16 @@ _HOMES = {
     "Examples": "data.dataset",
     "FederatedDataset": "data.dataset",
     "Splits": "data.dataset",
+    "Assignment": "data.partition",
+    "Pairs": "data.partition",
+    "Partition": "data.partitions",
+    "register_partition": "data.partitions",
+    "PublishedDataset": "data.published",
+    "PublishedFile": "data.published",
+    "Instances": "data.sources.base",
+    "RawDataset": "data.sources.base",
+    "Source": "data.sources.base",
+    "register_source": "data.sources.base",
     "UserError": "core.errors",
     "Experiment": "config.experiment",
     "Interrupted": "runs.train",

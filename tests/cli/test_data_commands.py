@@ -8,20 +8,25 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 import spreadout as so
 from spreadout.cli.main import main
 from spreadout.core.ragged import Ragged
+from spreadout.data.catalog import catalogue, formats
 from spreadout.data.columns import Dense, Lists
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.data.describe import describe
 from spreadout.data.io.download import fetch
-from spreadout.data.published import CATALOGUE, FORMATS, DataSet, File
-from spreadout.data.sources import SOURCES, names_of
+from spreadout.data.published import PublishedDataset, PublishedFile
+from spreadout.data.sources import SOURCES
+from spreadout.data.sources.base import single
+from spreadout.data.sources.movielens import MovieLens
 from spreadout.report.data_view import histogram, page, ranked
 
 
@@ -129,12 +134,52 @@ def test_a_page_survives_data_with_nothing_in_it() -> None:
 
 
 def test_every_known_data_set_can_be_read_by_a_source_and_named_in_a_config() -> None:
-    tags = {name for source in SOURCES for name in names_of(source)}
-    assert set(CATALOGUE) | set(FORMATS) == tags
-    for data in CATALOGUE.values():
-        assert so.Experiment.of({"data": {"source": data.name}}).data.source.name == data.name
-        usual = type(data.source).usual.get(data.name, "")
-        assert data.place == usual
+    assert {**catalogue(), **formats()}.keys() == set(SOURCES)
+    assert not catalogue().keys() & formats().keys()
+    for data in catalogue().values():
+        source = so.Experiment.of({"data": {"source": data.name}}).data.source
+        assert source.name == data.name
+        assert data in source.published
+
+
+def test_a_source_of_ones_own_is_listed_with_what_it_says_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(SOURCES, "_parts", dict(SOURCES._parts))
+    monkeypatch.setenv("SPREADOUT_DATA", str(tmp_path))
+
+    @so.register_source
+    class Squares(so.Source):
+        """Little squares.
+
+        More about them.
+        """
+
+        published: ClassVar = (
+            PublishedDataset("squares-9", "nine of them", {"examples": 9}, place="squares.txt"),
+        )
+        name: str = "squares"
+
+        def read(self, path: Path | None) -> so.RawDataset:
+            label = single(torch.arange(int(self.locate(path).read_text())))
+            return so.RawDataset(so.Instances({"x": Dense(torch.zeros(len(label), 1))}, label), 9)
+
+    assert say(monkeypatch, "list") == 0
+    out = capsys.readouterr().out
+    assert re.search(r"squares-9 +– +nine of them\n", out)
+    assert re.search(r"squares +Little squares.\n", out)
+    assert say(monkeypatch, "check", "squares-9") == 2
+    (tmp_path / "squares.txt").write_text("9")
+    assert say(monkeypatch, "check", "squares-9") == 0
+    (tmp_path / "squares.txt").write_text("8")
+    assert say(monkeypatch, "check", "squares-9") == 2
+    assert "squares-9: 8 examples, published are 9" in capsys.readouterr().err
+    assert say(monkeypatch, "list", "squares") == 2
+    assert "squares is a format: Little squares." in capsys.readouterr().err
+    with pytest.raises(so.UserError, match=r"data.source = 'squares-8': unknown; did you mean"):
+        so.Experiment.of({"data": {"source": "squares-8"}})
+    with pytest.raises(ValidationError, match="unknown"):
+        Squares(name="squares-8")
 
 
 def test_list_says_what_is_here_and_where_to_put_the_rest(
@@ -269,10 +314,12 @@ def test_a_file_with_another_checksum_is_thrown_away(server: str, tmp_path: Path
 def test_the_fetch_command_brings_a_data_set_and_says_what_it_cannot(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    published = CATALOGUE["movielens-100k"]
-    file = File("ml-100k.zip", MD5, f"{server}/ml-100k.zip")
-    here = DataSet(published.name, "", {}, "terms", "home", (file,), "ml-100k.zip")
-    monkeypatch.setitem(CATALOGUE, "movielens-100k", here)
+    def publish(url: str) -> None:
+        file = PublishedFile("ml-100k.zip", MD5, url)
+        here = PublishedDataset("movielens-100k", "", {}, "terms", "home", (file,), "ml-100k.zip")
+        monkeypatch.setattr(MovieLens, "published", (here,))
+
+    publish(f"{server}/ml-100k.zip")
     monkeypatch.delenv("SPREADOUT_DATA", raising=False)
     assert say(monkeypatch, "fetch", "movielens-100k") == 2
     assert "set SPREADOUT_DATA, or --to" in capsys.readouterr().err
@@ -286,10 +333,7 @@ def test_the_fetch_command_brings_a_data_set_and_says_what_it_cannot(
     assert (tmp_path / "ml-100k.zip").read_bytes() == b"mine"
     assert say(monkeypatch, "fetch", "eurlex-4k", "--to", str(tmp_path)) == 2
     assert "offers no direct download; download it from http" in capsys.readouterr().err
-    offline = File("ml-100k.zip", MD5, "http://127.0.0.1:9/ml-100k.zip")
-    monkeypatch.setitem(
-        CATALOGUE, "movielens-100k", DataSet(published.name, "", {}, "", "", (offline,), "ml-100k.zip")
-    )
+    publish("http://127.0.0.1:9/ml-100k.zip")
     assert say(monkeypatch, "fetch", "movielens-100k", "--to", str(tmp_path / "x")) == 2
     said = capsys.readouterr().err
     assert "cannot be fetched" in said

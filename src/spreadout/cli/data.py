@@ -23,17 +23,16 @@ def list_(
 ) -> None:
     """What is known, what is here, where to get the rest and under which terms."""
     from spreadout.core.files import as_json as to_json
-    from spreadout.data.catalog import how_to_get, known
-    from spreadout.data.published import CATALOGUE, FORMATS
+    from spreadout.data.catalog import catalogue, formats, how_to_get, known, location
     from spreadout.data.sources.base import data_home
 
-    chosen = list(CATALOGUE.values()) if name is None else [known(name)]
+    chosen = list(catalogue().values()) if name is None else [known(name)]
     if as_json:
         rows = [
             {
                 "name": data.name,
                 "about": data.about,
-                "here": None if (path := data.here()) is None else str(path),
+                "here": None if (path := location(data)) is None else str(path),
                 "figures": dict(data.figures),
                 "terms": data.terms,
                 "home": data.home,
@@ -46,19 +45,22 @@ def list_(
     if name is not None:
         data = chosen[0]
         print(f"{data.name}: {data.about}")
-        print("  published  " + ", ".join(f"{v:,} {k}" for k, v in data.figures.items()))
-        print(f"  terms      {data.terms}")
-        here = data.here()
+        if data.figures:
+            print("  published  " + ", ".join(f"{v:,} {k}" for k, v in data.figures.items()))
+        if data.terms:
+            print(f"  terms      {data.terms}")
+        here = location(data)
         if data.place:
             print(f"  here       {here}" if here else f"  to get it  {how_to_get(data)}")
         return
     width = max(len(data.name) for data in chosen)
     print(f"Data sets (SPREADOUT_DATA is {data_home() or 'not set'}):")
     for data in chosen:
-        mark = "here" if data.here() is not None else "–"
-        print(f"  {data.name:<{width}}  {mark:<5} {data.about}; {data.terms}")
+        mark = "here" if location(data) is not None else "–"
+        terms = f"; {data.terms}" if data.terms else ""
+        print(f"  {data.name:<{width}}  {mark:<5} {data.about}{terms}")
     print("\nFormats, for data of your own (data.source = NAME, data.path = FILE):")
-    for form, about in FORMATS.items():
+    for form, about in formats().items():
         print(f"  {form:<{width}}  {about}")
     print("\n`spreadout data list NAME` says where to get one and where to put it.")
 
@@ -67,13 +69,14 @@ def list_(
 def check(name: Name, path: Where = None, as_json: AsJson = False) -> None:
     """Read a data set and compare counts and checksums with the published ones."""
     from spreadout.core.files import as_json as to_json
-    from spreadout.data.catalog import counts, how_to_get, known, md5
+    from spreadout.data.catalog import counts, how_to_get, known, location, md5, source_of
 
     data = known(name)
-    if path is None and data.here() is None:
+    if path is None and location(data) is None:
         raise UserError(f"{name}: is not here; {how_to_get(data)}")
-    where = data.source.locate(path)
-    found = counts(data.source.read(path)) | data.source.counts(where)
+    source = source_of(data)
+    where = source.locate(path)
+    found = counts(source.read(path)) | source.counts(where)
     wrong = [key for key, value in data.figures.items() if found.get(key) != value]
     sums = {}
     for file in data.files:
@@ -111,11 +114,11 @@ def describe(
     from spreadout.core.files import write_atomic
     from spreadout.data.describe import describe as look
     from spreadout.data.load import load_data
-    from spreadout.data.sources import SOURCES, names_of
+    from spreadout.data.sources import SOURCES
     from spreadout.report.data_view import page, print_description
 
     changes = [f"data.{change.removeprefix('data.')}" for change in overrides or []]
-    if any(name in names_of(source) for source in SOURCES):
+    if name in SOURCES:
         experiment = Experiment.of({"data": {"source": name}}, name, changes)
     else:
         experiment = Experiment.load(name, changes)

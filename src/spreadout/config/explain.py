@@ -66,7 +66,7 @@ def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str,
         known = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
         return f"{key} = {context['tag']!r}: unknown{near(str(context['tag']), known)}"
     if kind == "unknown_name":
-        name = key if key.rpartition(".")[2] in ("source", "partition") else f"{key}.name"
+        name = key if key.rpartition(".")[2] in ("source", "partition", "drift") else f"{key}.name"
         return f"{name} = {context['name']!r}: unknown{near(str(context['name']), context['known'])}"
     if kind == "name_missing":
         return f"{key}.name: is required"
@@ -107,8 +107,8 @@ def _key(location: Sequence[int | str], values: Mapping[str, Any]) -> str:
     parts: list[str] = []
     here: Any = values
     for step in location:
-        if here == step:  # a section given by its name alone
-            here = {"name": step}
+        if isinstance(here, str) and parts[-1:] in (["source"], ["partition"], ["method"]):
+            here = {"name": here, step: None}  # a section given by its name alone
         if isinstance(step, str) and isinstance(here, Mapping) and step not in here:
             tried = step in _KINDS or step.startswith(("literal", "function"))
             if tried or here.get("name") == step:

@@ -47,7 +47,7 @@ class Registry(Generic[T]):
         return self._parts[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._parts
+        return isinstance(name, str) and name in self._parts
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parts)
@@ -98,10 +98,13 @@ class NamedSection(Section):
         if name is None:
             raise PydanticCustomError("name_missing", "is required")
         if name not in cls.registry:
-            raise PydanticCustomError(
-                "unknown_name", "unknown", {"name": name, "known": list(cls.registry)}
-            )
+            raise unknown_name(name, cls.registry)
         return cls.registry[name].model_validate(values)
+
+
+def unknown_name(name: Any, known: Iterable[str]) -> PydanticCustomError:
+    """What a validator raises of a name that nothing was registered under."""
+    return PydanticCustomError("unknown_name", "unknown", {"name": name, "known": list(known)})
 
 
 def near(word: str, known: Iterable[str]) -> str:

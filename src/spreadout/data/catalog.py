@@ -2,30 +2,60 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
+import inspect
 from pathlib import Path
 
 import torch
 
 from spreadout.core.errors import UserError
+from spreadout.core.registry import near
 from spreadout.data.columns import Sparse
-from spreadout.data.published import CATALOGUE, FORMATS, DataSet
-from spreadout.data.sources.base import RawDataset, data_home
+from spreadout.data.published import PublishedDataset
+from spreadout.data.sources import SOURCES
+from spreadout.data.sources.base import RawDataset, Source, data_home
 
 
-def known(name: str) -> DataSet:
+def catalogue() -> dict[str, PublishedDataset]:
+    """Every data set that a registered source reads by name."""
+    return {data.name: data for source in SOURCES.parts() for data in source.published}
+
+
+def formats() -> dict[str, str]:
+    """The other names of registered sources, for data of one's own, and what each is."""
+    sets = catalogue()
+    return {
+        name: source.about or (inspect.getdoc(source) or "").partition("\n")[0]
+        for source in SOURCES.parts()
+        for name in source.names()
+        if name not in sets
+    }
+
+
+def known(name: str) -> PublishedDataset:
     """The data set of this name."""
-    if name in FORMATS:
-        raise UserError(f"{name} is a format: {FORMATS[name]}; give it with data.source and data.path")
-    if name not in CATALOGUE:
-        near = difflib.get_close_matches(name.lower(), CATALOGUE, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"data set {name!r}: unknown{hint} Known: {', '.join(CATALOGUE)}")
-    return CATALOGUE[name]
+    sets, other = catalogue(), formats()
+    if name in other:
+        raise UserError(f"{name} is a format: {other[name]}; give it with data.source and data.path")
+    if name not in sets:
+        raise UserError(f"data set {name!r}: unknown{near(name.lower(), sets)}")
+    return sets[name]
 
 
-def how_to_get(data: DataSet) -> str:
+def source_of(data: PublishedDataset) -> Source:
+    """The source that reads a data set."""
+    return SOURCES[data.name](name=data.name)
+
+
+def location(data: PublishedDataset) -> Path | None:
+    """Where a data set lies on this machine, if it does."""
+    try:
+        return source_of(data).locate(None)
+    except UserError:
+        return None
+
+
+def how_to_get(data: PublishedDataset) -> str:
     """What to do to have this data set here."""
     where = data_home() or Path("$SPREADOUT_DATA")
     if data.fetchable:

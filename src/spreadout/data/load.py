@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,154 +9,30 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
+from spreadout.core.registry import Section
 from spreadout.data import partition
 from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.data.feature_hashing import hashed
-from spreadout.data.partition import Assignment, Pairs
-from spreadout.data.sources import AnySource, by_name, source_of
+from spreadout.data.partition import Assignment
+from spreadout.data.partitions import AnyPartition, ByLabel, users_of
+from spreadout.data.sources import SOURCES, AnySource
 from spreadout.data.sources.base import Instances, RawDataset, Source
 from spreadout.data.sources.digits import Digits
 
-MOST_CLIENTS = 100_000_000
 
-
-class Partition(BaseModel, ABC):
-    """`[data.partition]`: a frozen value that deals instances to clients."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    name: str
-    seed: Annotated[int, Field(ge=0)] | Literal["run"] = (
-        "run"  # of whatever is random in it; "run": the run's own seed
-    )
-
-    @abstractmethod
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        """Who holds what."""
-
-
-class ByLabel(Partition):
-    """One client per label."""
-
-    name: Literal["by_label"] = "by_label"
-
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.by_label(pairs, classes)
-
-
-class ByUser(Partition):
-    """One client per user."""
-
-    name: Literal["by_user"] = "by_user"
-
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.by_user(pairs, _users(held, self.name))
-
-
-class Given(Partition):
-    """Clients as the source numbers them."""
-
-    name: Literal["given"] = "given"
-
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.given(pairs, _users(held, self.name))
-
-
-class Iid(Partition):
-    """Examples at random, client sizes nearly equal."""
-
-    name: Literal["iid"] = "iid"
-    clients: int = Field(ge=1, le=MOST_CLIENTS)
-
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.iid(pairs, clients=self.clients, seed=seed)
-
-
-class Shuffled(Partition):
-    """The client sizes of another partition, the examples at random."""
-
-    name: Literal["shuffled"] = "shuffled"
-    like: Literal["by_user", "by_label"] = "by_user"
-
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        model: Partition = ByUser() if self.like == "by_user" else ByLabel()
-        return partition.shuffled(model.assign(held, pairs, classes, seed), seed=seed)
-
-
-class FewClasses(Partition):
-    """So many examples of so many classes on each client."""
-
-    name: Literal["few_classes"] = "few_classes"
-    examples: int = Field(100, ge=1)
-    classes: int = Field(20, ge=1)
-
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.few_classes(pairs, examples=self.examples, classes=self.classes, seed=seed)
-
-
-class FrequentClasses(Partition):
-    """All instances of a frequent class on one client."""
-
-    name: Literal["frequent_classes"] = "frequent_classes"
-    clients: int = Field(10, ge=1, le=MOST_CLIENTS)
-    frequent: int = Field(100, ge=1)  # how many classes count as frequent
-
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        if pairs.label is not None:
-            raise UserError(
-                'data.partition = "frequent_classes": deals instances with all their labels; '
-                'set data.targets to "all"'
-            )
-        return partition.frequent_classes(
-            held.labels, clients=self.clients, frequent=self.frequent, seed=seed
-        )
-
-
-class Dirichlet(Partition):
-    """Each class over clients in Dirichlet(α) shares."""
-
-    name: Literal["dirichlet"] = "dirichlet"
-    clients: int = Field(ge=1, le=MOST_CLIENTS)
-    alpha: float = Field(0.5, gt=0, le=1e9)
-
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.dirichlet(pairs, clients=self.clients, alpha=self.alpha, seed=seed)
-
-
-PARTITIONS: tuple[type[Partition], ...] = (
-    ByLabel,
-    ByUser,
-    FewClasses,
-    FrequentClasses,
-    Shuffled,
-    Dirichlet,
-    Iid,
-    Given,
-)
-AnyPartition = Annotated[
-    Annotated[
-        ByLabel | ByUser | FewClasses | FrequentClasses | Shuffled | Dirichlet | Iid | Given,
-        Field(discriminator="name"),
-    ],
-    BeforeValidator(by_name),
-]
-
-
-class DataConfig(BaseModel):
+class DataConfig(Section):
     """`[data]`: what each client holds."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     source: AnySource = Digits()
     path: Path | None = None
     partition: AnyPartition = ByLabel()
-    targets: Literal["each", "one", "all"] | None = None  # None: "all" for frequent_classes, or "each"
+    targets: Literal["each", "one", "all"] | None = None  # None: as the partition deals
     hash_features: int | None = Field(None, ge=1)  # sparse features hashed into so many
     hash_signs: bool = False  # … each with a sign of its own
     hold_out: Literal["random", "users"] = "random"  # where the source has no test part of its own
@@ -172,21 +47,21 @@ class DataConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _natural(cls, values: Any) -> Any:
-        """What goes with a source by nature, such as a client for every user, unless told otherwise."""
+    def _with_defaults(cls, values: Any) -> Any:
+        """What goes with a source, such as a client for every user, unless told otherwise."""
         if not isinstance(values, Mapping):
             return values
         source = values.get("source")
+        name = source.get("name") if isinstance(source, Mapping) else source
         if isinstance(source, Source):
-            natural = source.natural
+            defaults = source.data_defaults
         else:
-            name = source.get("name") if isinstance(source, Mapping) else source
-            natural = source_of(name).natural if isinstance(name, str) else {}
+            defaults = SOURCES[str(name)].data_defaults if name in SOURCES else {}
         partition = values.get("partition")
-        if isinstance(partition, Mapping) and "name" not in partition:  # options alone: of its own kind
-            kind = natural.get("partition", "by_label")
+        if isinstance(partition, Mapping) and "name" not in partition:  # options alone: of the default
+            kind = defaults.get("partition", ByLabel.names()[0])
             values = {**values, "partition": {"name": kind, **partition}}
-        return {**natural, **values}
+        return {**defaults, **values}
 
     @model_validator(mode="after")
     def _signs_of_something(self) -> DataConfig:
@@ -263,7 +138,7 @@ def distribute(instances: Instances, deal: Assignment, found: RawDataset) -> Fed
 def _assign(config: DataConfig, found: RawDataset, train: Instances, seed: int) -> Assignment:
     chosen = config.partition
     drawn = seed if chosen.seed == "run" else chosen.seed
-    targets = config.targets or ("all" if chosen.name == "frequent_classes" else "each")
+    targets = config.targets or chosen.default_targets
     if targets == "each":
         pairs = partition.each_label(train.labels)
     elif targets == "one":
@@ -271,15 +146,6 @@ def _assign(config: DataConfig, found: RawDataset, train: Instances, seed: int) 
     else:
         pairs = partition.label_sets(train.labels)
     return chosen.assign(train, pairs, found.classes, drawn)
-
-
-def _users(held: Instances, name: str) -> Tensor:
-    if held.user is None:
-        raise UserError(
-            f'data.partition = "{name}": the source does not say whose each example is; '
-            "movielens, interactions, omniglot and image-folder do, and an npz file with `client`"
-        )
-    return held.user
 
 
 def _hold_out(
@@ -307,7 +173,7 @@ def _hold_out(
 def _by_user(config: DataConfig, found: RawDataset) -> tuple[Instances, Instances | None, Instances]:
     """Whole users, by ascending id: the first train, the next validate, the last test."""
     every = found.train
-    user = _users(every, "users")
+    user = users_of(every, 'data.hold_out = "users"')
     _, rank = torch.unique(user, return_inverse=True)
     count = int(rank.max()) + 1
     test_share = config.test_fraction if found.test is None else 0.0  # a published one stays apart

@@ -1,74 +1,51 @@
-"""Data sets by the name a config gives them."""
+"""Data sets by the name a config gives them. Importing a source's module registers it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, SerializeAsAny
 
-from spreadout.data.sources.arrays import Npz
-from spreadout.data.sources.base import Source
-from spreadout.data.sources.cifar import Cifar
-from spreadout.data.sources.digits import Digits
-from spreadout.data.sources.idx import Idx
-from spreadout.data.sources.image_folder import ImageFolder
-from spreadout.data.sources.interactions import Interactions
-from spreadout.data.sources.libsvm import LibSVM
-from spreadout.data.sources.movielens import MovieLens
-from spreadout.data.sources.mulan_arff import MulanArff
-from spreadout.data.sources.omniglot import Omniglot
-from spreadout.data.sources.products import OnlineProducts
-from spreadout.data.sources.synthetic import Synthetic
-from spreadout.data.sources.xc_text import XCText
-
-SOURCES: tuple[type[Source], ...] = (
-    Digits,
-    MovieLens,
-    MulanArff,
-    XCText,
-    LibSVM,
-    Cifar,
-    Idx,
-    Omniglot,
-    OnlineProducts,
-    ImageFolder,
-    Interactions,
-    Npz,
-    Synthetic,
+# In the order in which they are listed to people.
+# isort: off
+from spreadout.data.sources import (
+    digits,
+    arrays,
+    image_folder,
+    interactions,
+    movielens,
+    mulan_arff,
+    xc_text,
+    libsvm,
+    cifar,
+    idx,
+    omniglot,
+    products,
+    synthetic,
 )
 
+# isort: on
+from spreadout.data.sources.base import SOURCES, Source, register_source
 
-def names_of(source: type[Source]) -> tuple[str, ...]:
-    """The names a config may call a source by."""
-    return get_args(source.model_fields["name"].annotation)
+AnySource = Annotated[SerializeAsAny[Source], BeforeValidator(Source.choose)]
+"""`data.source` of a config: whichever registered source it names."""
 
-
-def source_of(name: str) -> type[Source]:
-    """The source of this name; of an unknown one, the plainest."""
-    return next((source for source in SOURCES if name in names_of(source)), Digits)
-
-
-def by_name(value: Any) -> Any:
-    """A bare name stands for a section with nothing else in it."""
-    return {"name": value} if isinstance(value, str) else value
-
-
-AnySource = Annotated[
-    Annotated[
-        Digits
-        | MovieLens
-        | MulanArff
-        | XCText
-        | LibSVM
-        | Cifar
-        | Idx
-        | Omniglot
-        | OnlineProducts
-        | ImageFolder
-        | Interactions
-        | Npz
-        | Synthetic,
-        Field(discriminator="name"),
-    ],
-    BeforeValidator(by_name),
+__all__ = [
+    "SOURCES",
+    "AnySource",
+    "Source",
+    "arrays",
+    "cifar",
+    "digits",
+    "idx",
+    "image_folder",
+    "interactions",
+    "libsvm",
+    "movielens",
+    "mulan_arff",
+    "omniglot",
+    "products",
+    "register_source",
+    "synthetic",
+    "xc_text",
 ]

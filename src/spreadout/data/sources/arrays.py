@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
 import numpy as np
 
 from spreadout.core.errors import UserError
 from spreadout.data.arrays import as_examples, refuse_gaps, whole_numbers
 from spreadout.data.columns import Dense
-from spreadout.data.sources.base import Instances, RawDataset, Source, single
+from spreadout.data.sources.base import Instances, RawDataset, Source, register_source, single
 
 KNOWN = {"x", "y", "client", "x_test", "y_test"}
 
 
+@register_source
 class Npz(Source):
     """Arrays as NumPy saved them."""
 
-    name: Literal["npz"] = "npz"
+    about: ClassVar = "your arrays: x, y and client in one .npz file"
+    name: str = "npz"
 
     def read(self, path: Path | None) -> RawDataset:
         if path is None:

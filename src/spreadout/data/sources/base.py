@@ -7,16 +7,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
-from pydantic import BaseModel, ConfigDict
+from pydantic import field_validator
 from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
-from spreadout.data.columns import Column, select_all
+from spreadout.core.registry import NamedSection, Registry, unknown_name
+from spreadout.data.arrays import whole_numbers, with_label_sets
+from spreadout.data.columns import Column, Dense, select_all
 from spreadout.data.io import cache, stored
+from spreadout.data.published import PublishedDataset
+
+SourceT = TypeVar("SourceT", bound="type[Source]")
+SOURCES: Registry[type[Source]] = Registry("source")
+
+
+def register_source(source: SourceT) -> SourceT:
+    """A class decorator: configs then know the source by its `name`, and by those of its data sets."""
+    source.register()
+    return source
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,16 @@ class Instances:
     columns: Mapping[str, Column]
     labels: Ragged  # n label sets
     user: Tensor | None = None  # (n,)
+
+    @classmethod
+    def of(cls, x: Any, y: Any, user: Any = None) -> Instances:
+        """From arrays: inputs, a class or a list of classes for each, and whose each is."""
+        inputs, labels = with_label_sets(x, y)
+        sets = labels if isinstance(labels, Ragged) else single(labels)
+        whose = None if user is None else whole_numbers("user", user)
+        if whose is not None and len(whose) != len(sets):
+            raise UserError(f"user has {len(whose)} entries, y has {len(sets)}: they must agree")
+        return cls({"x": Dense(inputs)}, sets, whose)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -58,14 +80,27 @@ class RawDataset:
     class_ids: tuple[str, ...] = ()  # what the source calls each row, where that is not its number
 
 
-class Source(BaseModel, ABC):
+class Source(NamedSection, ABC):
     """A frozen value: its options are its fields (and the keys of `[data.source]` in a config)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    registry: ClassVar[Registry[type[Source]]] = SOURCES
+    about: ClassVar[str] = ""  # a line for `spreadout data list`; empty: the docstring's first
+    published: ClassVar[tuple[PublishedDataset, ...]] = ()  # data sets it reads, each by its own name
+    data_defaults: ClassVar[
+        Mapping[str, Any]
+    ] = {}  # keys of [data] that go with it unless told otherwise
 
-    name: str
-    usual: ClassVar[Mapping[str, str]] = {}  # name → its file or folder inside SPREADOUT_DATA
-    natural: ClassVar[Mapping[str, Any]] = {}  # keys of [data] that go with it unless told otherwise
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Its own name, for any files of its format, and those of the data sets it declares."""
+        return tuple(dict.fromkeys((*super().names(), *(data.name for data in cls.published))))
+
+    @field_validator("name")
+    @classmethod
+    def _is_its_name(cls, name: str) -> str:
+        if name not in cls.names():
+            raise unknown_name(name, cls.names())
+        return name
 
     @abstractmethod
     def read(self, path: Path | None) -> RawDataset:
@@ -76,26 +111,27 @@ class Source(BaseModel, ABC):
         return {}
 
     def locate(self, path: Path | None) -> Path:
-        """Where the files lie: the given path, or their usual place in SPREADOUT_DATA."""
-        found = path if path is not None else self.usual_path()
+        """Where the files lie: the given path, or the default one in SPREADOUT_DATA."""
+        found = path if path is not None else self.default_location()
         if not found.exists():
             raise UserError(f"data.source = {self.name!r}: {found} is not there{self._where()}")
         return found
 
-    def usual_path(self) -> Path:
-        default = self.usual.get(self.name)
-        if default is None:
+    def default_location(self) -> Path:
+        """Where the data set of this name lies in SPREADOUT_DATA."""
+        place = next((data.place for data in self.published if data.name == self.name), "")
+        if not place:
             raise UserError(f"data.source = {self.name!r}: set data.path to the file or folder to read")
         home = data_home()
         if home is None:
             raise UserError(
                 f"data.source = {self.name!r}: set data.path, or SPREADOUT_DATA to a folder that "
-                f"holds {default}"
+                f"holds {place}"
             )
-        return home / default
+        return home / place
 
     def _where(self) -> str:
-        named = self.name in self.usual
+        named = any(data.name == self.name for data in self.published)
         return f"; `spreadout data list {self.name}` says where to get it" if named else ""
 
 
@@ -112,10 +148,12 @@ class FileSource(Source):
 
     def read(self, path: Path | None) -> RawDataset:
         found = self.locate(path)
-        return kept(self, found, self.content(found), lambda into: write(self.parse(found), into))
+        return from_cache(self, found, self.content(found), lambda into: write(self.parse(found), into))
 
 
-def kept(source: Source, path: Path, files: Sequence[Path], store: Callable[[Path], None]) -> RawDataset:
+def from_cache(
+    source: Source, path: Path, files: Sequence[Path], store: Callable[[Path], None]
+) -> RawDataset:
     """What `store` writes of a source, from the cache where it was written before."""
     about = f"{type(source).__name__} {source.model_dump_json()}"
     return open_stored(cache.cached(path, files, about, store))

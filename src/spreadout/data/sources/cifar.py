@@ -18,8 +18,9 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import Archive, opened
+from spreadout.data.published import PublishedDataset, PublishedFile
 from spreadout.data.sources import image_folder
-from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 from spreadout.data.sources.images import as_column
 
 PIXELS = 3 * 32 * 32
@@ -32,21 +33,35 @@ SAFE = {
 }
 
 
+def _published(name: str, classes: int, md5: str) -> PublishedDataset:
+    toronto, file = "https://www.cs.toronto.edu/~kriz/", f"{name}-python.tar.gz"
+    return PublishedDataset(
+        name,
+        "32x32 photographs",
+        {"train": 50_000, "test": 10_000, "classes": classes},
+        "Krizhevsky 2009",
+        f"{toronto}cifar.html",
+        (PublishedFile(file, md5, f"{toronto}{file}"),),
+        file,
+        f"{file}, {name}-binary.tar.gz, or a folder {name} of PNGs",
+    )
+
+
+@register_source
 class Cifar(FileSource):
     """32x32 colour photographs of 10 or 100 kinds of thing."""
 
-    usual: ClassVar[Mapping[str, str]] = {
-        "cifar-10": "cifar-10-python.tar.gz",
-        "cifar-100": "cifar-100-python.tar.gz",
-    }
-    name: Literal["cifar-10", "cifar-100"]
+    published: ClassVar = (
+        _published("cifar-10", 10, "c58f30108f718f92721af3b95e74349a"),
+        _published("cifar-100", 100, "eb9058c3a382ffc7106e4002c42a8d85"),
+    )
     labels: Literal["fine", "coarse"] = "fine"  # CIFAR-100 has 100 fine ones and 20 coarse
 
     def locate(self, path: Path | None) -> Path:
         if path is None:
-            usual = self.usual_path()
-            others = (usual.with_name(f"{self.name}-binary.tar.gz"), usual.with_name(self.name))
-            path = next((p for p in (usual, *others) if p.exists()), None)
+            default = self.default_location()
+            others = (default.with_name(f"{self.name}-binary.tar.gz"), default.with_name(self.name))
+            path = next((p for p in (default, *others) if p.exists()), None)
         return super().locate(path)
 
     def parse(self, path: Path) -> RawDataset:

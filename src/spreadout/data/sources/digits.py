@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
 import torch
 
 from spreadout.data.columns import Dense
-from spreadout.data.sources.base import Instances, RawDataset, Source, single
+from spreadout.data.published import PublishedDataset
+from spreadout.data.sources.base import Instances, RawDataset, Source, register_source, single
+
+DIGITS = PublishedDataset(
+    "digits",
+    "8x8 handwritten digits; ships with scikit-learn",
+    {"examples": 1797, "classes": 10},
+    "UCI; free",
+    "https://scikit-learn.org/stable/datasets/toy_dataset.html",
+)
 
 
+@register_source
 class Digits(Source):
     """Nothing to set: the data is part of scikit-learn."""
 
-    name: Literal["digits"] = "digits"
+    published: ClassVar = (DIGITS,)
+    name: str = DIGITS.name
 
     def locate(self, path: Path | None) -> Path:
         return Path()  # inside a dependency

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,15 +17,60 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import open_plain
-from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
+from spreadout.data.published import PublishedDataset, PublishedFile
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 from spreadout.data.sources.images import as_column
 
 
+def _published(
+    name: str, about: str, base: str, md5s: Mapping[str, str], cite: str, home: str
+) -> PublishedDataset:
+    return PublishedDataset(
+        name,
+        about,
+        {"train": 60_000, "test": 10_000, "classes": 10},
+        cite,
+        home,
+        tuple(PublishedFile(f"{name}/{file}", md5, base + file) for file, md5 in md5s.items()),
+        name,
+        layout="the four idx files, gzipped or not",
+    )
+
+
+@register_source
 class Idx(FileSource):
     """Grey pictures with one label each."""
 
-    usual: ClassVar[Mapping[str, str]] = {"mnist": "mnist", "fashion-mnist": "fashion-mnist"}
-    name: Literal["idx", "mnist", "fashion-mnist"]
+    about: ClassVar = "MNIST's file format"
+    published: ClassVar = (
+        _published(
+            "mnist",
+            "28x28 handwritten digits",
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            {
+                "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+                "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+                "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+            },
+            "LeCun et al. 1998",
+            "http://yann.lecun.com/exdb/mnist/",
+        ),
+        _published(
+            "fashion-mnist",
+            "28x28 pictures of clothes",
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+            {
+                "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+                "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+                "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+            },
+            "Xiao et al. 2017; MIT",
+            "https://github.com/zalandoresearch/fashion-mnist",
+        ),
+    )
+    name: str = "idx"
 
     def parse(self, path: Path) -> RawDataset:
         train, test = (_part(path, part) for part in ("train", "t10k"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import Archive, opened
-from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 from spreadout.data.sources.images import as_column, decode_all, is_picture
 
 PARTS = {
@@ -31,10 +31,12 @@ PARTS = {
 }
 
 
+@register_source
 class ImageFolder(FileSource):
     """Pictures whose folders say what they show."""
 
-    name: Literal["image-folder"] = "image-folder"
+    about: ClassVar = "your pictures, one folder per class or person"
+    name: str = "image-folder"
     layout: Literal["class", "person/class"] = "class"
     size: int = Field(32, ge=4, le=1024)  # pixels a side
     grey: bool = False

@@ -7,11 +7,11 @@ header. Quoted CSV is read by Python's csv module, plain CSV by NumPy.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,16 +19,18 @@ from spreadout.core.errors import UserError
 from spreadout.core.randomness import Ints
 from spreadout.data.io.archive import open_plain
 from spreadout.data.io.text import Block, Tokens, blocks, cut
-from spreadout.data.sources.base import FileSource, RawDataset
+from spreadout.data.sources.base import FileSource, RawDataset, register_source
 from spreadout.data.sources.timeline import BY_USER, Windows
 from spreadout.data.sources.times import in_order
 
 
+@register_source
 class Interactions(Windows, FileSource):
     """A table of events as next-item examples."""
 
-    natural: ClassVar[Mapping[str, Any]] = BY_USER
-    name: Literal["interactions"] = "interactions"
+    about: ClassVar = "your events: user, item, time as CSV or Parquet"
+    data_defaults: ClassVar = BY_USER
+    name: str = "interactions"
     user: str = "user"
     item: str = "item"
     time: str = "time"

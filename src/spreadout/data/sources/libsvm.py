@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import open_plain
-from spreadout.data.sources.base import FileSource, Instances, RawDataset
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
 from spreadout.data.sources.sparse_rows import (
     Rows,
     as_labels,
@@ -30,10 +30,12 @@ TEST = re.compile(r"(^|[._-])test([._-]|$)|\.t(\.gz|\.bz2)?$", re.IGNORECASE)
 MOST_FEATURES = 2**31  # ids are kept in 32 bits
 
 
+@register_source
 class LibSVM(FileSource):
     """Sparse features with one or several labels, numbered as you like."""
 
-    name: Literal["libsvm"] = "libsvm"
+    about: ClassVar = "libsvm text, several labels a row"
+    name: str = "libsvm"
     first_feature: Literal[0, 1] = 1  # what the first feature is called
 
     def content(self, path: Path) -> list[Path]:

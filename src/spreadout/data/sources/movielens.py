@@ -9,10 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,39 +22,47 @@ from spreadout.core.errors import UserError
 from spreadout.core.randomness import Ints
 from spreadout.data.io.archive import Archive, opened
 from spreadout.data.io.text import BOM, NEWLINE, Block, blocks, cut, joined, whole
-from spreadout.data.sources.base import FileSource, RawDataset
+from spreadout.data.published import PublishedDataset, PublishedFile
+from spreadout.data.sources.base import FileSource, RawDataset, register_source
 from spreadout.data.sources.timeline import BY_USER, Windows
 
 HEADER = b"userId,movieId,rating,timestamp"
 LAYOUTS = {"u.data": b"\t", "ratings.dat": b"::", "ratings.csv": b","}
 
 
+def _published(size: str, ratings: int, users: int, movies: int, md5: str) -> PublishedDataset:
+    file = f"ml-{size}.zip"
+    return PublishedDataset(
+        f"movielens-{size}",
+        f"movie ratings by {users:,} people, as next-movie examples",
+        {"ratings": ratings, "users": users, "movies": movies, "examples": ratings - users},
+        "Harper & Konstan 2015; research use, no redistribution without permission",
+        f"https://grouplens.org/datasets/movielens/{size}/",
+        (PublishedFile(file, md5, f"https://files.grouplens.org/datasets/movielens/{file}"),),
+        file,
+    )
+
+
+@register_source
 class MovieLens(Windows, FileSource):
     """Who rated what when, as next-movie examples; a rating counts as having watched."""
 
-    natural: ClassVar[Mapping[str, Any]] = BY_USER
-    usual: ClassVar[Mapping[str, str]] = {
-        "movielens-100k": "ml-100k.zip",
-        "movielens-1m": "ml-1m.zip",
-        "movielens-10m": "ml-10m.zip",
-        "movielens-20m": "ml-20m.zip",
-        "movielens-25m": "ml-25m.zip",
-        "movielens-32m": "ml-32m.zip",
-    }
+    about: ClassVar = "any MovieLens zip or folder"
+    published: ClassVar = (
+        _published("100k", 100_000, 943, 1_682, "0e33842e24a9c977be4e0107933c0723"),
+        _published("1m", 1_000_209, 6_040, 3_706, "c4d9eecfca2ab87c1945afe126590906"),
+        _published("10m", 10_000_054, 69_878, 10_677, "ce571fd55effeba0271552578f2648bd"),
+        _published("20m", 20_000_263, 138_493, 26_744, "cd245b17a1ae2cc31bb14903e1204af3"),
+        _published("25m", 25_000_095, 162_541, 59_047, "6b51fb2759a8657d3bfcbfc42b592ada"),
+        _published("32m", 32_000_204, 200_948, 84_432, "d472be332d4daa821edc399621853b57"),
+    )
+    data_defaults: ClassVar = BY_USER
 
-    name: Literal[
-        "movielens",
-        "movielens-100k",
-        "movielens-1m",
-        "movielens-10m",
-        "movielens-20m",
-        "movielens-25m",
-        "movielens-32m",
-    ]
+    name: str = "movielens"
     min_rating: float = Field(0.0, ge=0)  # ratings below are left out
 
     def locate(self, path: Path | None) -> Path:
-        found = self.usual_path() if path is None else path
+        found = self.default_location() if path is None else path
         unpacked = found.with_suffix("")
         if path is None and not found.exists() and unpacked.is_dir():
             return unpacked

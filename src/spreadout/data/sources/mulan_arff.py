@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, ClassVar, Literal
+from typing import IO, ClassVar
 from xml.etree import ElementTree
 
 import numpy as np
@@ -22,22 +22,43 @@ from spreadout.core.randomness import Ints
 from spreadout.data.columns import Sparse
 from spreadout.data.io.archive import Archive, opened
 from spreadout.data.io.text import Block, blocks, cut, whole
-from spreadout.data.sources.base import FileSource, Instances, RawDataset
+from spreadout.data.published import PublishedDataset
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
 
 _ATTRIBUTE = re.compile(r"@attribute\s+('(?:[^'\\]|\\.)*'|\"[^\"]*\"|\S+)", re.IGNORECASE)
 OPEN, CLOSE, SPACE, COMMA, NEWLINE = (ord(c) for c in "{} ,\n")
 
 
+def _published(name: str, cite: str, figures: Mapping[str, int | float]) -> PublishedDataset:
+    return PublishedDataset(
+        name,
+        "multi-label, Mulan's ARFF",
+        figures,
+        cite,
+        "https://mulan.sourceforge.net/datasets-mlc.html",
+        place=name,
+        layout=f"{name}-train.arff, {name}-test.arff and {name}.xml",
+    )
+
+
+@register_source
 class MulanArff(FileSource):
     """Features and labels in one table; the XML says which attributes are labels."""
 
-    usual: ClassVar[Mapping[str, str]] = {
-        "bibtex": "bibtex",
-        "mediamill": "mediamill",
-        "delicious": "delicious",
-        "corel5k": "corel5k",
-    }
-    name: Literal["mulan", "bibtex", "mediamill", "delicious", "corel5k"]
+    about: ClassVar = "Mulan ARFF with its XML"
+    published: ClassVar = (
+        _published(
+            "bibtex",
+            "Katakis et al. 2008",
+            {"train": 4880, "test": 2515, "features": 1836, "classes": 159, "labels a row": 2.40},
+        ),
+        _published("mediamill", "Snoek et al. 2006", {"rows": 43_907, "features": 120, "classes": 101}),
+        _published(
+            "delicious", "Tsoumakas et al. 2008", {"rows": 16_105, "features": 500, "classes": 983}
+        ),
+        _published("corel5k", "Duygulu et al. 2002", {"rows": 5_000, "features": 499, "classes": 374}),
+    )
+    name: str = "mulan"
 
     def content(self, path: Path) -> list[Path]:
         return [_folder(path)]

@@ -8,25 +8,49 @@ never trained on, numbered after the trained ones. The user of a drawing is who 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import Field
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import opened
-from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
+from spreadout.data.published import PublishedDataset, PublishedFile
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 from spreadout.data.sources.images import as_column, decode_all, is_picture
 
+FILES = "https://github.com/brendenlake/omniglot/raw/master/python/"
+OMNIGLOT = PublishedDataset(
+    "omniglot",
+    "handwritten characters of 50 alphabets",
+    {"train": 19_280, "test": 13_180, "classes": 964, "test classes": 659},
+    "Lake et al. 2015; MIT",
+    "https://github.com/brendenlake/omniglot",
+    (
+        PublishedFile(
+            "omniglot/images_background.zip",
+            "68d2efa1b9178cc56df9314c21c6e718",
+            f"{FILES}images_background.zip",
+        ),
+        PublishedFile(
+            "omniglot/images_evaluation.zip",
+            "6b91aef0f799c5bb55b94e3f2daec811",
+            f"{FILES}images_evaluation.zip",
+        ),
+    ),
+    "omniglot",
+    "images_background.zip and images_evaluation.zip",
+)
 
+
+@register_source
 class Omniglot(FileSource):
     """Handwritten characters; background alphabets train, evaluation alphabets test."""
 
-    natural: ClassVar[Mapping[str, Any]] = {"partition": "few_classes"}
-    usual: ClassVar[Mapping[str, str]] = {"omniglot": "omniglot"}
-    name: Literal["omniglot"] = "omniglot"
+    published: ClassVar = (OMNIGLOT,)
+    data_defaults: ClassVar = {"partition": "few_classes"}
+    name: str = OMNIGLOT.name
     size: int = Field(28, ge=4, le=105)  # pixels a side
 
     def parse(self, path: Path) -> RawDataset:

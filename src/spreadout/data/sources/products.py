@@ -7,27 +7,45 @@ path`. Test products are never trained on; their classes are numbered after the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import Field
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import Archive, opened
-from spreadout.data.sources.base import FileSource, Instances, RawDataset, single
+from spreadout.data.published import PublishedDataset, PublishedFile
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 from spreadout.data.sources.images import as_column, decode_all
 
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 
 
+PRODUCTS = PublishedDataset(
+    "online-products",
+    "Stanford Online Products",
+    {"train": 59_551, "test": 60_502, "classes": 11_318, "test classes": 11_316},
+    "Song et al. 2016; research use",
+    "https://cvgl.stanford.edu/projects/lifted_struct/",
+    (
+        PublishedFile(
+            "Stanford_Online_Products.zip",
+            "7f73d41a2f44250d4779881525aea32e",
+            "http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
+        ),
+    ),
+    "Stanford_Online_Products.zip",
+)
+
+
+@register_source
 class OnlineProducts(FileSource):
     """Products to tell apart; the zip or the folder it unpacks to."""
 
-    natural: ClassVar[Mapping[str, Any]] = {"partition": "few_classes"}
-    usual: ClassVar[Mapping[str, str]] = {"online-products": "Stanford_Online_Products.zip"}
-    name: Literal["online-products"] = "online-products"
+    published: ClassVar = (PRODUCTS,)
+    data_defaults: ClassVar = {"partition": "few_classes"}
+    name: str = PRODUCTS.name
     size: int = Field(64, ge=4, le=512)  # pixels a side
 
     def parse(self, path: Path) -> RawDataset:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from spreadout.core import randomness
 from spreadout.core.randomness import Bits, Ints
 from spreadout.data.io import stored
-from spreadout.data.sources.base import RawDataset, Source, kept
+from spreadout.data.sources.base import RawDataset, Source, from_cache, register_source
 
 CHUNK = 1 << 14
 COMPANIONS = 8
@@ -39,10 +39,12 @@ class Block:
     feature_counts: Ints  # (n,)
 
 
+@register_source
 class Synthetic(Source):
     """A learnable multi-label problem of any size."""
 
-    name: Literal["synthetic"] = "synthetic"
+    about: ClassVar = "made-up extremes of any size; nothing to get"
+    name: str = "synthetic"
     classes: int = Field(1000, ge=2, le=10_000_000)
     features: int = Field(5000, ge=8, le=2**31 - 1)
     examples: int = Field(10_000, ge=1)
@@ -61,7 +63,7 @@ class Synthetic(Source):
         return self
 
     def read(self, path: Path | None) -> RawDataset:
-        return kept(self, Path(self.name), [], self.store)
+        return from_cache(self, Path(self.name), [], self.store)
 
     def store(self, folder: Path) -> None:
         """Write both parts chunk by chunk; memory does not grow with their length."""

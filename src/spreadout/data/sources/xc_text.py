@@ -9,10 +9,9 @@ http://manikvarma.org/downloads/XC/XMLRepository.html
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, ClassVar, Literal
+from typing import IO, ClassVar
 
 import numpy as np
 import torch
@@ -23,7 +22,8 @@ from spreadout.core.randomness import Ints
 from spreadout.data.columns import Sparse
 from spreadout.data.io.archive import Archive, opened
 from spreadout.data.io.text import BOM, blocks, cut, whole
-from spreadout.data.sources.base import FileSource, Instances, RawDataset
+from spreadout.data.published import PublishedDataset
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
 from spreadout.data.sources.sparse_rows import Rows, as_labels, as_sparse, read_rows, refuse_beyond
 
 MOST = (2**31 - 1, 100_000_000)  # features (or columns), labels
@@ -33,31 +33,37 @@ TRAIN_SPLIT = re.compile(r"(tr|trn|train)_?Split\.txt$", re.IGNORECASE)
 TEST_SPLIT = re.compile(r"(ts|tst|test)_?Split\.txt$", re.IGNORECASE)
 
 
+def _published(
+    name: str, features: int, classes: int, train: int, test: int, files: str = "train.txt and test.txt"
+) -> PublishedDataset:
+    return PublishedDataset(
+        name,
+        "sparse text, many labels",
+        {"train": train, "test": test, "features": features, "classes": classes},
+        "Bhatia et al. 2016 and each set's own paper; research use",
+        "http://manikvarma.org/downloads/XC/XMLRepository.html",
+        place=name,
+        layout=files,
+    )
+
+
+@register_source
 class XCText(FileSource):
     """Sparse text features with very many labels."""
 
-    usual: ClassVar[Mapping[str, str]] = {
-        "eurlex-4k": "eurlex-4k",
-        "wiki10-31k": "wiki10-31k",
-        "amazoncat-13k": "amazoncat-13k",
-        "delicious-200k": "delicious-200k",
-        "wikilshtc-325k": "wikilshtc-325k",
-        "amazon-670k": "amazon-670k",
-        "lf-amazontitles-131k": "lf-amazontitles-131k",
-        "lf-wikiseealsotitles-320k": "lf-wikiseealsotitles-320k",
-    }
+    about: ClassVar = "extreme-classification text with a header `N D L`"
+    published: ClassVar = (
+        _published("eurlex-4k", 5_000, 3_993, 15_539, 3_809, "eurlex_train.txt and eurlex_test.txt"),
+        _published("wiki10-31k", 101_938, 30_938, 14_146, 6_616, "wiki10_train.txt and wiki10_test.txt"),
+        _published("amazoncat-13k", 203_882, 13_330, 1_186_239, 306_782),
+        _published("delicious-200k", 782_585, 205_443, 196_606, 100_095),
+        _published("wikilshtc-325k", 1_617_899, 325_056, 1_778_351, 587_084),
+        _published("amazon-670k", 135_909, 670_091, 490_449, 153_025),
+        _published("lf-amazontitles-131k", 40_000, 131_073, 294_805, 134_835),
+        _published("lf-wikiseealsotitles-320k", 40_000, 312_330, 693_082, 177_515),
+    )
 
-    name: Literal[
-        "xc-text",
-        "eurlex-4k",
-        "wiki10-31k",
-        "amazoncat-13k",
-        "delicious-200k",
-        "wikilshtc-325k",
-        "amazon-670k",
-        "lf-amazontitles-131k",
-        "lf-wikiseealsotitles-320k",
-    ]
+    name: str = "xc-text"
     split: int = Field(0, ge=0)  # which column of the split files
 
     def parse(self, path: Path) -> RawDataset:

@@ -1,0 +1,154 @@
+"""`[data.partition]`: ways to deal instances to clients, by the name a config gives them.
+
+How each of them deals is in `partition.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Annotated, ClassVar, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, SerializeAsAny
+from torch import Tensor
+
+from spreadout.core.errors import UserError
+from spreadout.core.registry import NamedSection, Registry
+from spreadout.data import partition
+from spreadout.data.partition import Assignment, Pairs
+from spreadout.data.sources.base import Instances
+
+MOST_CLIENTS = 100_000_000
+PartitionT = TypeVar("PartitionT", bound="type[Partition]")
+PARTITIONS: Registry[type[Partition]] = Registry("partition")
+
+
+def register_partition(part: PartitionT) -> PartitionT:
+    """A class decorator: configs then know the partition by its `name`."""
+    part.register()
+    return part
+
+
+class Partition(NamedSection, ABC):
+    """A frozen value that deals instances to clients; its options are its fields."""
+
+    registry: ClassVar[Registry[type[Partition]]] = PARTITIONS
+    default_targets: ClassVar[Literal["each", "all"]] = "each"  # data.targets unless told otherwise
+
+    seed: Annotated[int, Field(ge=0)] | Literal["run"] = (
+        "run"  # of whatever is random in it; "run": the run's own seed
+    )
+
+    @abstractmethod
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        """Who holds what: every one of `pairs` (an instance, or one label of it) to some client."""
+
+
+@register_partition
+class ByLabel(Partition):
+    """One client per label."""
+
+    name: Literal["by_label"] = "by_label"
+
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        return partition.by_label(pairs, classes)
+
+
+@register_partition
+class ByUser(Partition):
+    """One client per user."""
+
+    name: Literal["by_user"] = "by_user"
+
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        return partition.by_user(pairs, users_of(held, f'data.partition = "{self.name}"'))
+
+
+@register_partition
+class FewClasses(Partition):
+    """So many examples of so many classes on each client."""
+
+    name: Literal["few_classes"] = "few_classes"
+    examples: int = Field(100, ge=1)
+    classes: int = Field(20, ge=1)
+
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        return partition.few_classes(pairs, examples=self.examples, classes=self.classes, seed=seed)
+
+
+@register_partition
+class FrequentClasses(Partition):
+    """All instances of a frequent class on one client."""
+
+    default_targets: ClassVar = "all"
+    name: Literal["frequent_classes"] = "frequent_classes"
+    clients: int = Field(10, ge=1, le=MOST_CLIENTS)
+    frequent: int = Field(100, ge=1)  # how many classes count as frequent
+
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        if pairs.label is not None:
+            raise UserError(
+                'data.partition = "frequent_classes": deals instances with all their labels; '
+                'set data.targets to "all"'
+            )
+        return partition.frequent_classes(
+            held.labels, clients=self.clients, frequent=self.frequent, seed=seed
+        )
+
+
+@register_partition
+class Shuffled(Partition):
+    """The client sizes of another partition, the examples at random."""
+
+    name: Literal["shuffled"] = "shuffled"
+    like: Literal["by_user", "by_label"] = "by_user"
+
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        model: Partition = ByUser() if self.like == "by_user" else ByLabel()
+        return partition.shuffled(model.assign(held, pairs, classes, seed), seed=seed)
+
+
+@register_partition
+class Dirichlet(Partition):
+    """Each class over clients in Dirichlet(α) shares."""
+
+    name: Literal["dirichlet"] = "dirichlet"
+    clients: int = Field(ge=1, le=MOST_CLIENTS)
+    alpha: float = Field(0.5, gt=0, le=1e9)
+
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        return partition.dirichlet(pairs, clients=self.clients, alpha=self.alpha, seed=seed)
+
+
+@register_partition
+class Iid(Partition):
+    """Examples at random, client sizes nearly equal."""
+
+    name: Literal["iid"] = "iid"
+    clients: int = Field(ge=1, le=MOST_CLIENTS)
+
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        return partition.iid(pairs, clients=self.clients, seed=seed)
+
+
+@register_partition
+class Given(Partition):
+    """Clients as the source numbers them."""
+
+    name: Literal["given"] = "given"
+
+    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        return partition.given(pairs, users_of(held, f'data.partition = "{self.name}"'))
+
+
+AnyPartition = Annotated[SerializeAsAny[Partition], BeforeValidator(Partition.choose)]
+"""`data.partition` of a config: whichever registered partition it names."""
+
+
+def users_of(held: Instances, setting: str) -> Tensor:
+    """Whose each instance is; `setting` is what asks for it."""
+    if held.user is None:
+        raise UserError(
+            f"{setting}: the source does not say whose each example is; "
+            "movielens, interactions, omniglot and image-folder do, and an npz file with `client`"
+        )
+    return held.user
