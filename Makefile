@@ -23,7 +23,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 benchmark: $(READY)
-	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python -m benchmarks.speed.simulator
 
 install: $(READY)
 

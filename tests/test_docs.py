@@ -38,7 +38,8 @@ def test_the_data_pages_python_example_runs(capsys: pytest.CaptureFixture[str]) 
 
 def test_numbers_in_documents_are_those_of_the_result_files() -> None:
     checked = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "quote.py"), "--check"],
+        [sys.executable, "-m", "benchmarks.quote", "--check"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,

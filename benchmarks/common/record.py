@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.common.paths import ROOT
 from spreadout import __version__
 
 
@@ -21,6 +22,10 @@ def write(path: Path, results: Mapping[str, Any]) -> None:
     made_by = {"commit": commit(), "hardware": hardware(), "versions": versions()}
     path.write_text(json.dumps({**made_by, **results}, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {path}")
+
+
+def read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def hardware() -> str:
@@ -45,11 +50,11 @@ def commit() -> str:
     """
     if told := os.environ.get("SPREADOUT_COMMIT"):
         return told
-    git = ["git", "-C", str(Path(__file__).parent)]
+    git = ["git", "-C", str(ROOT)]
     try:
         commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
         dirty = subprocess.run(
-            [*git, "status", "--porcelain", "--", "../src"], capture_output=True, text=True, check=True
+            [*git, "status", "--porcelain", "--", "src"], capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

@@ -1,27 +1,26 @@
 """Table 2 and Figures 3 to 5 of Ning et al. (2021), and what goes beyond them: run, keep, draw.
 
-    python benchmarks/dual_encoder.py --jobs 12       # runs the suites of configs/dual_encoder
-    python benchmarks/dual_encoder.py --report-only   # draws the page from the result files
+    python -m benchmarks.papers.dual_encoder --jobs 12       # runs the suites of configs/dual_encoder
+    python -m benchmarks.papers.dual_encoder --report-only   # draws the page from the result files
 
 Result files go to results/dual_encoder, one per suite; the page is drawn from them alone.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from drawing import chart, table
-from suite import add_running, command, keep, run_folders, run_suites
-
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import CONFIGS, RESULTS
+from benchmarks.common.record import read
+from benchmarks.papers.drawing import chart, table
+from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
 from spreadout.report.page import document
 from spreadout.report.svg import LINES, Line
 from spreadout.runs.compare import Suite
 
-ROOT = Path(__file__).resolve().parent.parent
 SUITES = ("table2", "centralized", "figures", "ablation", "ours")
 RECALLS = ("R@1", "R@5", "R@10")
 LOSSES = ("BS", "BS+S", "H+S", "GS")
@@ -42,9 +41,9 @@ Made = Mapping[str, Any]  # a result file
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--suites", nargs="+", choices=SUITES, default=list(SUITES))
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "dual_encoder")
+    parser.add_argument("--out", type=Path, default=RESULTS / "dual_encoder")
     parser.add_argument("--report", type=Path, default=Path("dual_encoder.html"))
     parser.add_argument("--report-only", action="store_true")
     parser.add_argument(
@@ -54,22 +53,21 @@ def main() -> None:
     a = parser.parse_args()
     if not a.report_only:
         suites = [
-            Suite.load([str(ROOT / "configs" / "dual_encoder" / f"{name}.toml")], None)
-            for name in a.suites
+            Suite.load([str(CONFIGS / "dual_encoder" / f"{name}.toml")], None) for name in a.suites
         ]
         if a.only:
-            suites = [select_clients(suite, a.only) for suite in suites]
+            suites = [only(suite, a.only) for suite in suites]
         with run_folders(a.runs) as folder:
             arms = run_suites(suites, folder, a.device, a.jobs)
         for name, suite, found in zip(a.suites, suites, arms, strict=True):
             keep(suite, found, a.out / f"{name}.json", into=bool(a.only))
     held = {name: a.out / f"{name}.json" for name in SUITES}
-    made = {name: json.loads(path.read_bytes()) for name, path in held.items() if path.is_file()}
+    made = {name: read(path) for name, path in held.items() if path.is_file()}
     a.report.write_text(page(made), encoding="utf-8")
     print(f"wrote {a.report}")
 
 
-def select_clients(suite: Suite, names: Sequence[str]) -> Suite:
+def only(suite: Suite, names: Sequence[str]) -> Suite:
     """The suite with only these of its variants."""
     chosen = {name: suite.variants[name] for name in names}
     return Suite(suite.name, suite.seeds, chosen, suite.labels)

@@ -1,7 +1,7 @@
 """Bibtex with one label a client (An et al. 2024, Table VI and Fig. 6): tune, run, keep.
 
-    python benchmarks/fedalc.py --jobs 12
-    python benchmarks/fedalc.py --bytes     # Table IV's comparison, from the ledger in the result file
+    python -m benchmarks.papers.fedalc --jobs 12
+    python -m benchmarks.papers.fedalc --bytes     # Table IV, from the ledger in the result file
 
 λ, the clients' weights and the rounds of every arm are chosen on a fifth of the training instances.
 Writes results/fedalc/bibtex-tuning.json and results/fedalc/bibtex.json.
@@ -9,20 +9,19 @@ Writes results/fedalc/bibtex-tuning.json and results/fedalc/bibtex.json.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from suite import add_running, command
-from two_stage import Candidate, choose_and_run
-
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import CONFIGS, RESULTS
+from benchmarks.common.record import read
+from benchmarks.papers.suite import add_running
+from benchmarks.papers.two_stage import Candidate, choose_and_run
 from spreadout.config.experiment import read_toml
 from spreadout.core.errors import UserError
 
-ROOT = Path(__file__).resolve().parent.parent
-BASE = ROOT / "configs" / "fedalc" / "bibtex-base.toml"
+BASE = CONFIGS / "fedalc" / "bibtex-base.toml"
 HINGE = {"spreadout_margin": 1.0}
 MINED = {"spreadout_form": "topk", "k": 5}
 LONG = {"rounds": 500}
@@ -77,8 +76,8 @@ ARMS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "fedalc")
+    parser = parser_of(__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
     add_running(parser)
     parser.add_argument("--rounds", type=int, help="instead of the config's, for a quick look")
@@ -105,7 +104,7 @@ def print_bytes(path: Path) -> None:
     print(f"{'MiB a round of all clients':32}{'server':>10}{'clients':>10}{'once, up':>10}")
     if not path.is_file():
         raise UserError(f"{path}: is not there; run without --bytes first")
-    for label, moved in a_round_of_all(json.loads(path.read_bytes())):
+    for label, moved in a_round_of_all(read(path)):
         print(f"{label:32}", *(f"{moved[way]:9.2f}" for way in ("down", "up", "once_up")))
 
 

@@ -1,7 +1,7 @@
 """Omniglot under FedSS and its rivals: run the arms, keep, draw (001, §4.3, Figs. 5 and 8).
 
-    python benchmarks/fedss.py --jobs 12            # runs configs/fedss/omniglot.toml
-    python benchmarks/fedss.py --report-only        # draws the page from the result files
+    python -m benchmarks.papers.fedss --jobs 12            # runs configs/fedss/omniglot.toml
+    python -m benchmarks.papers.fedss --report-only        # draws the page from the result files
 
 Fig. 5 is MAP@10 against the class layer's parameters a client gets; Fig. 8 the class layer beside the
 encoder as classes grow. The page also has what the server learns from requests, for every way of drawing
@@ -10,27 +10,25 @@ negatives, with what each costs in accuracy, and the gradient study of A.3 where
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import gradient_noise
 import torch
-from drawing import chart, table
-from record import write
-from suite import add_running, command, keep, run_folders, run_suites
 
-from spreadout.models.nn import images
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import CONFIGS, RESULTS
+from benchmarks.common.record import read, write
+from benchmarks.papers import gradient_noise
+from benchmarks.papers.drawing import chart, table
+from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
+from spreadout.models.nn.images import ConvNet, MobileNetV3Small, ResNet
 from spreadout.report.page import document
 from spreadout.report.svg import LINES, Line
 from spreadout.runs.audit import foreseen
 from spreadout.runs.compare import Suite
 
-ROOT = Path(__file__).resolve().parent.parent
-CONFIGS = ROOT / "configs" / "fedss"
 CLASSES, OWN, DIM = 964, 20, 64
 SHARES = {"3 %": 29, "4 %": 39, "6 %": 58, "10 %": 96}
 DRAWS = {
@@ -43,29 +41,29 @@ Made = Mapping[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "fedss")
+    parser = parser_of(__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS / "fedss")
     parser.add_argument("--report", type=Path, default=Path("fedss.html"))
     parser.add_argument("--report-only", action="store_true")
     add_running(parser)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     a = parser.parse_args()
     if not a.report_only:
-        suite = Suite.load([str(CONFIGS / "omniglot.toml")], None, a.set)
+        suite = Suite.load([str(CONFIGS / "fedss" / "omniglot.toml")], None, a.set)
         with run_folders(a.runs) as folder:
             (arms,) = run_suites([suite], folder, a.device, a.jobs)
         keep(suite, arms, a.out / "omniglot.json")
-        observe(json.loads((a.out / "omniglot.json").read_bytes()), a.out / "requests.json")
+        observe(read(a.out / "omniglot.json"), a.out / "requests.json")
     tables, figures = [], [figure_8()]
     if (a.out / "gradients.json").is_file():
-        noise = json.loads((a.out / "gradients.json").read_bytes())
+        noise = read(a.out / "gradients.json")
         figures.append(gradient_noise.figure(noise["results"]))
     if (a.out / "omniglot.json").is_file():
-        made = json.loads((a.out / "omniglot.json").read_bytes())
+        made = read(a.out / "omniglot.json")
         figures.insert(0, figure_5(made))
         tables = [arms_table(made)]
     if (a.out / "requests.json").is_file():
-        tables.append(requests(json.loads((a.out / "requests.json").read_bytes())))
+        tables.append(requests(read(a.out / "requests.json")))
     sections = [*tables, f"<h2>Figures</h2><section class=grid2>{''.join(figures)}</section>"]
     about = "Omniglot, 964 classes trained, 659 others retrieved, 20 classes a client"
     a.report.write_text(document("Federated sampled softmax", about, sections), encoding="utf-8")
@@ -107,9 +105,13 @@ def figure_8() -> str:
     steps = list(range(2, 7))
     values = [math.log10(DIM * 10**k) for k in steps]
     lines = [Line("class layer, d = 64", LINES[0], steps, values, values, values)]
-    for i, name in enumerate(("convnet", "resnet20", "mobilenet_v3_small")):
-        with torch.device("meta"):
-            encoder = images.build(name, 3, 32, DIM, 64)  # type: ignore[arg-type]
+    with torch.device("meta"):
+        encoders = {
+            "convnet": ConvNet(3, 64, DIM),
+            "resnet20": ResNet(20, 3, DIM),
+            "mobilenet_v3_small": MobileNetV3Small(3, 32, DIM),
+        }
+    for i, (name, encoder) in enumerate(encoders.items()):
         level = [math.log10(sum(p.numel() for p in encoder.parameters()))] * len(steps)
         lines.append(Line(name, LINES[i + 1], steps, level, level, level))
     return chart("Figure 8: where the parameters are", lines, "classes, 10^x", "parameters, 10^y")
@@ -121,7 +123,7 @@ def observe(made: Made, out: Path) -> None:
     rows = []
     for draw, label in DRAWS.items():
         changes = ["method.sampled_rows=58", f"method.draw={draw}"]
-        looks = foreseen(str(CONFIGS / "omniglot-base.toml"), changes, 120).looks()
+        looks = foreseen(str(CONFIGS / "fedss" / "omniglot-base.toml"), changes, 120).looks()
         seen = {
             look.requests: {
                 "sure": round(100 * look.confidence, 1),

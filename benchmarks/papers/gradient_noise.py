@@ -1,6 +1,6 @@
 """How far a sampled softmax's gradient is from the full one's, by the size of the sample (FedSS, A.3).
 
-    python benchmarks/gradient_noise.py --out results/fedss/gradients.json --report gradients.html
+    python -m benchmarks.papers.gradient_noise --out results/fedss/gradients.json --report gradients.html
 
 For some clients of the Omniglot federation, at the start of training: the bias (of the mean over draws)
 and the spread (of single draws around it), both relative to the full gradient, with and without the
@@ -9,35 +9,35 @@ correction of the logits. The chance error of a mean of so many draws is taken o
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from drawing import chart
-from record import write
 from torch import Tensor
 
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import CONFIGS
+from benchmarks.common.record import write
+from benchmarks.common.start import start
+from benchmarks.papers.drawing import chart
 from spreadout.config.experiment import Experiment
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params
-from spreadout.data.load import load_data
-from spreadout.federated.round import Cohort, Federation, draw_cohort
+from spreadout.federated.federation import Federation, draw_clients, request_rows
 from spreadout.methods.fedss import FedSS
 from spreadout.report.page import document
 from spreadout.report.svg import LINES, Line
-from spreadout.runs.build import build_federation, pick_device
-from spreadout.runtime.simulator.staging import select_clients, stage_chunk, stage_round
-
-ROOT = Path(__file__).resolve().parent.parent
+from spreadout.runs.build import pick_device
+from spreadout.runtime.simulator.staging import stage_chunk, stage_round
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--config", default=str(ROOT / "configs" / "fedss" / "omniglot-base.toml"))
+    parser = parser_of(__doc__)
+    parser.add_argument("--config", default=str(CONFIGS / "fedss" / "omniglot-base.toml"))
     parser.add_argument("--sizes", type=int, nargs="+", default=[5, 10, 20, 40, 80, 160, 320, 640])
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--clients", type=int, default=4)
@@ -48,8 +48,7 @@ def main() -> None:
     fixed = ["clients.image_shift=0", "clients.batch=full", "clients.local_steps=1"]
     experiment = Experiment.load(a.config, [*fixed, f"clients.per_round={a.clients}"])
     device = pick_device(a.device)
-    base = build_federation(experiment, load_data(experiment.data, experiment.seed), device)
-    state = ServerState(0, *base.model.initial(base.seed, device))
+    base, state = start(experiment, device)
     assert isinstance(base.method, FedSS)
     scale = base.method.scale
     full = gradients(base, state, FedSS(negatives=base.data.classes - 1, scale=scale), 0)
@@ -76,13 +75,12 @@ def main() -> None:
 def gradients(base: Federation, state: ServerState, method: FedSS, turn: int) -> Tensor:
     """Each client's gradient of the encoder on all its examples, under one draw: (clients, numbers)."""
     f = replace(base, method=method)
-    clients = draw_cohort(f, 0).clients
-    cohort = Cohort(clients, method.request(f.data, clients, seed=f.seed, round=turn))
+    drawn = request_rows(f, draw_clients(f, 0), turn)
+    cohort = replace(drawn, round=0)  # other rows, the same examples
     rows = []
-    for i in range(len(clients)):
-        one = select_clients(cohort, torch.tensor([i]).numpy())
-        (host,) = stage_round(f, state, one, 0, 1 << 40).chunks
-        chunk = stage_chunk(f, host, 0)
+    for i in range(len(cohort.clients)):
+        (planned,) = stage_round(f, state, cohort.select(np.array([i])), 1 << 40).chunks
+        chunk = stage_chunk(f, planned)
         dense = {name: value.detach().requires_grad_() for name, value in state.dense.items()}
         held_rows = {name: state.tables[name][ids[0]] for name, ids in chunk.ids.items()}
         batch = {name: column[0, 0] for name, column in chunk.batches.items()}
@@ -108,4 +106,4 @@ def figure(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -1,7 +1,7 @@
 """Run a comparison and keep its small result file: table, resolved configs, commit, hardware.
 
-python benchmarks/suite.py digits-demo --out results/digits/demo.json
-python benchmarks/suite.py configs/fedaws/bibtex.toml --out results/bibtex/fedaws.json
+python -m benchmarks.papers.suite digits-demo --out results/digits/demo.json
+python -m benchmarks.papers.suite configs/fedaws/bibtex.toml --out results/bibtex/fedaws.json
 """
 
 from __future__ import annotations
@@ -10,29 +10,30 @@ import argparse
 import json
 import multiprocessing
 import statistics
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from record import commit, hardware, write
 
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.record import commit, hardware, write
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data import load as splits
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import frequencies
 from spreadout.report.page import write_page
-from spreadout.runs.compare import Arm, Suite, as_json, compare, shown
+from spreadout.runs.arms import Arm, as_json, shown
+from spreadout.runs.compare import Suite, compare
 from spreadout.runs.folder import COMPARISON_MARK
 from spreadout.runs.train import run
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("suite")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")])
@@ -131,14 +132,6 @@ def side_by_side(suite: Suite, out: Path, device: str, pool: ProcessPoolExecutor
     return started
 
 
-def command(main: Callable[[], None]) -> None:
-    """A benchmark as a command: what is wrong with what it was given is one line."""
-    try:
-        main()
-    except UserError as error:
-        sys.exit(f"error: {error}")
-
-
 def _run(name: str, experiment: Experiment, folder: Path, device: str) -> str:
     torch.set_num_threads(1)  # the others are at work too
     try:
@@ -155,7 +148,7 @@ def constant(experiment: Experiment) -> dict[str, float]:
     assert scored is not None
     often = frequencies(data.train, 1).counts
     ranking = often.argsort(descending=True).expand(len(scored), -1)
-    named = [name for name in experiment.eval.metrics if metrics.parse(name)[0] in ("P", "R", "nDCG")]
+    named = [name for name in experiment.eval.metrics if metrics.find_metric(name).needs == {"ranking"}]
     return {name: metrics.compute(name, ranking, scored.labels) for name in named}
 
 

@@ -1,6 +1,6 @@
 """Choose hyper-parameters on validation splits of the training data; the test part is never scored.
 
-    python benchmarks/tune.py digits-fedaws --grid clients.lr=0.1,0.2 method.strength=0.1,0.3 \
+    python -m benchmarks.papers.tune digits-fedaws --grid clients.lr=0.1,0.2 method.strength=0.1,0.3 \
         --set method.name=fedaws --splits 8 --out results/digits/tuning-fedaws.json
 
 Every point of the grid is run once per split: split v cuts off its own validation part, draws its own
@@ -9,7 +9,6 @@ test part (which nobody looks at) and starts from its own seed. Prints the point
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import multiprocessing
 import statistics
@@ -17,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record import write
 
 import spreadout as so
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.record import write
 
 
 def score(job: tuple[str, list[str], int, str, int]) -> dict[str, float]:
@@ -35,7 +35,7 @@ def score(job: tuple[str, list[str], int, str, int]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("config")
     parser.add_argument("--grid", nargs="+", default=[], metavar="KEY=V1,V2")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
@@ -81,4 +81,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from record import write
-from suite import keep, run_folders, run_suites
-
+from benchmarks.common.record import write
+from benchmarks.papers.suite import keep, run_folders, run_suites
 from spreadout.config.experiment import Experiment, overlay, read_toml
 from spreadout.runs.compare import Suite
 

@@ -1,7 +1,7 @@
 """spreadout beside its peers on two fixed workloads: the same work, the same losses, seconds a round.
 
-    python benchmarks/peers/compare.py --setup       # the peers' environments, once; a few minutes
-    python benchmarks/peers/compare.py --rounds 12 --repeat 3
+    python -m benchmarks.peers.compare --setup       # the peers' environments, once; a few minutes
+    python -m benchmarks.peers.compare --rounds 12 --repeat 3
 
 Contenders run one after another in an order that turns from repetition to repetition; all must end at
 the losses of the plain loop. Flower's simulation and pfl in two processes open sockets, and run in a
@@ -10,7 +10,6 @@ network namespace that has loopback only. Writes results/peers/cpu.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -23,15 +22,12 @@ from typing import Any
 import numpy as np
 import torch
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-import work  # noqa: E402
-from record import write  # noqa: E402
-
-from spreadout.config.experiment import Experiment  # noqa: E402
-from spreadout.data.load import load_data  # noqa: E402
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import RESULTS, ROOT
+from benchmarks.common.record import write
+from benchmarks.peers import work
+from spreadout.config.experiment import Experiment
+from spreadout.data.load import load_data
 
 PINNED = {"pfl": ["pfl[pytorch]==0.6.0"], "flower": ["flwr[simulation]==1.41.0"]}
 QUIET = {
@@ -57,13 +53,13 @@ CONTENDERS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--setup", action="store_true", help="make the peers' environments and stop")
     parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--workloads", nargs="+", choices=("A", "B"), default=["A", "B"])
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "peers" / "cpu.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "peers" / "cpu.json")
     a = parser.parse_args()
     if a.rounds <= 2:
         parser.error(f"--rounds {a.rounds}: the first two are not counted; take more")
@@ -121,22 +117,22 @@ def run(name: str, which: str, rounds: int) -> dict[str, Any]:
     """One contender in a process of its own; what it left, with the loss of the model it reached."""
     kind, _, size = name.partition("-")
     nodes = {"all": "4832" if which == "A" else "159"}.get(size, size)
-    script = {"plain": "plain.py", "spreadout_form": "with_spreadout.py"}.get(kind, f"with_{kind}.py")
+    module = "plain" if kind == "plain" else f"with_{kind}"
     python = sys.executable if kind in ("plain", "spreadout") else str(environment(kind))
     arguments = [which, str(rounds), *([nodes] if kind != "pfl" else [])]
-    command = [python, str(HERE / script), *arguments]
-    settings = {**os.environ, **QUIET, "PEERS_WORK": str(work.WORK.resolve()), "PYTHONPATH": str(HERE)}
+    line = [python, "-m", f"benchmarks.peers.{module}", *arguments]
+    settings = {**os.environ, **QUIET, "PEERS_WORK": str(work.WORK.resolve()), "PYTHONPATH": str(ROOT)}
     settings["FLWR_HOME"] = str(work.WORK.resolve() / "flower-home")
     left = f"{kind}-{nodes}-{which}"
     (work.WORK / "out" / f"{left}.json").unlink(missing_ok=True)
     if name == "pfl-2":
         settings["PFL_WORKER_ADDRESSES"] = "127.0.0.1:29611,127.0.0.1:29612"
-        line = f"PFL_WORKER_RANK=1 {' '.join(command)} & PFL_WORKER_RANK=0 {' '.join(command)}; wait"
-        command = ["bash", "-c", line]
+        one = " ".join(line)
+        line = ["bash", "-c", f"PFL_WORKER_RANK=1 {one} & PFL_WORKER_RANK=0 {one}; wait"]
     if kind == "flower" or name == "pfl-2":
         apart = ["unshare", "-n", "bash", "-c", 'ip link set lo up; exec "$@"', "apart"]
-        command = [*apart, *command]
-    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+        line = [*apart, *line]
+    done = subprocess.run(line, env=settings, capture_output=True, text=True, check=False)
     if not (work.WORK / "out" / f"{left}.json").is_file():
         raise SystemExit(f"{name}, workload {which}: failed\n{done.stderr[-2000:]}")
     made = json.loads((work.WORK / "out" / f"{left}.json").read_bytes())
@@ -216,4 +212,4 @@ def _prepare_papers(cohorts: Any) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -7,7 +7,8 @@ import functools
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from work import Data, model_of
+
+from benchmarks.peers.work import Data, model_of
 
 app = ClientApp()
 

@@ -1,7 +1,7 @@
 """The plain loop: clients one after another in one process, or dealt to two.
 
-plain.py A|B ROUNDS PROCESSES. All parameters are views of one
-buffer: sending, changing and averaging a model is one operation.
+`python -m benchmarks.peers.plain A|B ROUNDS PROCESSES`. All parameters are views of one buffer:
+sending, changing and averaging a model is one operation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from multiprocessing.connection import Connection
 import torch
 import torch.multiprocessing as mp
 from torch import Tensor
-from work import Data, finish, model_of
+
+from benchmarks.peers.work import Data, finish, model_of
 
 
 class Worker:

@@ -1,6 +1,7 @@
-"""Flower 1.41: its simulation engine on Ray, two actors of one core. with_flower.py A|B ROUNDS NODES
+"""Flower 1.41: its simulation engine on Ray, two actors of one core.
 
-Its own FedAvg strategy; each message names the client to play, and in B carries that label's row.
+`python -m benchmarks.peers.with_flower A|B ROUNDS NODES`. Its own FedAvg strategy; each message
+names the client to play, and in B carries that label's row.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from flower_app import app
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import sample_nodes
 from flwr.simulation import run_simulation
-from work import CLIENTS, Data, finish
+
+from benchmarks.peers.flower_app import app
+from benchmarks.peers.work import CLIENTS, Data, finish
 
 work, rounds, nodes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 

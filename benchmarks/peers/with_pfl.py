@@ -1,4 +1,4 @@
-"""pfl 0.6: FederatedAveraging on its SimulatedBackend. with_pfl.py A|B ROUNDS
+"""pfl 0.6: FederatedAveraging on its SimulatedBackend. `python -m benchmarks.peers.with_pfl A|B ROUNDS`
 
 Two processes are pfl's own: PFL_WORKER_ADDRESSES names both, PFL_WORKER_RANK says which this one is.
 """
@@ -25,7 +25,8 @@ from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
 from pfl.metrics import Metrics, Weighted
 from pfl.model.pytorch import PyTorchModel
 from torch import Tensor, nn
-from work import CLIENTS, LABELS, Data, OneLabel, TwoTowers, finish
+
+from benchmarks.peers.work import CLIENTS, LABELS, Data, OneLabel, TwoTowers, finish
 
 
 class A(TwoTowers):

@@ -1,4 +1,4 @@
-"""spreadout's simulator on the same work. with_spreadout.py A|B ROUNDS THREADS
+"""spreadout's simulator on the same work. `python -m benchmarks.peers.with_spreadout A|B ROUNDS THREADS`
 
 The workload's own start, clients in its own order: a federation whose executor is told the cohorts.
 """
@@ -14,9 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from work import Data, finish
 
 import spreadout as so
+from benchmarks.peers.work import Data, finish
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
@@ -24,7 +24,10 @@ from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.columns import Dense, Lists, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.aggregate import Aggregate
-from spreadout.federated.round import Cohort, Executor, Federation, run_round
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.executor import Executor
+from spreadout.federated.federation import Federation, request_rows
+from spreadout.federated.round import run_round
 from spreadout.methods.base import reads_params_via_model
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
@@ -45,21 +48,17 @@ class FreeRow(PositiveOnly):
 
 
 @dataclass(frozen=True)
-class InOrder:
+class InOrder(Executor):
     """An executor for the clients that every contender trains."""
 
     inner: Executor
     cohorts: list[list[int]]
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
-        f, round = federation, state.round
-        clients = torch.tensor(self.cohorts[round])
-        return Cohort(clients, f.method.request(f.data, clients, seed=f.seed, round=round))
+        return request_rows(federation, torch.tensor(self.cohorts[state.round]), state.round)
 
-    def __call__(
-        self, federation: Federation, state: ServerState, cohort: Cohort
-    ) -> Iterable[Aggregate]:
-        return self.inner(federation, state, cohort)
+    def train(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterable[Aggregate]:
+        return self.inner.train(federation, state, cohort)
 
 
 def movies(data: Data) -> Splits:
@@ -114,7 +113,7 @@ def federation_of(data: Data) -> tuple[Federation, ServerState]:
     f = replace(
         f,
         model=replace(f.model, tables=free),
-        training=replace(f.training, sphere=frozenset()),
+        clients=replace(f.clients, training=replace(f.clients.training, sphere=frozenset())),
     )
     names = {"1.weight": "first.weight", "1.bias": "first.bias", "3.weight": "second.weight"}
     names["3.bias"] = "second.bias"

@@ -1,6 +1,6 @@
 """Convolutions with a kernel for every client: one by one, vmapped (grouped), or as matrix products.
 
-    python benchmarks/convolutions.py --out results/fedss/convolutions-cpu.json
+    python -m benchmarks.speed.convolutions --out results/fedss/convolutions-cpu.json
 
 Milliseconds of one forward and backward pass over all clients, for the layers of the Omniglot network
 with 64 channels.
@@ -9,15 +9,16 @@ The simulator trains through `torch.vmap`, which turns such a convolution into a
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from record import write
 from torch import Tensor
 from torch.nn import functional as F
+
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.record import write
+from benchmarks.common.timing import timed
 
 LAYERS = ((1, 28, 64), (64, 14, 64), (64, 7, 64))  # channels in, pixels a side, channels out
 
@@ -46,7 +47,7 @@ WAYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -69,17 +70,9 @@ def main() -> None:
 
 def milliseconds(way: Callable[[Tensor, Tensor], Tensor], x: Tensor, w: Tensor) -> float:
     x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
-    _wait(x)
-    start = time.perf_counter()
-    way(x, w).square().sum().backward()  # type: ignore[no-untyped-call]
-    _wait(x)
-    return 1000 * (time.perf_counter() - start)
-
-
-def _wait(x: Tensor) -> None:
-    if x.device.type == "cuda":
-        torch.cuda.synchronize()
+    _, seconds = timed(lambda: way(x, w).square().sum().backward(), x.device)  # type: ignore[no-untyped-call]
+    return 1000 * seconds
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

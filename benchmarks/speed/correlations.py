@@ -1,6 +1,6 @@
 """The correlation-weighted spreadout at the size of Amazon-670K: seconds and memory on this machine.
 
-    python benchmarks/correlations.py --out results/fedalc/scale.json
+    python -m benchmarks.speed.correlations --out results/fedalc/scale.json
 
 Labels meet at random, in more than five million pairs. Timed are the server's step in its mined form,
 for one round's classes, and the pull of Eq. 12 over all pairs that meet.
@@ -8,26 +8,22 @@ for one round's classes, and the pull of Eq. 12 over all pairs that meet.
 
 from __future__ import annotations
 
-import argparse
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import torch
-from record import write
 
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.record import write
+from benchmarks.common.timing import timed
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
 from spreadout.objectives.cooccurrence import CoOccurrence
 from spreadout.objectives.regularizers import HingePenalty, NearPenalty, mined_pairs, stored_pairs
 
-T = TypeVar("T")
-
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--classes", type=int, default=670_091)
     parser.add_argument("--instances", type=int, default=900_000)
     parser.add_argument("--dim", type=int, default=512)
@@ -76,12 +72,6 @@ def main() -> None:
     write(a.out, made)
 
 
-def timed(work: Callable[[], T]) -> tuple[T, float]:
-    start = time.perf_counter()
-    found = work()
-    return found, time.perf_counter() - start
-
-
 def reset_peak() -> None:
     """Let the kernel count the most memory from now on."""
     Path("/proc/self/clear_refs").write_text("5")
@@ -95,4 +85,4 @@ def peak() -> float:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

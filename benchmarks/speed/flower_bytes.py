@@ -1,6 +1,6 @@
 """The ledger's bytes against those on the socket: a counting proxy between SuperNodes and SuperLink.
 
-    python benchmarks/flower_bytes.py     # writes results/flower/bytes.json; takes about 4 minutes
+    python -m benchmarks.speed.flower_bytes   # writes results/flower/bytes.json; takes about 4 minutes
 
 Two nodes with five clients each, digits, FedAwS; a small and a larger encoder, in plaintext and by TLS.
 Counted from the end of the first round to the end of the last, so that what happens once (registering a
@@ -9,7 +9,6 @@ node, fetching the app) stays apart from what happens every round.
 
 from __future__ import annotations
 
-import argparse
 import socket
 import tempfile
 import threading
@@ -19,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import record
-
+from benchmarks.common import record
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import RESULTS
 from spreadout.config.experiment import Experiment
 from spreadout.flower import keys
 from spreadout.flower.events import Reader
@@ -28,7 +28,6 @@ from spreadout.flower.local import ENVIRONMENT, SECURE, start_link, start_node, 
 from spreadout.flower.processes import Processes
 from spreadout.flower.project import write_project
 
-ROOT = Path(__file__).resolve().parent.parent
 NODES, ROUNDS, IDLE = 2, 4, 15.0
 ARMS: dict[str, tuple[list[str], bool]] = {
     "65 KiB encoder, plaintext": ([], False),
@@ -143,8 +142,8 @@ def _watched(processes: Processes, proxy: Proxy, folder: Path) -> dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "flower" / "bytes.json")
+    parser = parser_of(__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS / "flower" / "bytes.json")
     args = parser.parse_args()
     results = []
     for name, (overrides, secure) in ARMS.items():
@@ -157,4 +156,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -1,6 +1,6 @@
 """How a round grows: with the classes, with the clients that take part, with the rows a client holds.
 
-    python benchmarks/growth.py --out results/growth/cpu.json
+    python -m benchmarks.speed.growth --out results/growth/cpu.json
 
 One client per class, a 64-32 encoder and rows of 32; FedAwS mines 10 near rows of every class that took
 part, among all rows or among 2,000 drawn ones ("drawn candidates"). Clients' work and the server's step
@@ -10,31 +10,30 @@ points: 0 is flat, 1 is proportional.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import resource
 import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from record import write
 
 import spreadout as so
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.record import write
+from benchmarks.common.start import start
+from benchmarks.common.timing import alone, time_rounds, timed
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.data.columns import Dense
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
-from spreadout.federated.aggregate import total
-from spreadout.federated.round import Federation, run_round
-from spreadout.runs.build import build_federation, pick_device
+from spreadout.federated.aggregate import Aggregate, total
+from spreadout.federated.executor import Executor
+from spreadout.federated.federation import Federation
+from spreadout.runs.build import pick_device
+from spreadout.runs.summary import peak_memory
 
 STORED = 1000  # distinct inputs; every example is one of them
 AXES: dict[str, dict[str, Any]] = {
@@ -61,20 +60,20 @@ AXES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES))
     parser.add_argument("--most", type=int, default=10**7, help="classes at most")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     a = parser.parse_args()
-    if a.one:
-        print(json.dumps(measure(**a.one, device=a.device)))
-        return
     found = {}
     for axis in a.axes:
         points = [one for one in points_of(AXES[axis]) if one["classes"] <= a.most]
-        table = [{**one, **elsewhere(one, a.device)} for one in points]
+        table = []
+        for one in points:
+            made = alone(measure, **one, device=a.device)
+            print(one, {name: round(value, 1) for name, value in made.items()}, flush=True)
+            table.append({**one, **made})
         along = next(name for name in ("classes", "clients", "rows") if len(AXES[axis][name]) > 1)
         slopes = {
             part: slope([row[along] for row in table], [row[part] for row in table])
@@ -96,59 +95,44 @@ def points_of(axis: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def elsewhere(one: dict[str, Any], device: str) -> dict[str, float]:
-    """One point in a process of its own, so that its peak of memory is its own too."""
-    command = [sys.executable, __file__, "--one", json.dumps(one), "--device", device]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    print(one, {name: round(value, 1) for name, value in found.items()}, flush=True)
-    return found
-
-
 def measure(
     classes: int, clients: int, rows: int, device: str, candidates: int | None = None
 ) -> dict[str, float]:
     where = pick_device(device)
-    f = federation(classes, clients, rows, candidates, where)
-    state = ServerState(0, *f.model.initial(0, where))
+    f, state = federation(classes, clients, rows, candidates, where)
     spent: dict[str, list[float]] = {"clients": [], "server": []}
     executor, method = f.executor, f.method
 
-    def timed(part: str, work: Callable[[], Any]) -> Any:
-        _wait(where)
-        start = time.perf_counter()
-        made = work()
-        _wait(where)
-        spent[part].append(1000 * (time.perf_counter() - start))
+    def clocked(part: str, work: Callable[[], Any]) -> Any:
+        made, seconds = timed(work, where)
+        spent[part].append(1000 * seconds)
         return made
 
-    def train(federation: Federation, state: ServerState, cohort: Any) -> Any:
-        return [timed("clients", lambda: total(executor(federation, state, cohort)))]
+    class TimedExecutor(Executor):
+        def train(self, *given: Any) -> Iterable[Aggregate]:
+            return [clocked("clients", lambda: total(executor.train(*given)))]
 
-    class Timed(type(method)):  # type: ignore[misc]
+    class TimedMethod(type(method)):  # type: ignore[misc]
         def server_step(self, *given: Any) -> None:
-            timed("server", lambda: method.server_step(*given))
+            clocked("server", lambda: method.server_step(*given))
 
-    step_by_step = replace(f, executor=train, method=Timed.model_construct(**dict(method)))
-    before = _peak_mb(where)
-    whole = []
-    for _ in range(5):
-        start = time.perf_counter()
-        run_round(step_by_step, state)
-        _wait(where)
-        whole.append(1000 * (time.perf_counter() - start))
+    step_by_step = replace(
+        f, executor=TimedExecutor(), method=TimedMethod.model_construct(**dict(method))
+    )
+    before = peak_memory(where)
+    rounds = time_rounds(step_by_step, state, 4, skip=1)
     return {
         "clients_ms": statistics.median(spent["clients"][1:]),
         "server_ms": statistics.median(spent["server"][1:]),
-        "round_ms": statistics.median(whole[1:]),
-        "memory_mb": _peak_mb(where) - before,
+        "round_ms": 1000 * rounds.median,
+        "memory_mb": (peak_memory(where) - before) / 2**20,
         "table_mb": table_bytes(state.tables["classes"]) / 2**20,
     }
 
 
 def federation(
     classes: int, clients: int, rows: int, candidates: int | None, device: torch.device
-) -> Federation:
+) -> tuple[Federation, ServerState]:
     """As many clients as classes; client i holds `rows` classes from i on, an example of each."""
     each = 4 * rows
     owners = min(classes, 10**7 // each)
@@ -168,7 +152,7 @@ def federation(
         "method": method,
         "clients": {"per_round": min(clients, owners), "batch": 4, "local_steps": 2, "lr": 0.1},
     }
-    return build_federation(so.Experiment.of(config), Splits("growth", held, nothing), device)
+    return start(so.Experiment.of(config), device, Splits("growth", held, nothing))
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
@@ -182,16 +166,5 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
     return round(up / across, 3)
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def _peak_mb(device: torch.device) -> float:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-
-
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -1,30 +1,28 @@
 """What `spreadout doctor --plan` foretells beside what the run then took.
 
-    python benchmarks/plans.py --out results/plans/cpu.json
+    python -m benchmarks.speed.plans --out results/plans/cpu.json
 
 Each plan and each run is a process of its own, one after the other.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from record import write
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import CONFIGS, RESULTS
+from benchmarks.common.processes import spreadout, summary_of
+from benchmarks.common.record import write
 
-ROOT = Path(__file__).resolve().parent.parent
 CASES = {
     "digits, FedAwS": ["digits-fedaws", "rounds=400"],
     "digits, FedALC-fixed": ["digits-fedaws", "method.name=fedalc-fixed", "rounds=100"],
-    "Bibtex, FedAwS": [str(ROOT / "configs" / "fedaws" / "bibtex-fedaws.toml"), "rounds=40"],
-    "MovieLens-1M, H+S": [str(ROOT / "configs" / "dual_encoder" / "base.toml"), "rounds=60"],
+    "Bibtex, FedAwS": [str(CONFIGS / "fedaws" / "bibtex-fedaws.toml"), "rounds=40"],
+    "MovieLens-1M, H+S": [str(CONFIGS / "dual_encoder" / "base.toml"), "rounds=60"],
     "Omniglot, FedSS": [
-        str(ROOT / "configs" / "fedss" / "omniglot-base.toml"),
+        str(CONFIGS / "fedss" / "omniglot-base.toml"),
         "method.sampled_rows=58",
         "rounds=12",
         "eval.every=12",
@@ -45,22 +43,19 @@ CASES = {
         "rounds=20",
         "eval.every=10",
     ],
-    "Eurlex's shape, FedMLH": [str(ROOT / "configs" / "fedmlh" / "eurlex.toml"), "rounds=8"],
+    "Eurlex's shape, FedMLH": [str(CONFIGS / "fedmlh" / "eurlex.toml"), "rounds=8"],
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "plans" / "cpu.json")
+    parser = parser_of(__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS / "plans" / "cpu.json")
     parser.add_argument("--device", default="auto")
     a = parser.parse_args()
     found = []
     for name, case in CASES.items():
         told = json.loads(spreadout("doctor", "--plan", *case, "--json", "--device", a.device))
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "run"
-            spreadout("run", *case, "--out", str(out), "--device", a.device)
-            took = json.loads((out / "summary.json").read_bytes())
+        took = summary_of(*case, "--device", a.device)
         one, other = shown(told), taken(took)
         found.append({"case": name, "foretold": one, "taken": other})
         print(name, {key: round(one[key] / max(other[key], 1e-9), 3) for key in one}, flush=True)
@@ -87,10 +82,5 @@ def taken(summary: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def spreadout(*words: str) -> str:
-    command = [sys.executable, "-m", "spreadout", *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 if __name__ == "__main__":
-    main()
+    command(main)

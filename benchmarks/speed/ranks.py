@@ -1,6 +1,6 @@
 """The same run by one process and by two, one thread each: seconds a round, and where they end.
 
-    python benchmarks/ranks.py --out results/ranks/cpu.json
+    python -m benchmarks.speed.ranks --out results/ranks/cpu.json
 
 `clients` is work of clients, convolutions over Omniglot; `mining` is work of the server, nearest rows of
 a class table that the processes share out.
@@ -8,19 +8,15 @@ a class table that the processes share out.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from record import write
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import CONFIGS, RESULTS
+from benchmarks.common.processes import summary_of
+from benchmarks.common.record import write
 
-ROOT = Path(__file__).resolve().parent.parent
-OMNIGLOT = str(ROOT / "configs" / "fedss" / "omniglot-base.toml")
+OMNIGLOT = str(CONFIGS / "fedss" / "omniglot-base.toml")
 WORK = {
     "clients": [OMNIGLOT, "method.sampled_rows=58", "clients.per_round=16"],
     "mining": [
@@ -42,8 +38,8 @@ ROUNDS = (2, 8)  # between them, what a round takes without what comes before an
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "ranks" / "cpu.json")
+    parser = parser_of(__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS / "ranks" / "cpu.json")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     a = parser.parse_args()
     found = []
@@ -59,16 +55,11 @@ def main() -> None:
 
 
 def run(work: list[str], ranks: int, rounds: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
-        settings = [f"rounds={rounds}", "eval.every=1000", "--device", "cpu", "--out", str(out)]
-        start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        command = [sys.executable, *start, "-m", "spreadout", "run", *work, *settings]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-        last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
-        return {**json.loads((out / "summary.json").read_bytes()), "loss": last["loss"]}
+    settings = [f"rounds={rounds}", "eval.every=1000", "--device", "cpu"]
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    one_thread = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return summary_of(*work, *settings, under=start, settings=one_thread)
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -1,27 +1,29 @@
 """How fast data is read and how little memory it takes, one part per process, on one core.
 
-`python benchmarks/data.py` writes results/data/reading.json. MovieLens-1M is read where SPREADOUT_DATA
-has it; the extreme-classification file and the large federation are made up and thrown away.
+    python -m benchmarks.speed.reading       # writes results/data/reading.json
+
+MovieLens-1M is read where SPREADOUT_DATA has it; the extreme-classification file and the large
+federation are made up and thrown away.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import record
 import torch
 
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import RESULTS
+from benchmarks.common.record import write
+from benchmarks.common.timing import alone, timed
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.data.io import building, cache
 from spreadout.data.io.building import Chunk
@@ -36,21 +38,20 @@ FEATURES = 16
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        print(json.dumps(_measured(PARTS[sys.argv[1]])))
-        return
+    parser = parser_of(__doc__)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--out", type=Path, default=RESULTS / "data" / "reading.json")
+    a = parser.parse_args()
     results = {}
-    for part in PARTS:
+    for part in a.parts:
         if part == "movielens-1m" and not os.environ.get("SPREADOUT_DATA"):
             continue
-        command = [sys.executable, __file__, part]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        results[part] = json.loads(done.stdout.splitlines()[-1])
-        print(part, results[part])
-    record.write(Path("results/data/reading.json"), {"threads": 1, "parts": results})
+        results[part] = alone(measure, part)
+        print(part, results[part], flush=True)
+    write(a.out, {"threads": 1, "parts": results})
 
 
-def _measured(part: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+def measure(part: str) -> dict[str, Any]:
     """A part's own numbers, and the memory its process took beyond what importing takes."""
     torch.set_num_threads(1)
     if hasattr(os, "sched_setaffinity"):
@@ -58,7 +59,7 @@ def _measured(part: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     before = _anonymous()
     with tempfile.TemporaryDirectory() as folder, _Peak() as peak:
         os.environ["SPREADOUT_CACHE"] = str(Path(folder) / "cache")
-        found = part(Path(folder))
+        found = PARTS[part](Path(folder))
     mapped = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {**found, "own_memory_mb": (peak.most - before) >> 20, "with_mapped_files_mb": mapped >> 20}
 
@@ -92,15 +93,12 @@ def movielens(folder: Path) -> dict[str, Any]:
     """From the zip to windowed examples in the cache; then out of the cache."""
     source = MovieLens(name="movielens-1m")
     path = source.locate(None)
-    start = time.perf_counter()
-    found = source.read(path)
-    read = time.perf_counter() - start
-    start = time.perf_counter()
-    source.read(path)
+    found, read = timed(lambda: source.read(path))
+    _, again = timed(lambda: source.read(path))
     return {
         "examples": len(found.train),
         "seconds": round(read, 2),
-        "seconds_from_cache": round(time.perf_counter() - start, 3),
+        "seconds_from_cache": round(again, 3),
     }
 
 
@@ -120,25 +118,20 @@ def xc_text(folder: Path) -> dict[str, Any]:
     path.write_text(f"{rows} 135909 670091\n" + "".join(lines), encoding="utf-8")
     lines.clear()
     source = XCText(name="xc-text")
-    start = time.perf_counter()
-    found = source.read(path)
-    read = time.perf_counter() - start
-    start = time.perf_counter()
-    cache.key([path], "")
+    found, read = timed(lambda: source.read(path))
+    _, hashed = timed(lambda: cache.key([path], ""))
     return {
         "megabytes": round(path.stat().st_size / 2**20, 1),
         "rows": len(found.train),
         "seconds": round(read, 2),
-        "seconds_to_hash": round(time.perf_counter() - start, 2),
+        "seconds_to_hash": round(hashed, 2),
     }
 
 
 def synthetic(folder: Path) -> dict[str, Any]:
     """A stream of instances over ten million classes."""
     source = Synthetic(classes=10_000_000, features=1_000_000, examples=500_000, test_examples=1_000)
-    start = time.perf_counter()
-    found = source.read(None)
-    seconds = time.perf_counter() - start
+    found, seconds = timed(lambda: source.read(None))
     return {"examples": len(found.train), "classes": source.classes, "seconds": round(seconds, 2)}
 
 
@@ -146,19 +139,18 @@ def federation(examples: int, clients: int) -> Callable[[Path], dict[str, Any]]:
     """A stream in random order, sorted to its clients on disk, then sampled in cohorts."""
 
     def part(folder: Path) -> dict[str, Any]:
-        start = time.perf_counter()
-        data = building.build(
-            folder / "big", lambda: _stream(examples, clients), clients=clients, classes=1_000_000
+        stream = partial(_stream, examples, clients)
+        data, built = timed(
+            lambda: building.build(folder / "big", stream, clients=clients, classes=1_000_000)
         )
-        built = time.perf_counter() - start
         schedule, device = Schedule(steps=2, batch=8), torch.device("cpu")
-        times = []
-        for turn in range(50):
-            start = time.perf_counter()
+
+        def gather(turn: int) -> None:
             cohort = sample_clients("uniform", data.sizes, 1000, seed=0, round=turn)
             steps = plan(schedule, data.sizes[cohort.numpy()], cohort.numpy(), seed=0, round=turn)
             cohort_batches(data, cohort, steps, row_ids(data.rows_of(cohort), device), device)
-            times.append(time.perf_counter() - start)
+
+        times = [timed(partial(gather, turn))[1] for turn in range(50)]
         size = sum(file.stat().st_size for file in (folder / "big").iterdir())
         return {
             "examples": data.examples,
@@ -197,4 +189,4 @@ PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {
 }
 
 if __name__ == "__main__":
-    main()
+    command(main)

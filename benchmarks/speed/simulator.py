@@ -1,37 +1,40 @@
 """How much faster the simulator is than the sequential reference, and how its time grows with C.
 
-    python benchmarks/simulator.py [--out results/simulator/cpu.json]
+    python -m benchmarks.speed.simulator [--out results/simulator/cpu.json]
 
 Same work for both: 100 one-class clients, batch 32, MLP 64-128-64, one thread. Times are medians of
-interleaved repetitions; the ratios come from one run of this script.
+repetitions in turns; the ratios come from one run of this script.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from record import write
+from torch import Tensor
 from torch.nn import functional as F
 
 import spreadout as so
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import RESULTS
+from benchmarks.common.record import write
+from benchmarks.common.start import start
+from benchmarks.common.timing import in_turns
 from spreadout.core.state import ServerState
 from spreadout.federated.aggregate import total
-from spreadout.federated.round import Cohort, Federation, repeatable
-from spreadout.runs.build import build_federation
-from spreadout.runtime.sequential import sequential
+from spreadout.federated.federation import Federation, request_rows
+from spreadout.federated.round import repeatable
+from spreadout.runtime.sequential import Sequential
 
 CLIENTS, BATCH, FEATURES, HIDDEN, DIM = 100, 32, 64, 128, 64
 
 
-def federation(classes: int, steps: int) -> Federation:
+def federation(classes: int, steps: int) -> tuple[Federation, ServerState]:
     """One client per class, `CLIENTS` of them, their classes spread over a table of `classes` rows."""
     rng = np.random.default_rng(0)
     client = np.repeat(np.arange(CLIENTS), BATCH * 5)
@@ -46,29 +49,23 @@ def federation(classes: int, steps: int) -> Federation:
             "clients": {"local_steps": steps, "batch": BATCH, "lr": 0.1},
         }
     )
-    return build_federation(experiment, held, torch.device("cpu"))
+    return start(experiment, torch.device("cpu"), held)
 
 
-def seconds(f: Federation, state: ServerState) -> float:
+def client_work(f: Federation, state: ServerState) -> None:
     """One round's client work: sub-models out, training, checks, and the sum of what comes back."""
-    clients = torch.arange(CLIENTS)
-    started = time.perf_counter()
-    cohort = Cohort(clients, f.method.request(f.data, clients, seed=0, round=0))
+    cohort = request_rows(f, torch.arange(CLIENTS), round=0)
     with repeatable(f.device):
-        aggregate = total(f.executor(f, state, cohort))
+        aggregate = total(f.executor.train(f, state, cohort))
     assert aggregate.clients == CLIENTS
-    return time.perf_counter() - started
 
 
-def bare_seconds(f: Federation, state: ServerState, steps: int) -> float:
+def bare_loop(x: Tensor, dense: Sequence[Tensor], rows: Tensor, steps: int) -> None:
     """The least a loop over clients can do: copy, train by autograd, add up; no rows, checks or plan."""
-    x = f.data.columns["x"].take(torch.arange(f.data.examples)).view(CLIENTS, -1, FEATURES)
-    table = state.tables["classes"][torch.linspace(0, len(state.tables["classes"]) - 1, CLIENTS).long()]
-    started = time.perf_counter()
-    summed = [torch.zeros_like(value) for value in state.dense.values()]
+    summed = [torch.zeros_like(value) for value in dense]
     for client in range(CLIENTS):
-        start = [*state.dense.values(), table[client]]
-        params = [value.clone() for value in start]
+        before = [*dense, rows[client]]
+        params = [value.clone() for value in before]
         for step in range(steps):
             leaves = [value.detach().requires_grad_() for value in params]
             w1, b1, w2, b2, row = leaves
@@ -77,27 +74,22 @@ def bare_seconds(f: Federation, state: ServerState, steps: int) -> float:
             gradients = torch.autograd.grad(F.relu(0.9 - s).square().mean(), leaves)
             with torch.no_grad():
                 params = [p.add_(g, alpha=-0.1) for p, g in zip(params, gradients, strict=True)]
-        changes = zip(summed, params, start, strict=False)  # the row is its owner's own
+        changes = zip(summed, params, before, strict=False)  # the row is its owner's own
         summed = [total_ + new - old for total_, new, old in changes]
-    return time.perf_counter() - started
 
 
 def ratio(steps: int, repeats: int) -> dict[str, Any]:
-    fast = federation(1000, steps)
-    slow = replace(fast, executor=sequential)
-    state = ServerState(0, *fast.model.initial(0, fast.device))
-    contenders: dict[str, Callable[[], float]] = {
-        "simulator": lambda: seconds(fast, state),
-        "sequential": lambda: seconds(slow, state),
-        "bare loop": lambda: bare_seconds(fast, state, steps),
+    fast, state = federation(1000, steps)
+    slow = replace(fast, executor=Sequential())
+    x = fast.data.columns["x"].take(torch.arange(fast.data.examples)).view(CLIENTS, -1, FEATURES)
+    dense, table = list(state.dense.values()), state.tables["classes"]
+    rows = table[torch.linspace(0, len(table) - 1, CLIENTS).long()]
+    contenders: dict[str, Callable[[], None]] = {
+        "simulator": lambda: client_work(fast, state),
+        "sequential": lambda: client_work(slow, state),
+        "bare loop": lambda: bare_loop(x, dense, rows, steps),
     }
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for run in contenders.values():
-        run()  # warm up
-    for _ in range(repeats):
-        for name, run in contenders.items():
-            times[name].append(run())
-    median = {name: statistics.median(values) for name, values in times.items()}
+    median = in_turns(contenders, repeats)
     return {
         "local_steps": steps,
         "clients_per_second": {name: CLIENTS / value for name, value in median.items()},
@@ -107,27 +99,15 @@ def ratio(steps: int, repeats: int) -> dict[str, Any]:
 
 
 def growth(sizes: list[int], repeats: int) -> list[dict[str, Any]]:
-    """Client work at a fixed cohort for growing tables, interleaved so that drift hits all alike."""
-    runs = []
-    for classes in sizes:
-        f = federation(classes, steps=5)
-        state = ServerState(0, *f.model.initial(0, f.device))
-        seconds(f, state)
-        runs.append((classes, f, state))
-    times: dict[int, list[float]] = {classes: [] for classes in sizes}
-    for _ in range(repeats):
-        for classes, f, state in runs:
-            times[classes].append(seconds(f, state))
-    first = statistics.median(times[sizes[0]])
-    return [
-        {"classes": c, "seconds": statistics.median(t), "relative": statistics.median(t) / first}
-        for c, t in times.items()
-    ]
+    """Client work at a fixed cohort for growing tables, in turns so that drift hits all alike."""
+    works = {classes: partial(client_work, *federation(classes, steps=5)) for classes in sizes}
+    median = in_turns(works, repeats)
+    return [{"classes": c, "seconds": t, "relative": t / median[sizes[0]]} for c, t in median.items()]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=Path("results/simulator/cpu.json"))
+    parser = parser_of(__doc__)
+    parser.add_argument("--out", type=Path, default=(RESULTS / "simulator/cpu.json"))
     parser.add_argument("--repeats", type=int, default=21)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -149,4 +129,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

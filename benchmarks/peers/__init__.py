@@ -1,0 +1,1 @@
+"""spreadout beside other libraries, on the same work."""

@@ -1,0 +1,1 @@
+"""Puts the numbers of result files into the documents that quote them."""

@@ -1,0 +1,65 @@
+"""FedALC: Bibtex with one label a client, what was chosen for each arm, and what travels."""
+
+from __future__ import annotations
+
+from benchmarks.papers.fedalc import a_round_of_all
+from benchmarks.quote.fedaws import CONSTANT
+from benchmarks.quote.tables import over_seeds, read, spread, table
+
+# An et al. 2024, Table VI, the best λ of each method; the paper's FedAwS and FedALC mine K = 5.
+PAPER = {
+    "FLAG": "11.4 / 9.1 / 7.4",
+    "FedMLH, R = 4": "11.1 / 8.9 / 7.5",
+    "FedAvg": "11.6 / 9.1 / 7.8",
+    "FedAwS, K = 5": "49.2 / 30.7 / 23.1",
+    "FedALC, K = 5": "59.7 / 36.0 / 27.2",
+}
+METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "mAP")
+
+
+def positive_labels(path: str) -> str:
+    """Beside the paper's numbers, with what each arm was given."""
+    made = read(path)
+    rows = []
+    for v in made["variants"]:
+        scores = [v["metrics"].get(name) for name in METRICS]
+        config = made["configs"][v["name"]]
+        method = config["method"]
+        keys = ["strength", "pull", "buckets", "scale"]
+        keys += ["weighting"] if method["name"] != "centralized" else []
+        chosen = ", ".join(f"{key} {method[key]}" for key in keys if key in method)
+        given = (PAPER.get(v["label"], "–"), chosen, str(config["rounds"]))
+        rows.append([v["label"], *(spread(score) if score else "–" for score in scores), *given])
+    floor = made["constant"]
+    scores = [f"{floor[name]:.1f}" if name in floor else "–" for name in METRICS]
+    rows.append([CONSTANT, *scores, "–", "–", "–"])
+    head = ("", *METRICS, "the paper: P@1 / 3 / 5", "chosen", "rounds")
+    return table(head, rows, path, note=over_seeds(made))
+
+
+def weighed(path: str, names: str) -> str:
+    """The best validation point of each arm, with clients weighed alike and by their examples."""
+    made, labels = read(path), {v["name"]: v["label"] for v in read(names)["variants"]}
+    rows = []
+    for arm, label in labels.items():
+        points = [point for point in made["points"] if point["arm"] == arm]
+        cells = []
+        for weighting in ("uniform", "examples"):
+            some = [point for point in points if weighting in point["point"].split("-")]
+            if some:
+                best = max(some, key=lambda point: sum(point[f"P@{k}"] for k in (1, 3, 5)))
+                scores = " / ".join(f"{best[f'P@{k}']:.1f}" for k in (1, 3, 5))
+                cells.append(f"{scores}, {best['mAP']:.1f}" if "mAP" in best else scores)
+        if cells:
+            rows.append([label, *cells])
+    head = ("P@1 / 3 / 5, mAP", "each client alike", "by its examples")
+    return table(head, rows, path, note="Validation, one run a point.")
+
+
+def sent(path: str) -> str:
+    """Table IV: what travels in a round of all clients."""
+    rows = [
+        [label, f"{moved['down']:,.2f}", f"{moved['up']:,.2f}", f"{moved['once_up']:.2f}"]
+        for label, moved in a_round_of_all(read(path))
+    ]
+    return table(("MiB a round of all clients", "server", "clients", "label sets, once"), rows)

@@ -1,0 +1,67 @@
+"""FedMLH beside FedAvg: accuracy, what it took to get there, and what a round takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.papers.fedmlh import KEPT
+from benchmarks.quote.tables import gib, mib, over_seeds, read, spread, table
+
+Curve = dict[str, list[float]]
+
+
+def hashed(*paths: str) -> str:
+    """On the test part, after as many rounds as were chosen."""
+    rows = []
+    for path in paths:
+        made = read(path)
+        plain = next(v for v in made["variants"] if v["name"] == "fedavg")
+        for v in made["variants"]:
+            rounds = made["configs"][v["name"]]["rounds"]
+            cohort = v["bytes"]["participations"] / rounds
+            each = sum(v["bytes_per_client_round"].values()) * cohort
+            passed = rounds_to(v["curve"], plain["curve"])
+            cells = [*(spread(v["metrics"][name]) for name in KEPT), str(rounds)]
+            cells += [mib(v["model_bytes"], 2), *(mib(n * each) if n else "–" for n in (rounds, passed))]
+            rows.append([f"{Path(path).stem}, {v['label']}", *cells])
+    head = ("", *KEPT, "rounds", "model", "sent to best", "to FedAvg's end")
+    return table(head, rows, *paths, note=over_seeds(made))
+
+
+def hashed_curves(*paths: str) -> str:
+    """The same on held-out instances, at the best round there was."""
+    rows = []
+    for path in paths:
+        made = read(path)
+        plain = next(arm["curve"] for arm in made["arms"] if arm["arm"] == "fedavg")
+        aim = max(_means(plain))
+        for arm in made["arms"]:
+            curve, means = arm["curve"], _means(arm["curve"])
+            best = means.index(max(means))
+            passed = next((at for at, mean in enumerate(means) if mean >= aim), None)
+            cells = [*(f"{curve[name][best]:.1f}" for name in KEPT)]
+            cells += [f"{curve['round'][best]} of {curve['round'][-1]}", mib(arm["model_bytes"])]
+            cells += ["–" if at is None else gib(curve["bytes"][at]) for at in (best, passed)]
+            rows.append([f"{Path(path).stem.removesuffix('-curves')}, {arm['label']}", *cells])
+    head = ("", *KEPT, "best of rounds", "model", "sent to best", "to FedAvg's best")
+    return table(head, rows, *paths)
+
+
+def _means(curve: Curve) -> list[float]:
+    """Of P@1, P@3 and P@5, round by round."""
+    return [sum(values) / 3 for values in zip(*(curve[f"P@{k}"] for k in (1, 3, 5)), strict=True)]
+
+
+def rounds_to(curve: Curve, other: Curve) -> int | None:
+    """The first round whose mean of P@1, P@3 and P@5 is what another curve ends with."""
+    aim = _means(other)[-1]
+    reached = (r for r, mean in zip(curve["round"], _means(curve), strict=True) if mean >= aim)
+    return next((int(r) for r in reached), None)
+
+
+def hashed_rounds(*paths: str) -> str:
+    rows = []
+    for r in (r for path in paths for r in read(path)["results"]):
+        cells = [f"{r['seconds']:.2f}", f"{r['local_steps']:,}", f"{r['model_mb']:.2f} MiB"]
+        rows.append([f"{r['shape']}, {r['label']}", *cells, f"{r['peak_gb']:.2f} GiB"])
+    return table(("", "seconds a round", "local steps", "model", "memory"), rows, *paths)

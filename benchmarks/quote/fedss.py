@@ -1,0 +1,54 @@
+"""FedSS: sampled softmax on classes never trained on, what requests give away, and gradients' noise."""
+
+from __future__ import annotations
+
+from benchmarks.quote.tables import Made, over_seeds, read, spread, table
+
+
+def sampled(path: str) -> str:
+    """FedSS and its rivals, with what the class layer costs each."""
+    made = read(path)
+    names = list(made["variants"][0]["metrics"])
+    full = next(v for v in made["variants"] if v["name"] == "full")
+    rows = []
+    for v in made["variants"]:
+        share = v["metrics"]["MAP@10"]["mean"] / full["metrics"]["MAP@10"]["mean"]
+        cells = [*map(spread, v["metrics"].values()), f"{100 * share:.1f} %"]
+        layer, whole = (_class_rows(one) for one in (v, full))
+        cells += [f"{layer / 1024:.1f}", f"{100 * layer / whole:.1f} %"] if layer else ["–", "–"]
+        rows.append([v["label"], *cells])
+    head = ("", *names, "MAP@10 of FullSoftmax's", "class rows down, KiB", "of FullSoftmax's")
+    note = f"{over_seeds(made).removesuffix('.')}; bytes a client and round."
+    return table(head, rows, path, note=note)
+
+
+def _class_rows(variant: Made) -> float:
+    moved = variant["bytes"]
+    return float(moved["rows_down"] / max(moved["participations"], 1))
+
+
+def observed(path: str) -> str:
+    """What requests give away, and what it costs not to."""
+    made = read(path)
+    after = list(made["draws"][0]["after"])
+    rows = []
+    for one in made["draws"]:
+        looks = one["after"]
+        sure = (f"{looks[t]['sure']:.0f} %" for t in after)
+        exposed = f"{looks[after[-1]]['exposed']:.0f} %"
+        rows.append([f"`{one['draw']}`", *sure, exposed, spread(one["MAP@10"])])
+    head = ("draw", *(f"sure after {t}" for t in after), f"exposed after {after[-1]}", "MAP@10")
+    return table(head, rows, path)
+
+
+def gradients(path: str) -> str:
+    """Bias and spread of sampled gradients, relative to the full one."""
+    made = read(path)
+    rows = []
+    for size in dict.fromkeys(r["negatives"] for r in made["results"]):
+        both = {r["corrected"]: r for r in made["results"] if r["negatives"] == size}
+        cells = (f"{both[c][name]:.2f}" for c in (True, False) for name in ("bias", "spread"))
+        rows.append([str(size), *cells])
+    head = ("negatives", "bias", "spread", "bias, not corrected", "spread, not corrected")
+    note = f"Of the full gradient's length; {made['draws']} draws for each of {made['clients']} clients."
+    return table(head, rows, path, note=note)

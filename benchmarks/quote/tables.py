@@ -1,0 +1,49 @@
+"""A table in a document, and the line below it that says which files it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchmarks.common import record
+from benchmarks.common.paths import ROOT
+
+Made = dict[str, Any]  # a result file
+
+
+def read(path: str) -> Made:
+    """A result file, by its path from the root."""
+    return record.read(ROOT / path)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *paths: str, note: str = "") -> str:
+    """Markdown, with a note and the files' origins below."""
+    lines = [_line(head), "|---" * len(head) + "|", *map(_line, rows)]
+    below = [*([note] if note else []), *(_origin(path) for path in paths)]
+    return "\n".join([*lines, *(["", " ".join(below)] if below else [])])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
+
+
+def _origin(path: str) -> str:
+    made = read(path)
+    return f"From [`{path}`](/{path}): {made['hardware']}, torch {made['versions']['torch']}."
+
+
+def spread(score: Made, digits: int = 1) -> str:
+    """A mean and how far seeds are from it."""
+    return f"{score['mean']:.{digits}f} ± {score['spread']:.{digits}f}"
+
+
+def over_seeds(made: Made) -> str:
+    return f"Mean ± deviation over {len(made['seeds'])} seeds."
+
+
+def mib(count: float, digits: int = 0) -> str:
+    return f"{count / 2**20:,.{digits}f} MiB"
+
+
+def gib(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB"

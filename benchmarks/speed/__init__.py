@@ -1,0 +1,1 @@
+"""What times: rounds, their parts, and what they grow with."""
