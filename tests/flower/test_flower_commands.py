@@ -19,7 +19,8 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import Examples
-from spreadout.federated.round import Cohort, RoundReport
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.round import RoundReport
 from spreadout.flower.client_app import client_app
 from spreadout.flower.data import held_out, judged_on, own_arrays, own_file, part_of_node
 from spreadout.flower.events import Events, Reader, tell
@@ -192,7 +193,7 @@ def test_a_run_is_heard_from_another_process_line_by_line(tmp_path: Path) -> Non
     for event in reader.new():
         tell(event, Listener(), Experiment(), reader.refused)
     lost = Counter({"no answer in time": 2})
-    cohort = Cohort(torch.arange(0), {})
+    cohort = Cohort(0, torch.arange(0), {})
     for number, refused in enumerate((Counter(), lost, lost, Counter()), 1):
         events.round_done(RoundReport(number, 6, 4, 0.5, refused, Traffic(), cohort))
     for event in reader.new():

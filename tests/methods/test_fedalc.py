@@ -21,7 +21,8 @@ from spreadout.core.types import Params
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.batches import positives_of
-from spreadout.federated.round import Federation, run_round, run_setup
+from spreadout.federated.federation import Federation
+from spreadout.federated.round import run_round, run_setup
 from spreadout.methods import FedALC, FedALCFixed
 from spreadout.methods.base import ServerContext, SetupContext
 from spreadout.objectives import regularizers
@@ -348,7 +349,7 @@ def test_guards_reach_the_weights(guard: dict[str, object]) -> None:
         torch.testing.assert_close(found.alone, plain.weights().alone)
     elif "count_noise" in guard:
         assert not torch.equal(found.both, plain.weights().both)
-        again = replace(f, noise_seed=1)
+        again = replace(f, server=replace(f.server, noise_seed=1))
         other = ServerState(0, *f.model.initial(f.seed, CPU))
         run_setup(again, other)
         assert not torch.equal(found.both, f.method.pair_weights(other).both)  # type: ignore[attr-defined]
@@ -635,7 +636,7 @@ def test_a_fixed_table_is_clipped_and_gets_new_noise_at_every_step(
     seen.clear()
     f, state = built(tagged(), tagged_config({**arm, "pull": 0.0, "push": 0.0, "table_noise": 1.0}))
     run_setup(f, state)
-    run_setup(replace(f, noise_seed=5), ServerState(0, *f.model.initial(f.seed, CPU)))
+    run_setup(replace(f, server=replace(f.server, noise_seed=5)), ServerState(0, *f.model.initial(f.seed, CPU)))
     assert len(seen) == 6
     assert all(not torch.equal(a, b) for a, b in itertools.combinations(seen, 2))
     assert float(torch.stack(seen).std()) == pytest.approx(1e-4, rel=0.3)

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 import spreadout as so
+from spreadout.core.client_state import PerClient
 from spreadout.core.state import ServerState
 from spreadout.runs import checkpoint
 
@@ -187,7 +188,10 @@ def state(round: int = 3) -> ServerState:
         "tables/classes": {"first": torch.randn(4, 2), "steps": torch.ones(4, 1)},
         "dense/a": {},
     }
-    made.memory = {"releases": torch.ones(7, dtype=torch.int32)}
+    made.stored = {"popularity": torch.rand(4)}
+    made.records.released_(torch.arange(7), 7)
+    made.control = {"a": torch.randn(3, 2)}
+    made.clients = {"a": PerClient(torch.tensor([2, 5]), torch.randn(2, 3, 2))}
     made.refused["not finite"] = 5
     return made
 
@@ -198,8 +202,12 @@ def test_a_checkpoint_brings_everything_back(tmp_path: Path) -> None:
     loaded, extra = checkpoint.load(tmp_path, torch.device("cpu"))
     assert extra == {"seconds": 1.5}
     assert list(loaded.dense) == ["b", "a"]  # order too: noise is drawn in it
-    for part in ("dense", "tables", "memory"):
+    for part in ("dense", "tables", "stored", "control"):
         torch.testing.assert_close(getattr(loaded, part), getattr(saved, part), rtol=0, atol=0)
+    torch.testing.assert_close(loaded.records.releases, saved.records.releases)
+    assert loaded.records.has_fixed_rows is None
+    assert torch.equal(loaded.clients["a"].clients, saved.clients["a"].clients)
+    assert torch.equal(loaded.clients["a"].values, saved.clients["a"].values)
     torch.testing.assert_close(
         loaded.slots["tables/classes"], saved.slots["tables/classes"], rtol=0, atol=0
     )
@@ -247,7 +255,7 @@ def _cut(path: Path) -> None:
         (lambda f: _cut(f / "state-00000003.safetensors"), "is damaged"),
         (lambda f: _cut(f / "state.json"), "unreadable checkpoint"),
         (lambda f: (f / "state.json").write_text("{}"), "unreadable checkpoint"),
-        (lambda f: (f / "state.json").write_text((f / "state.json").read_text().replace('"format": 1', '"format": 9')), "format 9"),
+        (lambda f: (f / "state.json").write_text((f / "state.json").read_text().replace('"format": 2', '"format": 9')), "format 9"),
     ],
 )  # fmt: skip
 def test_a_damaged_checkpoint_is_named_not_used(tmp_path: Path, damage, complaint: str) -> None:  # type: ignore[no-untyped-def]

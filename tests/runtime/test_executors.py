@@ -13,11 +13,12 @@ from spreadout.core.state import ServerState
 from spreadout.core.types import NO_ROWS, Batch, Params, RowInfo
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
-from spreadout.federated.round import Federation, draw_cohort, run_round
+from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.round import run_round
 from spreadout.methods import DualEncoder, FedAvg
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.runs.build import build_federation
-from spreadout.runtime.sequential import sequential
+from spreadout.runtime.sequential import Sequential
 from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.graphs import GraphCache
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitOutputs
@@ -41,7 +42,13 @@ def train(f: Federation, rounds: int = 4) -> tuple[ServerState, list[float]]:
 def assert_same(a: ServerState, b: ServerState) -> None:
     torch.testing.assert_close(a.dense, b.dense, rtol=1e-4, atol=2e-6)
     torch.testing.assert_close(a.tables, b.tables, rtol=1e-4, atol=2e-6)
-    torch.testing.assert_close(a.memory, b.memory)
+    torch.testing.assert_close(a.method_tensors(), b.method_tensors())
+    torch.testing.assert_close(a.control, b.control, rtol=1e-4, atol=2e-6)
+    assert a.clients.keys() == b.clients.keys()
+    for part, kept in a.clients.items():
+        assert torch.equal(kept.clients, b.clients[part].clients)
+        torch.testing.assert_close(kept.values, b.clients[part].values, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(vars(a.records), vars(b.records))
     assert a.traffic == b.traffic
     assert a.refused == b.refused
 
@@ -159,7 +166,7 @@ def test_a_client_whose_steps_break_is_left_out_of_the_span(words: Splits) -> No
     columns = {**f.data.columns, "x": dataclasses.replace(broken, weights=weights)}
     f = dataclasses.replace(f, data=dataclasses.replace(f.data, columns=columns))
     fast, _ = train(f, 1)
-    slow, _ = train(dataclasses.replace(f, executor=sequential), 1)
+    slow, _ = train(dataclasses.replace(f, executor=Sequential()), 1)
     assert fast.refused == slow.refused
     assert sum(fast.refused.values()) == 2  # that one, and the one without examples
     assert_same(fast, slow)
@@ -225,7 +232,7 @@ def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:
     f = federation(toy)
     state = ServerState(0, *f.model.initial(0, f.device))
     each = bytes_per_client(f, state, steps=4, width=3, held={"classes": 3}, fuses=True)
-    ready = stage_round(f, state, draw_cohort(f, 0), 0, 2 * each)
+    ready = stage_round(f, state, draw_cohort(f, 0), 2 * each)
     chunks = [len(chunk.cohort.clients) for chunk in ready.chunks]
     assert max(chunks) <= 2
     assert sum(chunks) == 5  # the empty client trains nowhere

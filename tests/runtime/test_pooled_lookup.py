@@ -16,11 +16,12 @@ from spreadout.core.state import ServerState
 from spreadout.data.columns import Sparse
 from spreadout.data.dataset import Splits
 from spreadout.data.load import load_data
-from spreadout.federated.round import Federation, draw_cohort, run_round
+from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.round import run_round
 from spreadout.federated.sampling import sample_clients
 from spreadout.methods import FedAwS
 from spreadout.runs.build import build_federation
-from spreadout.runtime.sequential import sequential
+from spreadout.runtime.sequential import Sequential
 from spreadout.runtime.simulator import executor as simulator
 from spreadout.runtime.simulator import segment_sum as bags
 from spreadout.runtime.simulator.executor import Simulator
@@ -197,10 +198,10 @@ def test_a_cohort_of_many_clients_takes_one_chunk_and_no_copies(
 ) -> None:
     f = many(tmp_path, monkeypatch, MEMORY)
     state = ServerState(0, *f.model.initial(0, CPU))
-    ready = stage_round(f, state, draw_cohort(f, 0), 0, MEMORY, fuses=True)
+    ready = stage_round(f, state, draw_cohort(f, 0), MEMORY, fuses=True)
     assert [host.pools for host in ready.chunks] == [True]
-    assert stage_chunk(f, ready.chunks[0], 0).features is not None
-    assert len(stage_round(f, state, draw_cohort(f, 0), 0, MEMORY).chunks) > 1  # with copies
+    assert stage_chunk(f, ready.chunks[0]).features is not None
+    assert len(stage_round(f, state, draw_cohort(f, 0), MEMORY).chunks) > 1  # with copies
     assert run_round(f, state).accepted == 200
 
 
@@ -210,7 +211,7 @@ def test_finding_a_broken_client_keeps_to_the_memory_there_is(
     f = many(tmp_path, monkeypatch, MEMORY)
     state = ServerState(0, *f.model.initial(0, CPU))
     cohort = draw_cohort(f, 0)
-    largest = max(len(host.cohort.clients) for host in stage_round(f, state, cohort, 0, MEMORY).chunks)
+    largest = max(len(host.cohort.clients) for host in stage_round(f, state, cohort, MEMORY).chunks)
     x = f.data.columns["x"]
     assert isinstance(x, Sparse)
     first = int(f.data.offsets[cohort.clients[7]])
@@ -227,7 +228,7 @@ def test_finding_a_broken_client_keeps_to_the_memory_there_is(
     assert run_round(f, state).accepted == 199
     assert max(seen) <= largest < 200
     assert sum(seen) == 200
-    slow = replace(f, executor=sequential)
+    slow = replace(f, executor=Sequential())
     reference = ServerState(0, *f.model.initial(0, CPU))
     run_round(slow, reference)
     assert_same(reference, state)
@@ -253,7 +254,7 @@ def test_a_round_ahead_is_of_those_who_ask_as_they_do_now() -> None:
     f = replace(f, executor=replace(f.executor, prefetch=Prefetcher()), rounds=9)
     state = ServerState(0, *f.model.initial(f.seed, CPU))
     run_round(f, state)
-    sparing = replace(f, requests_seen=True)
+    sparing = replace(f, clients=replace(f.clients, requests_seen=True))
     asked = sparing.executor.cohort(sparing, state).requests["inputs"]  # type: ignore[attr-defined]
     assert torch.equal(asked.values, draw_cohort(sparing, 1).requests["inputs"].values)
     run_round(f, state)

@@ -18,13 +18,17 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
+from spreadout import runtime  # noqa: F401  (its executors register themselves)
 from spreadout.config.explain import explain
 from spreadout.core.errors import UserError
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.registry import IMPORTED, import_modules
 from spreadout.data.load import DataConfig
 from spreadout.evaluation.config import EvalConfig
+from spreadout.federated.drift import AnyDriftCorrection
+from spreadout.federated.executor import EXECUTORS
 from spreadout.federated.sampling import Selection
 from spreadout.federated.schedule import Decay, Schedule
 from spreadout.methods import METHODS, AnyMethod, FedAwS
@@ -32,7 +36,7 @@ from spreadout.models.build import ModelConfig, idle_keys
 from spreadout.privacy.mechanism import GaussianMechanism
 
 ALTERNATIVES = {"clients": [("local_steps", "local_epochs")], "method": [("negatives", "sampled_rows")]}
-NAMED = ("source", "partition")  # sections of [data] that may be given by their name alone
+NAMED = ("source", "partition", "drift")  # sections that may be given by their name alone
 
 
 class _Section(BaseModel):
@@ -60,6 +64,7 @@ class ClientsConfig(Optimizer):
     image_shift: int = Field(0, ge=0)  # pixels images move by, at most, while training
     image_flip: bool = False  # whether they are mirrored at random
     max_update_norm: float | None = Field(None, gt=0)  # refuse longer updates
+    drift: AnyDriftCorrection | None = None  # correction of client drift: fedprox, scaffold, feddyn
 
     @field_validator("per_round", "batch")
     @classmethod
@@ -101,13 +106,20 @@ class ServerConfig(Optimizer):
 class RunConfig(_Section):
     """`[run]`: where and how rounds are computed; no effect on what they mean."""
 
-    executor: Literal["simulator", "sequential"] = "simulator"
+    executor: str = "simulator"  # simulator, sequential, or one of your own
     memory_gb: float = Field(1.0, gt=0)  # budget of the simulator for one chunk of clients
     precision: Literal["float32", "bf16"] = "float32"
     graphs: bool = True  # replay local steps as CUDA graphs where that can be done
     shard_mb: float = Field(256.0, ge=0)  # larger class tables are shared out among processes
     checkpoint_every: int | None = Field(None, ge=1)  # rounds; None: at every evaluation
     log_requests: bool = False  # write requests.jsonl: who asked for which class rows, for `audit`
+
+    @field_validator("executor")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in EXECUTORS:
+            raise PydanticCustomError("literal_error", "unknown", {"expected": ", ".join(EXECUTORS)})
+        return name
 
 
 class DeployConfig(_Section):

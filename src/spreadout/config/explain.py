@@ -66,7 +66,7 @@ def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str,
         known = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")]
         return f"{key} = {context['tag']!r}: unknown{near(str(context['tag']), known)}"
     if kind == "unknown_name":
-        name = key if key.rpartition(".")[2] in ("source", "partition", "drift") else f"{key}.name"
+        name = f"{key}.name" if key == "method" else key
         return f"{name} = {context['name']!r}: unknown{near(str(context['name']), context['known'])}"
     if kind == "name_missing":
         return f"{key}.name: is required"

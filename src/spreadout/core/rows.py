@@ -43,10 +43,12 @@ class SubModel:
     round: int
     dense: Tensors
     tables: dict[str, Rows]
+    control: Tensors = field(default_factory=dict)  # of a drift correction, by part of the model
 
     @property
     def nbytes(self) -> int:
-        return nbytes(self.dense.values()) + sum(rows.nbytes for rows in self.tables.values())
+        whole = nbytes([*self.dense.values(), *self.control.values()])
+        return whole + sum(rows.nbytes for rows in self.tables.values())
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,15 @@ def scatter_add_(table: Tensor, rows: Rows) -> None:
 
 
 def sub_model(
-    round: int, dense: Tensors, tables: Mapping[str, Table], request: Mapping[str, Tensor]
+    round: int,
+    dense: Tensors,
+    tables: Mapping[str, Table],
+    request: Mapping[str, Tensor],
+    control: Tensors | None = None,
 ) -> SubModel:
     """The answer to one client's request."""
-    return SubModel(round, dense, {name: gather(tables[name], ids) for name, ids in request.items()})
+    rows = {name: gather(tables[name], ids) for name, ids in request.items()}
+    return SubModel(round, dense, rows, control or {})
 
 
 def project_to_sphere(values: Tensor) -> Tensor:

@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from spreadout.core.client_state import ClientStates
 from spreadout.core.optimizers import Optimizer, step_rows_
 from spreadout.core.rows import Rows, along_sphere
 from spreadout.core.tables import Sharded, Table, Tables, local_of
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Tensors
+
+
+@dataclass
+class MethodState:
+    """What a method remembers between rounds. A method's own subclass has a field for each tensor."""
+
+    def tensors(self) -> Tensors:
+        """All that there is of it, by field: what a checkpoint holds."""
+        named = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return {name: value for name, value in named if value is not None}
+
+
+StateT = TypeVar("StateT", bound=MethodState)
+
+
+@dataclass
+class ClientRecords:
+    """What the server keeps about each client, by its place; nothing before somebody asks for it."""
+
+    has_fixed_rows: Tensor | None = None  # (clients,) bool: who was sent its rows that never change
+    releases: Tensor | None = None  # (clients,) int32: noisy updates each has sent
+
+    def sent_fixed_(self, clients: Tensor, count: int) -> None:
+        if self.has_fixed_rows is None:
+            self.has_fixed_rows = torch.zeros(count, dtype=torch.bool)
+        self.has_fixed_rows[clients] = True
+
+    def released_(self, clients: Tensor, count: int) -> None:
+        if self.releases is None:
+            self.releases = torch.zeros(count, dtype=torch.int32)
+        self.releases[clients] += 1
+
+    def lacks_fixed_rows(self, clients: Tensor) -> Tensor:
+        """Which of these clients were not sent them yet: (k,) bool."""
+        if self.has_fixed_rows is None:
+            return torch.ones(len(clients), dtype=torch.bool)
+        return ~self.has_fixed_rows[clients].cpu()
 
 
 @dataclass
@@ -27,10 +66,30 @@ class ServerState:
     dense: Tensors
     tables: Tables  # (C, d) each
     slots: dict[str, Tables] = field(default_factory=dict)  # optimiser state by part
-    memory: Tensors = field(default_factory=dict)  # what a method remembers between rounds
+    stored: Tensors = field(default_factory=dict)  # a method's state as a checkpoint gave it
+    method: MethodState | None = None  # … and as the method itself has it, once it has looked
+    records: ClientRecords = field(default_factory=ClientRecords)
+    control: Tensors = field(default_factory=dict)  # of a drift correction, by part of the model
+    clients: ClientStates = field(default_factory=dict)  # what stays with clients; in simulation only
     traffic: Traffic = field(default_factory=Traffic)
     refused: Counter[str] = field(default_factory=Counter)
     setup_done: bool = False  # whether what comes before the first round is done
+
+    def recall(self, kind: type[StateT]) -> StateT:
+        """The method's state: a fresh one at first, or what a checkpoint holds of it."""
+        if not isinstance(self.method, kind):
+            self.method, self.stored = kind(**self.stored), {}
+        return self.method
+
+    def method_tensors(self) -> Tensors:
+        """The method's state as a checkpoint holds it."""
+        return self.stored if self.method is None else self.method.tensors()
+
+    def keep_clients_(self, new: ClientStates) -> None:
+        """Keep what clients will want back in their next round."""
+        for part, theirs in new.items():
+            known = self.clients.get(part)
+            self.clients[part] = theirs if known is None else known.updated(theirs)
 
     def whole(self, *, slots: bool = True) -> ServerState:
         """With no table sharded: all rows on the first process's host, none of those tables' on others.

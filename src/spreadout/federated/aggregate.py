@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from spreadout.core.client_state import ClientStates, PerClient
 from spreadout.core.merging import MergeRules, RowSum
 from spreadout.core.rows import Rows, Update, sum_by_id
 from spreadout.core.traffic import Traffic
@@ -31,6 +32,8 @@ class Aggregate:
     loss_sum: float | Tensor = 0.0  # a tensor where a device is still at work on it
     refused: Counter[str] = field(default_factory=Counter)
     traffic: Traffic = field(default_factory=Traffic)
+    control: Tensors = field(default_factory=dict)  # Σ ω_i · how far client i's state moved, by part
+    client_states: ClientStates = field(default_factory=dict)  # of simulated clients, by part
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
     """The sum of the parts, with every row id once."""
     result = Aggregate()
     pieces: dict[str, list[RowSum]] = {}
+    states: dict[str, list[PerClient]] = {}
     for part in parts:
         for name, value in part.dense.items():
             # Not in place: a part keeps its own, and while there is one only, it is not copied.
@@ -95,7 +99,12 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
         result.loss_sum += part.loss_sum
         result.refused += part.refused
         result.traffic += part.traffic
+        for name, value in part.control.items():
+            result.control[name] = result.control[name] + value if name in result.control else value
+        for name, theirs in part.client_states.items():
+            states.setdefault(name, []).append(theirs)
         del part  # while the next one is made, there need not be two
+    result.client_states = {name: PerClient.joined(some) for name, some in states.items()}
     for name, several in pieces.items():
         if len(several) == 1:  # it has every id once already
             result.rows[name] = several[0]

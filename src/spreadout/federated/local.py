@@ -39,6 +39,7 @@ class LocalTraining:
     rows: Mapping[str, Optimizer]
     sphere: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()  # tables a client may read but not train
+    pull: float = 0.0  # μ of a pull back to where the round began (see drift/base.py)
 
     def scaled(self, factor: float) -> LocalTraining:
         """The same training with every rate multiplied, for schedules over rounds."""
@@ -61,13 +62,15 @@ def local_update(
     *,
     active: Sequence[int] | None = None,
     gate: Tensor | None = None,
+    offset: Params | None = None,
 ) -> tuple[Params, Tensor]:
     """Train from `start` over the batches; return how far every tensor moved, and the mean loss.
 
     One client: `batches` are (S, B, …) and the loss is a scalar. A stack of k clients, sorted by
     falling number of steps: everything has a leading k, and `active[s]` clients are still at work
     in step s. `start` is not changed. `gate` (k, S) multiplies every move of a stack: 0 once a client
-    has done all its steps, so that it can stay in the stack to the end.
+    has done all its steps, so that it can stay in the stack to the end. `offset` is added, in every
+    step, to the gradients of the tensors it has.
     """
     stacked = active is not None
     params = Params(*({name: value.clone() for name, value in part.items()} for part in start))
@@ -101,6 +104,9 @@ def local_update(
                     continue
                 sphere = name in training.sphere
                 alone = users[_memory_of(gradient)] == 1
+                corrected = _corrected(gradient, value[now], name, start, training.pull, offset, now)
+                if corrected is not gradient:
+                    gradient, alone = corrected, True
                 _step_(value[now], gradient, optimizer, state.at(name, now), sphere, share, alone)
     with torch.no_grad():
         state.forget()
@@ -108,6 +114,25 @@ def local_update(
         rows = {name: params.rows[name].sub_(start.rows[name]) for name in state.tables}
         taken = (batches["mask"].sum(-1) > 0).sum(-1).clamp_min(1)  # steps each client took
         return Params(dense, rows), loss_sum / taken
+
+
+def _corrected(
+    gradient: Tensor,
+    value: Tensor,
+    name: str,
+    start: Params,
+    pull: float,
+    offset: Params | None,
+    now: slice | EllipsisType,
+) -> Tensor:
+    """The gradient of μ/2 ‖w − w⁰‖² + ⟨offset, w⟩ added to a tensor's own; the same where neither is."""
+    if pull:
+        first = start.dense[name] if name in start.dense else start.rows[name]
+        gradient = gradient + pull * (value - first[now])
+    if offset is not None:
+        added = offset.dense.get(name, offset.rows.get(name))
+        gradient = gradient if added is None else gradient + added[now]
+    return gradient
 
 
 def _step_(

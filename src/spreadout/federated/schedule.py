@@ -47,6 +47,10 @@ class Schedule:
             return np.asarray(capped // self.batch * self.batch, dtype=np.int64)
         return np.asarray(capped, dtype=np.int64)
 
+    def steps_of(self, usable: Tensor) -> Tensor:
+        """How many steps clients take that train on so many examples."""
+        return torch.from_numpy(self.steps_per_client(usable.numpy()))
+
     def steps_per_client(self, sizes: Ints) -> Ints:
         usable = self.usable(sizes)
         wanted = self.steps if self.steps is not None else self.epochs_of(usable)

@@ -7,7 +7,7 @@ is kept in the node's Flower state, and is gone when the SuperNode is started an
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from logging import WARNING
@@ -20,18 +20,19 @@ from flwr.supercore import log
 from torch import nn
 
 from spreadout.config.experiment import Experiment
+from spreadout.core.client_state import ClientStates, PerClient
 from spreadout.core.errors import UserError
-from spreadout.core.rows import Rows
+from spreadout.core.rows import Rows, SubModel
 from spreadout.data.dataset import FederatedDataset, Splits
-from spreadout.federated.round import Federation
-from spreadout.flower import client_host as hosting
-from spreadout.flower import messages
+from spreadout.federated.federation import Federation
+from spreadout.flower import client_host, messages
 from spreadout.flower.client_host import MissingRows
 from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_of_node
 from spreadout.methods.base import Method
 from spreadout.runs.build import build_federation, pick_device
 
 FEW = 64  # clients up to which a node says at once what each of them would ask for
+STATES, CLIENTS, VALUES = "states", "|clients", "|values"  # of what stays with clients
 RESTARTED = "restarted"  # a node that has lost what it kept, and says so
 SECRET, LABEL_KEY, DEVICE = "secret-file", "label-key-file", "device"  # keys of --node-config
 
@@ -56,11 +57,29 @@ class NodeClients:
         """Rows of tables that never change, sent before."""
         return messages.rows_in(self.state, "kept")
 
+    def client_states(self) -> ClientStates:
+        """What stayed with the node's clients from earlier rounds."""
+        found = messages.tensors_in(self.state, STATES)
+        parts = {name.removesuffix(CLIENTS) for name in found if name.endswith(CLIENTS)}
+        return {part: PerClient(found[part + CLIENTS], found[part + VALUES]) for part in parts}
+
+    def keep_states(self, before: ClientStates, new: Iterable[ClientStates]) -> None:
+        """Keep what stays with them until the next; what nobody has is not written."""
+        kept = dict(before)
+        for its in new:
+            for part, theirs in its.items():
+                own = PerClient(theirs.clients.cpu(), theirs.values.cpu())
+                kept[part] = kept[part].updated(own) if part in kept else own
+        if kept:
+            named = {part + CLIENTS: states.clients for part, states in kept.items()}
+            named |= {part + VALUES: states.values for part, states in kept.items()}
+            self.state[STATES] = messages.packed(named)
+
     def requests(self, numbers: Sequence[int], round: int) -> ArrayRecord:
         """What these clients ask for: all they need, but for what the node has."""
-        asked = hosting.requests(self.federation, numbers, round)
+        asked = client_host.requests(self.federation, numbers, round)
         for table, rows in self.kept().items():
-            asked[table] = hosting.without(asked[table], rows.ids)
+            asked[table] = client_host.without(asked[table], rows.ids)
         return messages.put_requests(numbers, asked)
 
 
@@ -194,14 +213,17 @@ def train(hosted: NodeClients, content: RecordDict) -> RecordDict:
     task = messages.numbers_in(content, "task")
     f, round, numbers = hosted.federation, int(task["round"]), list(task["clients"])
     rows = messages.rows_in(content, "rows")
-    fixed = f.training.fixed
+    fixed = f.clients.training.fixed
     for table, kept in hosted.kept().items():
         rows[table] = _together(kept, rows[table])
     reply = RecordDict()
     memory = int(hosted.experiment.run.memory_gb * 2**30)
-    dense = messages.tensors_in(content, "dense")
-    noise = _noise_seed(hosted, content)
-    messages.put_updates(reply, hosting.train(f, numbers, round, dense, rows, memory, noise))
+    dense, control = (messages.tensors_in(content, name) for name in ("dense", "control"))
+    noise, states = _noise_seed(hosted, content), hosted.client_states()
+    sent = SubModel(round, dense, rows, control)
+    trained = list(client_host.train(f, numbers, sent, states, memory, noise))
+    messages.put_updates(reply, (update for update, _ in trained))
+    hosted.keep_states(states, (its for _, its in trained))
     if fixed:
         hosted.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})
     if task["next"]:

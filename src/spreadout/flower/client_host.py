@@ -6,20 +6,22 @@ clients. What differs is that each client's change is handed back as an update o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from spreadout.core.client_state import ClientStates
 from spreadout.core.ragged import Ragged
-from spreadout.core.rows import Rows, Update
+from spreadout.core.rows import Rows, SubModel, Update
 from spreadout.core.state import ServerState
-from spreadout.core.types import Params, Tensors
+from spreadout.core.tables import Tables
+from spreadout.core.types import Params
 from spreadout.federated.batches import positives_of
+from spreadout.federated.drift.control import new_states, offsets, state_changes
+from spreadout.federated.federation import Federation, request_rows
 from spreadout.federated.local import local_update
-from spreadout.federated.round import Federation, repeatable, request_rows
-from spreadout.federated.schedule import rate_factor
+from spreadout.federated.round import repeatable
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.runtime.simulator.staging import StagedChunk, stage_chunk, stage_round
 
@@ -48,62 +50,77 @@ def without(asked: Ragged, kept: Tensor) -> Ragged:
 def train(
     federation: Federation,
     numbers: Sequence[int],
-    round: int,
-    dense: Tensors,
-    rows: Mapping[str, Rows],
+    sent: SubModel,
+    states: ClientStates,
     memory: int,
     noise_seed: int,
-) -> Iterator[Update]:
+) -> Iterator[tuple[Update, ClientStates]]:
     """Train these clients from what the node holds of the model, within `memory` bytes a chunk.
 
-    noise_seed: of the noise on what they send; another one for every model, or two answers in one round
-    would differ by what the models differ by, and not by noise.
+    With each update comes what stays with its client until the next round; states: what stayed from
+    earlier ones. noise_seed: of the noise on what they send; another one for every model, or two answers
+    in one round would differ by what the models differ by, and not by noise.
     """
-    f = replace(federation, factor=rate_factor(federation.decay, round, federation.rounds))
-    start = {name: value.to(f.device) for name, value in dense.items()}
-    held = {name: Rows(some.ids.to(f.device), some.values.to(f.device)) for name, some in rows.items()}
+    f, round = federation, sent.round
+    there = _on(sent, f.device)
     cohort = request_rows(f, places_of(f, numbers), round)
-    shapes = ServerState(round, start, {name: some.values for name, some in held.items()})
+    tables: Tables = {name: some.values for name, some in there.tables.items()}
+    shapes = ServerState(round, there.dense, tables)
     with repeatable(f.device):
-        ready = stage_round(f, shapes, cohort, round, memory)
-        for place in ready.idle.tolist():  # it says so, and the server refuses it by name
-            yield Update(numbers[place], round, 0, {}, {}, 0.0)
-        for host in ready.chunks:
-            chunk = stage_chunk(f, host, round)
-            yield from _updates(f, chunk, round, start, held, noise_seed)
+        staged = stage_round(f, shapes, cohort, memory)
+        for place in staged.idle.tolist():  # it says so, and the server refuses it by name
+            yield Update(numbers[place], round, 0, {}, {}, 0.0), {}
+        for planned in staged.chunks:
+            yield from _updates(f, stage_chunk(f, planned), there, states, noise_seed)
 
 
 def _updates(
-    f: Federation,
-    chunk: StagedChunk,
-    round: int,
-    dense: Tensors,
-    rows: Mapping[str, Rows],
-    noise_seed: int,
-) -> Iterator[Update]:
+    f: Federation, chunk: StagedChunk, sent: SubModel, states: ClientStates, noise_seed: int
+) -> Iterator[tuple[Update, ClientStates]]:
     """The updates of clients that are trained as one stack."""
-    k = len(chunk.examples)
-    stacked = {name: value.expand(k, *value.shape) for name, value in dense.items()}
-    start = Params(stacked, {name: _gather(rows[name], ids) for name, ids in chunk.ids.items()})
-    objective = torch.vmap(f.objective())
+    k, round, privacy = len(chunk.examples), sent.round, f.clients.privacy
+    stacked = {name: value.expand(k, *value.shape) for name, value in sent.dense.items()}
+    start = Params(stacked, {name: _gather(sent.tables[name], ids) for name, ids in chunk.ids.items()})
+    numbers = torch.from_numpy(f.data.number_of(chunk.cohort.clients))
     change, loss = local_update(
-        objective, f.present_training, start, chunk.batches, chunk.info, active=chunk.active
+        torch.vmap(f.objective()),
+        f.training_at(round),
+        start,
+        chunk.batches,
+        chunk.info,
+        active=chunk.active,
+        offset=offsets(f, start, numbers, states, sent.control),
     )
+    steps = f.clients.schedule.steps_of(chunk.counts)
+    moved = state_changes(f, change, steps, sent.control, round)
     counted = [name for name in change.rows if name in f.rules.counted]
     about = f.data, chunk.cohort.clients
-    positives = {name: positives_of(*about, chunk.ids[name], chunk.examples.cpu()) for name in counted}
-    for i, number in enumerate(f.data.number_of(chunk.cohort.clients).tolist()):
+    positives = {name: positives_of(*about, chunk.ids[name], chunk.counts) for name in counted}
+    for i, number in enumerate(numbers.tolist()):
         real = {name: ids[i] >= 0 for name, ids in chunk.ids.items()}
         one = Params(
             {name: value[i] for name, value in change.dense.items()},
             {name: value[i][real[name]] for name, value in change.rows.items()},
         )
-        if f.privacy is not None:
-            one = clip_norm(one, f.privacy.clip)
-            add_noise_(one.dense, one.rows, f.privacy, seed=noise_seed, round=round, client=number)
+        if privacy is not None:
+            one = clip_norm(one, privacy.clip)
+            add_noise_(one.dense, one.rows, privacy, seed=noise_seed, round=round, client=number)
         tables = {name: Rows(chunk.ids[name][i][real[name]], value) for name, value in one.rows.items()}
         counts = {name: every[i][real[name]] for name, every in positives.items()}
-        yield Update(number, round, int(chunk.examples[i]), one.dense, tables, float(loss[i]), counts)
+        examples = int(chunk.examples[i])
+        update = Update(number, round, examples, one.dense, tables, float(loss[i]), counts)
+        its = {part: value[i : i + 1] for part, value in moved.items()}
+        yield update, new_states(states, numbers[i : i + 1], its)
+
+
+def _on(sent: SubModel, device: torch.device) -> SubModel:
+    """The same on the node's device."""
+    tables = {
+        name: Rows(some.ids.to(device), some.values.to(device)) for name, some in sent.tables.items()
+    }
+    dense = {name: value.to(device) for name, value in sent.dense.items()}
+    control = {name: value.to(device) for name, value in sent.control.items()}
+    return SubModel(sent.round, dense, tables, control)
 
 
 def _gather(rows: Rows, ids: Tensor) -> Tensor:

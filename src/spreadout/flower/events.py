@@ -17,7 +17,8 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.files import as_json
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Record
-from spreadout.federated.round import Cohort, RoundReport
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.round import RoundReport
 from spreadout.runs.train import Observer
 
 
@@ -104,7 +105,7 @@ def tell(
                 float("nan") if event["loss"] is None else event["loss"] * event["accepted"],
                 Counter(event["refused"]),
                 Traffic(),
-                Cohort(torch.empty(0, dtype=torch.int64), {}),
+                Cohort(0, torch.empty(0, dtype=torch.int64), {}),
             )
         )
     elif kind == "evaluated":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,25 +23,30 @@ from spreadout.core.types import Tensors
 from spreadout.federated import aggregate as merge
 from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate
-from spreadout.federated.round import Cohort, Federation, draw_clients
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.drift.control import sent_control
+from spreadout.federated.executor import Executor
+from spreadout.federated.federation import Federation, draw_clients
 from spreadout.flower import messages
 from spreadout.flower.messages import TRAIN, Malformed
 from spreadout.flower.nodes import NOBODY, Nodes
 from spreadout.flower.rpc import NOT_CONNECTED, Answers
 from spreadout.methods.base import SetupMessage
+from spreadout.runtime.sequential import accepted
 
 NO_UPDATE = "no update"
 NOT_ASKED = "update of a client that was not asked"
 
 
 @dataclass
-class GridExecutor:
+class GridExecutor(Executor):
     """Clients on the nodes of a Flower grid."""
 
+    counts_setup: ClassVar[bool] = True
     nodes: Nodes
     _why: dict[int, str] = field(default_factory=dict)  # clients that cannot train in this round
 
-    def told(self, federation: Federation) -> Iterator[SetupMessage]:
+    def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
         """What clients said before the first round."""
         return self.nodes.told()
 
@@ -58,7 +64,7 @@ class GridExecutor:
             table: Ragged.from_lists([rows.get(table, nothing) for rows in granted])
             for table in f.model.tables
         }
-        return Cohort(places, tables)
+        return Cohort(round, places, tables)
 
     def _granted(self, client: int, round: int) -> Tensors:
         """The rows a client asked for, if they are known and it may have them."""
@@ -71,12 +77,11 @@ class GridExecutor:
             return {}
         return request
 
-    def __call__(
-        self, federation: Federation, state: ServerState, cohort: Cohort
-    ) -> Iterator[Aggregate]:
+    def train(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
         f, round, nodes = federation, state.round, self.nodes
         clients = f.data.number_of(cohort.clients).tolist()
-        answers, sent_down = self._exchange(f, state, cohort, clients)
+        control = sent_control(f, state)
+        answers, sent_down = self._exchange(f, state, cohort, clients, control)
         came = {}
         for node in list(answers.content):
             content = answers.content.pop(node)  # read once, and not kept beside what was read
@@ -94,10 +99,10 @@ class GridExecutor:
             update = None
             if reason is None:
                 request = {name: rows[i].to(f.device) for name, rows in cohort.requests.items()}
-                sent = sub_model(round, state.dense, state.tables, request)
+                sent = sub_model(round, state.dense, state.tables, request, control)
                 update, reason = self._judged(f, state, came[node], client, sent)
             if reason is None and update is not None:
-                part = merge.of_update(update, f.rules)
+                part = accepted(f, update, sent)
             else:
                 part = merge.refused(reason or NO_UPDATE)
                 nodes.refused(round + 1, client, node, reason or NO_UPDATE)
@@ -110,7 +115,12 @@ class GridExecutor:
         nodes.public_bytes = 0
 
     def _exchange(
-        self, f: Federation, state: ServerState, cohort: Cohort, clients: list[int]
+        self,
+        f: Federation,
+        state: ServerState,
+        cohort: Cohort,
+        clients: list[int],
+        control: Tensors,
     ) -> tuple[Answers, dict[int, Traffic]]:
         """Send every node at work its part of the model; what came back, and what went down."""
         round, nodes = state.round, self.nodes
@@ -124,10 +134,12 @@ class GridExecutor:
             for node, some in ahead.items()
             if node not in at_work
         }
-        dense, down = messages.packed(state.dense), {}
+        shared, down = {"dense": messages.packed(state.dense)}, {}
+        if control:
+            shared["control"] = messages.packed(control)
         for node, some in at_work.items():
             members = torch.tensor([place[client] for client in some])
-            content, down[node] = _sub_models(f, state, cohort, members, dense)
+            content, down[node] = _sub_models(f, state, cohort, members, shared)
             following = ahead.get(node, [])
             content["task"] = ConfigRecord({"round": round, "clients": some, "next": following})
             questions[node] = TRAIN, nodes.with_public(node, content)
@@ -158,7 +170,7 @@ class GridExecutor:
         except Malformed:
             return None, checks.MALFORMED
         update = _on(update, f.device)
-        most = int(f.schedule.usable(np.array([self.nodes.grants.sizes[client]]))[0])
+        most = int(f.clients.schedule.usable(np.array([self.nodes.grants.sizes[client]]))[0])
         if most == 0:
             return update, checks.NO_EXAMPLES
         reason = checks.validate_update(
@@ -166,16 +178,16 @@ class GridExecutor:
             sent,
             client=client,
             table_sizes={name: len(table) for name, table in state.tables.items()},
-            fixed=f.training.fixed,
+            fixed=f.clients.training.fixed,
             counted=f.rules.counted,
-            max_norm=f.max_norm,
+            max_norm=f.clients.max_norm,
             max_examples=most,  # no more than it said it has
         )
         return update, reason
 
 
 def _sub_models(
-    f: Federation, state: ServerState, cohort: Cohort, members: Tensor, dense: ArrayRecord
+    f: Federation, state: ServerState, cohort: Cohort, members: Tensor, shared: dict[str, ArrayRecord]
 ) -> tuple[RecordDict, Traffic]:
     """What a node is sent: the dense part, and once each the rows its clients asked for."""
     rows = {
@@ -183,10 +195,10 @@ def _sub_models(
         for name, asked in cohort.requests.items()
     }
     down = Traffic(
-        dense_down=nbytes(state.dense.values()),
+        dense_down=nbytes([*state.dense.values(), *sent_control(f, state).values()]),
         rows_down=sum(some.nbytes for some in rows.values()),
     )
-    return RecordDict({"dense": dense, "rows": messages.put_rows(rows)}), down
+    return RecordDict({**shared, "rows": messages.put_rows(rows)}), down
 
 
 def _returned(cohort: Cohort, i: int, update: Update | None) -> Traffic:

@@ -19,8 +19,8 @@ from torch import nn
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.dataset import Splits
-from spreadout.evaluation import metrics
-from spreadout.federated.round import Federation
+from spreadout.evaluation.metrics import find_metric
+from spreadout.federated.federation import Federation
 from spreadout.flower.access import LOG, AccessControl, read_roster
 from spreadout.flower.data import ServerData, held_out
 from spreadout.flower.events import Events
@@ -158,7 +158,7 @@ class Builder:
             deploy.max_rows,
             deploy.takeover,
             None if deploy.roster is None else read_roster(deploy.roster),
-            frozenset(form.data.features.values()) if form.requests_seen else frozenset(),
+            frozenset(form.data.features.values()) if form.clients.requests_seen else frozenset(),
         )
         folder = RunFolder(self.out)
         grants.log = self.out / DEPLOYMENT / LOG
@@ -172,15 +172,13 @@ class Builder:
         grants.close()
         data = RemoteClients.of(form.data, grants.sizes)
         per_round, selection = cohort_size(e, data, form.method)
-        over_grid = GridExecutor(nodes)
-        return replace(
-            form,
-            data=data,
-            executor=over_grid,
+        server = replace(
+            form.server,
             per_round=per_round,
             selection=selection,
             noise_seed=secrets.randbits(63),  # new after every start: noise once shown is not used again
         )
+        return replace(form, data=data, executor=GridExecutor(nodes), server=server)
 
     def _refused(self, round: int, client: int, node: int, reason: str) -> None:
         log(WARNING, "round %d: client %d of node %s is refused: %s", round, client, node, reason)
@@ -218,7 +216,7 @@ def refuse_misfits(e: Experiment, method: Method) -> None:
             f"method.name = {method.name!r}: pools the data, and here it stays on its clients"
         )
     for name in e.eval.metrics:
-        if metrics.parse(name)[0] in metrics.NEED_FREQUENCIES:
+        if "frequencies" in find_metric(name).needs:
             raise UserError(
                 f"eval.metrics: {name} needs how often clients have each class, which a deployment's "
                 "server does not know; take P@k, R@k or nDCG@k"

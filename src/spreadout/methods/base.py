@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 from spreadout.core.merging import MergeRules, RowMerge, RowSum, Weighting
 from spreadout.core.ragged import Ragged
 from spreadout.core.registry import NamedSection, Registry
-from spreadout.core.state import ServerState
+from spreadout.core.state import MethodState, ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
@@ -53,6 +53,17 @@ class SetupContext:
     noise_seed: int  # of the server's own noise
 
 
+class ClassSpread(Protocol):
+    """How the classes lie, as far as a method's advice asks: a `Geometry` is one."""
+
+    @property
+    def max_cosine(self) -> float: ...
+    @property
+    def mean_cosine(self) -> float: ...
+    @property
+    def effective_rank(self) -> float: ...
+
+
 LossT = TypeVar("LossT", bound=Callable[..., Tensor])
 
 
@@ -83,6 +94,8 @@ class Method(NamedSection, ABC):
     is_centralized: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic
     label_sets: ClassVar[bool] = False  # whether the loss takes examples with several labels
     has_class_table: ClassVar[bool] = True  # whether labels name rows of a table
+    takes_histories: ClassVar[bool] = False  # whether it trains models of what somebody had before
+    state_type: ClassVar[type[MethodState]] = MethodState  # what it remembers between rounds
     needs_own: ClassVar[bool] = False  # whether the loss must know which rows a client's examples name
     needs_shared_key: ClassVar[bool] = False  # whether what clients tell is keyed by a secret of theirs
     weighting: Weighting = "examples"
@@ -178,9 +191,25 @@ class Method(NamedSection, ABC):
         """What a user should know before a run that is possible but doubtful."""
         return None
 
+    def collapse_advice(self, spread: ClassSpread) -> str:
+        """What a user should know, and try, when classes fall onto each other."""
+        if "classes" in self.fixed_tables():
+            remedy = "they are fixed: more dimensions, or another table, would keep them apart"
+        else:  # it has negatives
+            remedy = "lower clients.lr and clients.row_lr, or the server's rate"
+        return f"{collapse_of(spread)}; {remedy}"
+
     def rules(self) -> MergeRules:
         """Rows of input features are part of the encoder: averaged as the dense part is."""
         return MergeRules(self.weighting, {"inputs": "sum", **self.row_merge()})
+
+
+def collapse_of(spread: ClassSpread) -> str:
+    """That classes fall onto each other, and how near they are."""
+    return (
+        f"classes are collapsing: the nearest two have cosine {spread.max_cosine:.3f}, "
+        f"the mean over all pairs is {spread.mean_cosine:.3f}"
+    )
 
 
 def is_row_list(rows: NDArray[Any], count: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -43,6 +43,7 @@ Loss = Literal["batch_softmax", "hinge", "global_softmax", "sampled_softmax"]
 class DualEncoder(Method):
     """Two towers, one table of items; `loss` and the regularisers are the paper's four and their kin."""
 
+    takes_histories: ClassVar[bool] = True
     name: Literal["dual_encoder"] = "dual_encoder"
     loss_form: Loss = "batch_softmax"
     scale: float = Field(1.0, gt=0)  # logits are scale · similarity: an inverse temperature

@@ -10,7 +10,8 @@ Algorithm 1                                           here
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -19,10 +20,10 @@ from torch import Tensor
 from spreadout.core import randomness
 from spreadout.core.merging import RowSum
 from spreadout.core.optimizers import Optimizer
-from spreadout.core.state import ServerState, descend_table_
+from spreadout.core.state import MethodState, ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import ServerContext, register_method
+from spreadout.methods.base import ClassSpread, ServerContext, collapse_of, register_method
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import approximate_neighbours as approximate
@@ -34,8 +35,18 @@ from spreadout.objectives.regularizers import FarPenalty, HingePenalty, TableLos
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 
 
+@dataclass
+class SpreadoutState(MethodState):
+    """What the server's step remembers."""
+
+    index_rows: Tensor | None = None  # (C, d) the table as it was when the index was made
+    class_examples: Tensor | None = None  # (C,) examples that clients have reported of each class
+
+
 class Spreadout(PositiveOnly):
     """Positive loss on the clients, spreadout on the server after every round."""
+
+    state_type: ClassVar[type[SpreadoutState]] = SpreadoutState
 
     spreadout_form: Literal["hinge", "far", "topk"] = "hinge"  # Eq. 7, −d² over all pairs, Eq. 8 mined
     distance: regularizers.Distance = "cosine"
@@ -121,11 +132,11 @@ class Spreadout(PositiveOnly):
 
     def _by_index(self, state: ServerState, context: ServerContext, step: int) -> regularizers.Search:
         """Neighbours by an index of the table as it was when that was last made."""
-        table, memory = local_of(state.tables["classes"]), state.memory
+        table, memory = local_of(state.tables["classes"]), state.recall(self.state_type)
         due = context.round % self.index_every == 0 and step == 0
-        if due or "index/rows" not in memory:
-            memory["index/rows"] = approximate.snapshot(table)
-        copy = memory["index/rows"] = memory["index/rows"].cpu()
+        if due or memory.index_rows is None:
+            memory.index_rows = approximate.snapshot(table)
+        copy = memory.index_rows = memory.index_rows.cpu()
 
         def search(rows: Tensor, ids: Tensor) -> Nearest:
             return approximate.approximately_nearest(
@@ -137,10 +148,22 @@ class Spreadout(PositiveOnly):
     def _class_weight(self, state: ServerState, touched: RowSum) -> Tensor:
         """a_c = C·n_c/n from the example counts clients have reported so far; 1 if all are equal."""
         table = state.tables["classes"]
-        seen = state.memory.setdefault("class_examples", torch.zeros(len(table), device=table.device))
+        memory = state.recall(self.state_type)
+        if memory.class_examples is None:
+            memory.class_examples = torch.zeros(len(table), device=table.device)
+        seen = memory.class_examples
         seen[touched.ids] = touched.examples  # one client per class: its n_i is the class's n_c
         known = seen.sum() / (seen > 0).sum()  # mean n_c of the classes seen
         return torch.where(seen > 0, seen / known, 1.0)
+
+    def collapse_advice(self, spread: ClassSpread) -> str:
+        if spread.mean_cosine <= 0:  # pushed, and too hard
+            return (
+                f"classes are driven into few directions (effective rank {spread.effective_rank:.1f}); "
+                "lower method.strength or clients.row_lr"
+            )
+        remedy = "raise method.strength or method.spreadout_margin, or lower clients.row_lr"
+        return f"{collapse_of(spread)}; {remedy}"
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         if self.spreadout_form == "topk" and self.k >= data.classes:

@@ -11,6 +11,7 @@ Algorithm 1                                           here
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from spreadout.core import randomness
 from spreadout.core.merging import RowMerge, Weighting
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import nbytes
-from spreadout.core.state import ServerState
+from spreadout.core.state import MethodState, ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
@@ -46,6 +47,13 @@ clients hold a class. What that tells the server is in `spreadout audit`."""
 
 
 NEGATIVES = 100  # unless told
+
+
+@dataclass
+class PopularityState(MethodState):
+    """How many clients hold each class, as shares."""
+
+    popularity: Tensor | None = None  # (C,)
 
 
 @register_method
@@ -129,11 +137,12 @@ class FedSS(Method):
                 continue
             counts[torch.from_numpy(held)] += 1
             sent += held.nbytes
-        state.memory["popularity"] = counts / counts.sum().clamp_min(1)
+        state.recall(PopularityState).popularity = counts / counts.sum().clamp_min(1)
         return Traffic(once_up=sent, once_down=setup.clients * nbytes([counts]))
 
     def public_state(self, state: ServerState) -> Tensors:
-        return {"popularity": state.memory["popularity"]} if self.needs_popularity else {}
+        popularity = state.recall(PopularityState).popularity if self.needs_popularity else None
+        return {} if popularity is None else {"popularity": popularity}
 
     @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:

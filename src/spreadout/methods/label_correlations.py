@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import SetupContext, SetupMessage
+from spreadout.methods.fedaws import SpreadoutState
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives.cooccurrence import CoOccurrence, PairWeights
 from spreadout.privacy import label_sets
 from spreadout.privacy.label_sets import LabelMessage
 
-PARTS = ("alone", "first", "second", "both", "reversed")  # of the weights, in the server's memory
+PARTS = ("alone", "first", "second", "both", "reversed")  # of the weights
+
+
+@dataclass
+class LabelState(SpreadoutState):
+    """The weights of pairs of labels that the server has made of the collection."""
+
+    alone: Tensor | None = None
+    first: Tensor | None = None
+    second: Tensor | None = None
+    both: Tensor | None = None
+    reversed: Tensor | None = None
 
 
 class CollectsLabels(PositiveOnly):
     """Positive loss on the clients; the server knows how often labels occur together."""
 
     needs_shared_key: ClassVar[bool] = True
+    state_type: ClassVar[type[SpreadoutState]] = LabelState
 
     anonymity: int = Field(0, ge=0)  # forget pairs of labels seen in fewer instances
     count_noise: float = Field(0.0, ge=0)  # deviation of the noise on every count
@@ -60,14 +75,16 @@ class CollectsLabels(PositiveOnly):
             seed=setup.noise_seed,
         )
         weights = counts.weights(normalize=self.normalize)
+        memory, device = state.recall(LabelState), state.tables["classes"].device
         for name in PARTS:
-            state.memory[f"labels/{name}"] = getattr(weights, name).to(state.tables["classes"].device)
+            setattr(memory, name, getattr(weights, name).to(device))
         state.refused += collected.refused
         return Traffic(once_up=sent)
 
     def pair_weights(self, state: ServerState) -> PairWeights:
         """What the server has kept of the collection: a weight for every pair of labels."""
-        return PairWeights(*(state.memory[f"labels/{name}"] for name in PARTS))
+        memory = state.recall(LabelState)
+        return PairWeights(*(getattr(memory, name) for name in PARTS))
 
     def warnings(self, data: FederatedDataset) -> str | None:
         x = next((column for name, column in data.columns.items() if name != "y"), None)

@@ -13,7 +13,13 @@ from torch import Tensor
 
 from spreadout.core.merging import RowMerge, Weighting
 from spreadout.core.types import Batch, Params, RowInfo
-from spreadout.methods.base import Method, reads_params_via_model, register_method
+from spreadout.methods.base import (
+    ClassSpread,
+    Method,
+    collapse_of,
+    reads_params_via_model,
+    register_method,
+)
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
 
@@ -36,6 +42,11 @@ class PositiveOnly(Method):
         hinge = self.loss_form == "hinge"
         each = losses.positive_hinge(s, self.margin) if hinge else losses.positive_square(s)
         return losses.masked_mean(each, batch["mask"])
+
+    def collapse_advice(self, spread: ClassSpread) -> str:
+        if "classes" in self.fixed_tables():
+            return super().collapse_advice(spread)
+        return f'{collapse_of(spread)}; nothing keeps them apart here: try method.name = "fedaws"'
 
 
 @register_method

@@ -12,24 +12,17 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense, Lists, Sparse, total_bytes
 from spreadout.data.dataset import FederatedDataset, Splits
-from spreadout.evaluation import metrics
+from spreadout.evaluation.metrics import find_metric
 from spreadout.federated.augment import Augment
+from spreadout.federated.executor import EXECUTORS, Executor, ExecutorOptions
+from spreadout.federated.federation import ClientSettings, Federation, ServerSettings
 from spreadout.federated.local import LocalTraining
-from spreadout.federated.round import Executor, Federation
 from spreadout.federated.sampling import Selection
 from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
-from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
-from spreadout.models.two_tower import TwoTower
 from spreadout.runtime import distributed
-from spreadout.runtime.sequential import sequential
-from spreadout.runtime.simulator.executor import PREFETCHED_ROUNDS, Simulator
-from spreadout.runtime.simulator.graphs import GraphCache
-from spreadout.runtime.simulator.implicit_first_layer import ImplicitLayers
-from spreadout.runtime.simulator.prefetch import Prefetcher
-from spreadout.runtime.simulator.staging import StagedRound
 
 DENSE_UP_TO = 1 << 30
 UNFIT_LAYERS = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
@@ -61,55 +54,65 @@ def build_federation(
     per_round, selection = cohort_size(e, data, method)
     model = _model(e, data, method, encoder).on(device)
     tables = model.tables
-    graphs = GraphCache() if device.type == "cuda" and e.run.graphs else None
-    alone = distributed.size() == 1  # what is made ready ahead is a whole cohort's
-    prefetch: Prefetcher[StagedRound] | None = (
-        Prefetcher(PREFETCHED_ROUNDS) if device.type == "cuda" and alone else None
+    training = LocalTraining(
+        dense=e.clients.optimizer_for(),
+        rows={
+            name: e.clients.optimizer_for(e.clients.input_lr if name == "inputs" else e.clients.row_lr)
+            for name in tables
+        },
+        sphere=model.sphere,
+        fixed=method.fixed_tables(),
+        pull=0.0 if e.clients.drift is None else e.clients.drift.pull,
     )
-    memory = int(e.run.memory_gb * 2**30)
-    simulator = Simulator(memory, graphs, implicit := ImplicitLayers(memory // 4), prefetch)
+    optimizers = ServerOptimizers(
+        e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in tables}
+    )
+    _refuse_unfit_optimizers(e)
     federation = Federation(
         data=data,
         model=model,
         method=method,
-        schedule=e.clients.schedule,
-        training=LocalTraining(
-            dense=e.clients.optimizer_for(),
-            rows={
-                name: e.clients.optimizer_for(
-                    e.clients.input_lr if name == "inputs" else e.clients.row_lr
-                )
-                for name in tables
-            },
-            sphere=model.sphere,
-            fixed=method.fixed_tables(),
+        clients=ClientSettings(
+            schedule=e.clients.schedule,
+            training=training,
+            decay=e.clients.lr_decay,
+            augment=_augment(e, data),
+            drift=e.clients.drift,
+            max_norm=e.clients.max_update_norm,
+            privacy=e.privacy,
+            requests_seen=e.clients.request_features == "seen",
         ),
-        optimizers=ServerOptimizers(
-            e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in tables}
-        ),
-        executor=_shared(sequential if e.run.executor == "sequential" else simulator),
+        server=ServerSettings(optimizers, selection, per_round),
+        executor=_executor(e, device),
         device=device,
         seed=e.seed,
-        selection=selection,
-        per_round=per_round,
-        max_norm=e.clients.max_update_norm,
-        privacy=e.privacy,
-        decay=e.clients.lr_decay,
         rounds=e.rounds,
-        augment=_augment(e, data),
         bf16=e.run.precision == "bf16",
-        requests_seen=e.clients.request_features == "seen",
         activations=model.activations(_example_shape(data)),
     )
-    if not looks_up and implicit.layer_of(federation) is None:
+    if not looks_up and not federation.executor.keeps_sparse(federation):
         federation = replace(federation, data=_densified(data))
     held_there = federation.data.to(device) if _fits(federation.data, device) else federation.data
     return replace(federation, data=held_there)
 
 
-def _shared(executor: Executor) -> Executor:
-    """Among several processes, each trains its own part."""
-    return distributed.Shared(executor) if distributed.size() > 1 else executor
+def _executor(e: Experiment, device: torch.device) -> Executor:
+    """The config's; among several processes, each trains its own part."""
+    alone = distributed.size() == 1  # what is staged ahead is a whole cohort's
+    memory = int(e.run.memory_gb * 2**30)
+    options = ExecutorOptions(device, memory, graphs=e.run.graphs, prefetch=alone)
+    executor = EXECUTORS[e.run.executor].from_options(options)
+    return executor if alone else distributed.Distributed(executor)
+
+
+def _refuse_unfit_optimizers(e: Experiment) -> None:
+    """A drift correction may be sound with some optimisers only."""
+    if e.clients.drift is None:
+        return
+    for server in (e.server.optimizer_for(), *e.server.tables.values()):
+        problem = e.clients.drift.validate_optimizers(e.clients.optimizer_for(), server)
+        if problem:
+            raise UserError(problem)
 
 
 def _augment(e: Experiment, data: FederatedDataset) -> Augment:
@@ -149,23 +152,26 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
             f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
             + remedy
         )
-    ranked = [name for name in e.eval.metrics if metrics.parse(name)[0] not in metrics.RETRIEVAL]
+    asked = [find_metric(name) for name in e.eval.metrics]
+    ranked = [metric for metric in asked if metric.needs_trained_classes]
     if e.eval.split == "test" and len(held.test) and _unseen(held) and ranked:
         raise UserError(
             f"data.source = {held.name!r}: its test classes are never trained on, so they have no "
-            f"{ranked[0]}; take MAP@10, MAP@R or retrieval R@k, or set data.validation_fraction and "
-            'eval.split = "validation"'
+            f"{ranked[0].name}; take MAP@10, MAP@R or retrieval R@k, or set "
+            'data.validation_fraction and eval.split = "validation"'
         )
     if method.is_centralized and e.privacy is not None:
         raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
-    for name in e.eval.metrics:
-        if not method.has_class_table and metrics.parse(name)[0] in metrics.NEED_EMBEDDINGS:
+    for metric in asked:
+        if not method.has_class_table and metric.needs_embeddings:
             raise UserError(
-                f"eval.metrics: {name} needs a score of every class; method.name = {method.name!r} has "
-                "the best only: take P@k, R@k, nDCG@k or PSP@k"
+                f"eval.metrics: {metric.name} needs a score of every class; "
+                f"method.name = {method.name!r} has the best only: take P@k, R@k, nDCG@k or PSP@k"
             )
-        if name in ranked and metrics.parse(name)[1] > data.classes:
-            raise UserError(f"eval.metrics: {name} needs more classes than the {data.classes} there are")
+        if metric in ranked and (metric.looks_at or 0) > data.classes:
+            raise UserError(
+                f"eval.metrics: {metric.name} needs more classes than the {data.classes} there are"
+            )
 
 
 def cohort_size(e: Experiment, data: FederatedDataset, method: Method) -> tuple[int, Selection]:
@@ -194,7 +200,7 @@ def _model(
     else:
         module, dim = _own_encoder(data, encoder)
         model = EmbeddingModel(module, {"classes": TableShape(data.classes, dim)})
-    if isinstance(model, TwoTower) and not isinstance(method, DualEncoder):
+    if model.takes_histories and not method.takes_histories:
         raise UserError(
             f"model.encoder = {e.model.encoder!r}: is for method.name = 'dual_encoder', "
             f"not {method.name!r}"

@@ -19,13 +19,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
+from spreadout.core.client_state import ClientStates, PerClient
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_atomic
-from spreadout.core.state import ServerState
+from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import Sharded, Table, Tables, local_of
 from spreadout.core.traffic import Traffic
 
-FORMAT = 1
+FORMAT = 2
+GROUPS = ("dense", "tables", "slots", "method", "records", "control", "clients")
 POINTER = "state.json"
 
 
@@ -85,10 +87,13 @@ def load(
             groups["dense"],
             groups["tables"],
             _by_part(groups["slots"]),
-            groups["memory"],
-            Traffic(**record["traffic"]),
-            Counter(record["refused"]),
-            record.get("setup_done", True),  # older ones had nothing to begin with
+            stored=groups["method"],
+            records=ClientRecords(**groups["records"]),
+            control=groups["control"],
+            clients=_per_client(groups["clients"]),
+            traffic=Traffic(**record["traffic"]),
+            refused=Counter(record["refused"]),
+            setup_done=record["setup_done"],
         )
         return state, record["extra"]
     except FileNotFoundError as error:
@@ -104,7 +109,11 @@ def _flatten(state: ServerState) -> dict[str, Tensor]:
         "dense": state.dense,
         "tables": state.tables,
         "slots": slots,
-        "memory": state.memory,
+        "method": state.method_tensors(),
+        "records": {name: value for name, value in vars(state.records).items() if value is not None},
+        "control": state.control,
+        "clients": {f"{part}|clients": kept.clients for part, kept in state.clients.items()}
+        | {f"{part}|values": kept.values for part, kept in state.clients.items()},
     }
     return {
         f"{group}:{name}": local_of(tensor).detach().cpu().contiguous()
@@ -116,7 +125,7 @@ def _flatten(state: ServerState) -> dict[str, Tensor]:
 def _read(
     file: Any, order: Sequence[str], device: torch.device, sharded: frozenset[str]
 ) -> dict[str, dict[str, Any]]:
-    groups: dict[str, dict[str, Any]] = {"dense": {}, "tables": {}, "slots": {}, "memory": {}}
+    groups: dict[str, dict[str, Any]] = {name: {} for name in GROUPS}
     for key in order:
         group, _, name = key.partition(":")
         table = name if group == "tables" else name.partition("|")[0].rpartition("/")[2]
@@ -140,3 +149,8 @@ def _by_part(slots: Mapping[str, Tensor]) -> dict[str, Tables]:
         part, _, name = key.rpartition("|")
         parts.setdefault(part, {})[name] = tensor
     return parts
+
+
+def _per_client(tensors: Mapping[str, Tensor]) -> ClientStates:
+    parts = [name.removesuffix("|clients") for name in tensors if name.endswith("|clients")]
+    return {part: PerClient(tensors[f"{part}|clients"], tensors[f"{part}|values"]) for part in parts}

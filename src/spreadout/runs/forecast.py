@@ -14,12 +14,13 @@ import torch
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.rows import nbytes
-from spreadout.core.state import ServerState
+from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.core.traffic import Traffic
 from spreadout.data import load as splits
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
-from spreadout.federated.round import Federation, draw_cohort, run_round, run_setup
+from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.round import run_round, run_setup
 from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.summary import peak_memory
@@ -72,7 +73,7 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     return Forecast(
         clients=f.data.clients,
         classes=held.train.classes,
-        cohort=f.per_round,
+        cohort=f.server.per_round,
         rounds=e.rounds,
         model_bytes=nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),
         down_per_client=moved.down / visits,
@@ -122,13 +123,13 @@ def expected_traffic(federation: Federation, state: ServerState) -> Traffic:
     total = Traffic()
     if federation.method.is_centralized:  # data in one place crosses no network
         return total
-    kept = torch.zeros(federation.data.clients, dtype=torch.bool)  # who has its fixed rows already
-    memory = {**state.memory, "keeps_fixed": kept} if federation.training.fixed else state.memory
-    watched = replace(state, memory=memory)
+    records = ClientRecords()  # of who has its fixed rows already
+    watched = replace(state, records=records)
     for round in range(min(LOOKS, federation.rounds)):
         cohort = draw_cohort(federation, round)
         total += traffic_of(watched, cohort, federation)
-        kept[cohort.clients] = True
+        if federation.clients.training.fixed:
+            records.sent_fixed_(cohort.clients, federation.data.clients)
     return total
 
 

@@ -20,7 +20,7 @@ from spreadout.core.types import Record
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import best_of
 from spreadout.evaluation.geometry import Geometry
-from spreadout.federated.round import Federation
+from spreadout.federated.federation import Federation
 from spreadout.privacy.accounting import epsilon_of
 
 
@@ -49,6 +49,7 @@ def summarize(
         "stopped_early": state.round < experiment.rounds,  # it lost patience
         "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
         "geometry": {name: last.get(name) for name in Geometry.__dataclass_fields__},
+        "client_state_bytes": sum(part.nbytes for part in state.clients.values()),
         "model_bytes": nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),
         "bytes": {"down": traffic.down, "up": traffic.up, **asdict(traffic)},
         "seconds": seconds,
@@ -71,7 +72,8 @@ def _privacy(experiment: Experiment, state: ServerState) -> dict[str, Any] | Non
     mechanism = experiment.privacy
     if mechanism is None:
         return None
-    releases = int(state.memory["releases"].max())
+    told = state.records.releases
+    releases = 0 if told is None else int(told.max())
     epsilon = epsilon_of(mechanism.noise, releases, mechanism.delta)
     return {
         "guarantee": "local: the values of a client's updates, against the server"

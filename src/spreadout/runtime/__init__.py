@@ -1,1 +1,6 @@
-"""Where rounds run: one client after another, or a whole cohort at once."""
+"""Where clients train: one after another, side by side, on several processes."""
+
+from spreadout.runtime.sequential import Sequential
+from spreadout.runtime.simulator.executor import Simulator
+
+__all__ = ["Sequential", "Simulator"]

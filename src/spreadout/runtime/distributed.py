@@ -20,14 +20,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from spreadout.core.client_state import PerClient
 from spreadout.core.merging import RowSum
 from spreadout.core.randomness import Ints
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Sharded, Tables, fetched
 from spreadout.core.types import Tensors
 from spreadout.federated.aggregate import Aggregate, total
-from spreadout.federated.round import Cohort, Executor, Federation, cohort_by
-from spreadout.runtime.simulator.staging import select_clients
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.executor import Executor
+from spreadout.federated.federation import Federation
 
 
 @contextmanager
@@ -65,21 +67,22 @@ def any_of(flag: bool) -> bool:
 
 
 @dataclass(frozen=True)
-class Shared:
+class Distributed(Executor):
     """An executor that trains its own part of a cohort and adds up what all ranks' parts came to."""
 
     inner: Executor
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
-        return cohort_by(self.inner, federation, state)
+        return self.inner.cohort(federation, state)
 
-    def __call__(
-        self, federation: Federation, state: ServerState, cohort: Cohort
-    ) -> Iterator[Aggregate]:
+    def keeps_sparse(self, federation: Federation) -> bool:
+        return self.inner.keeps_sparse(federation)
+
+    def train(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
         f = federation
-        steps = f.schedule.steps_per_client(f.data.sizes[cohort.clients.numpy()])
-        mine = select_clients(cohort, part_of(steps, dist.get_rank(), size()))
-        yield summed(total(self.inner(f, _with_rows_of(mine, state), mine)), state.dense)
+        steps = f.clients.schedule.steps_per_client(f.data.sizes[cohort.clients.numpy()])
+        mine = cohort.select(part_of(steps, dist.get_rank(), size()))
+        yield summed(total(self.inner.train(f, _with_rows_of(mine, state), mine)), state.dense)
 
 
 def _with_rows_of(cohort: Cohort, state: ServerState) -> ServerState:
@@ -116,9 +119,9 @@ def summed(part: Aggregate, like: Tensors) -> Aggregate:
     flat = torch.cat([value.reshape(-1) for value in mine])
     dist.all_reduce(flat)
     parts: list[Aggregate] = [Aggregate()] * size()
-    rows = _moved(part.rows, torch.device("cpu"))
-    dist.all_gather_object(parts, replace(part, dense={}, rows=rows, loss_sum=float(part.loss_sum)))
-    every = total([replace(one, rows=_moved(one.rows, device)) for one in parts])
+    sent = _moved(part, torch.device("cpu"))
+    dist.all_gather_object(parts, replace(sent, dense={}, loss_sum=float(part.loss_sum)))
+    every = total([_moved(one, device) for one in parts])
     if every.clients:
         pieces = torch.split(flat, [value.numel() for value in mine])
         shapes = zip(like.items(), pieces, strict=True)
@@ -126,8 +129,15 @@ def summed(part: Aggregate, like: Tensors) -> Aggregate:
     return every
 
 
-def _moved(rows: dict[str, RowSum], device: torch.device) -> dict[str, RowSum]:
+def _moved(part: Aggregate, device: torch.device) -> Aggregate:
+    """The same with its rows, and what belongs to drift corrections, on a device."""
+
     def to(value: Tensor) -> Tensor:
         return value.to(device)
 
-    return {n: RowSum(to(r.ids), to(r.total), to(r.holders), to(r.examples)) for n, r in rows.items()}
+    rows = {
+        n: RowSum(to(r.ids), to(r.total), to(r.holders), to(r.examples)) for n, r in part.rows.items()
+    }
+    control = {name: to(value) for name, value in part.control.items()}
+    states = {n: PerClient(to(s.clients), to(s.values)) for n, s in part.client_states.items()}
+    return replace(part, rows=rows, control=control, client_states=states)

@@ -7,72 +7,106 @@ from dataclasses import replace
 
 import torch
 
+from spreadout.core.client_state import ClientStates
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import Rows, SubModel, Update, nbytes, sub_model
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Params
-from spreadout.federated import aggregate as merge
-from spreadout.federated import checks
+from spreadout.federated import aggregate, checks
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.batches import positives_of, row_ids, row_info
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.drift.control import new_states, offsets, sent_control, state_changes
+from spreadout.federated.executor import Executor, register_executor
+from spreadout.federated.federation import Federation
 from spreadout.federated.local import local_update
-from spreadout.federated.round import Cohort, Federation
-from spreadout.federated.schedule import plan
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 
 
-def sequential(federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
-    """Send each client its sub-model, train it, check what comes back."""
-    sizes = {name: len(table) for name, table in state.tables.items()}
-    for i, client in enumerate(cohort.clients.tolist()):
-        request = {name: rows[i].to(federation.device) for name, rows in cohort.requests.items()}
-        sent = sub_model(state.round, state.dense, state.tables, request)
-        own = replace(federation, data=federation.data.view(client))
-        update = train_client(own, sent)
-        reason = checks.validate_update(
-            update,
-            sent,
-            client=int(own.data.number_of(torch.tensor([0]))[0]),
-            table_sizes=sizes,
-            fixed=federation.training.fixed,
-            counted=federation.rules.counted,
-            max_norm=federation.max_norm,
-            max_examples=federation.schedule.max_examples,
-        )
-        part = merge.refused(reason) if reason else merge.of_update(update, federation.rules)
-        keeps = "keeps_fixed" in state.memory and bool(state.memory["keeps_fixed"][client])
-        part.traffic = traffic_of(sent, update, federation.training.fixed if keeps else frozenset())
-        yield part
+@register_executor("sequential")
+class Sequential(Executor):
+    """Sends each client its sub-model, trains it, and checks what comes back."""
+
+    def train(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
+        f = federation
+        sizes = {name: len(table) for name, table in state.tables.items()}
+        for i, client in enumerate(cohort.clients.tolist()):
+            request = {name: rows[i].to(f.device) for name, rows in cohort.requests.items()}
+            control = sent_control(f, state)
+            sent = sub_model(state.round, state.dense, state.tables, request, control)
+            own = replace(f, data=f.data.view(client))
+            update, kept = train_client(own, sent, state.clients)
+            reason = checks.validate_update(
+                update,
+                sent,
+                client=int(own.data.number_of(torch.tensor([0]))[0]),
+                table_sizes=sizes,
+                fixed=f.clients.training.fixed,
+                counted=f.rules.counted,
+                max_norm=f.clients.max_norm,
+                max_examples=f.clients.schedule.max_examples,
+            )
+            part = aggregate.refused(reason) if reason else accepted(f, update, sent)
+            part.client_states = kept
+            new = bool(state.records.lacks_fixed_rows(cohort.clients[i : i + 1]))
+            part.traffic = traffic_of(sent, update, frozenset() if new else f.clients.training.fixed)
+            yield part
 
 
-def train_client(federation: Federation, sent: SubModel) -> Update:
+def accepted(federation: Federation, update: Update, sent: SubModel) -> Aggregate:
+    """One accepted update as an aggregate of one; with how far the client's state has moved by it."""
+    f = federation
+    part = aggregate.of_update(update, f.rules)
+    change = Params(
+        {name: value[None] for name, value in update.dense.items()},
+        {name: rows.values[None] for name, rows in update.tables.items()},
+    )
+    steps = f.clients.schedule.steps_of(torch.tensor([update.examples]))
+    moved = state_changes(f, change, steps, sent.control, sent.round)
+    part.control = {name: part.weight * value[0] for name, value in moved.items()}
+    return part
+
+
+def train_client(
+    federation: Federation, sent: SubModel, states: ClientStates
+) -> tuple[Update, ClientStates]:
     """All that one client does in a round: from the sub-model it was sent to the update it returns.
 
-    `federation.data` is the client's own view: there is nobody else's example in it to look at.
+    `federation.data` is the client's own view: there is nobody else's example in it to look at. states:
+    what stayed with it from earlier rounds; the second of what is returned stays with it until the next.
     """
     f = federation
     only = torch.tensor([0])
     client = int(f.data.number_of(only)[0])
-    sizes = f.data.sizes
-    steps = plan(f.schedule, sizes, f.data.number_of(only), seed=f.seed, round=sent.round)
+    number = torch.tensor([client])
+    steps = f.plan(only, sent.round)
     requests = {name: Ragged.from_lists([rows.ids.cpu()]) for name, rows in sent.tables.items()}
     ids = row_ids(requests, f.device)
     stack = f.batches(only, steps, ids, sent.round)
     start = Params(sent.dense, {name: rows.values for name, rows in sent.tables.items()})
-    stacked = row_info(f.data, only, ids, own=f.method.needs_own, popularity=f.method.needs_popularity)
-    info = stacked.at(0)
+    stacked = Params(*({name: value[None] for name, value in part.items()} for part in start))
+    added = offsets(f, stacked, number, states, sent.control)
+    offset = added and Params(*({n: v[0] for n, v in part.items()} for part in added))
+    asked = f.method.needs_own, f.method.needs_popularity
+    info = row_info(f.data, only, ids, own=asked[0], popularity=asked[1]).at(0)
     batches = {name: column[0] for name, column in stack.items()}
-    change, loss = local_update(f.objective(), f.present_training, start, batches, info)
-    if f.privacy is not None:
-        change = clip_norm(change, f.privacy.clip)
-        add_noise_(change.dense, change.rows, f.privacy, seed=f.seed, round=sent.round, client=client)
+    training = f.training_at(sent.round)
+    change, loss = local_update(f.objective(), training, start, batches, info, offset=offset)
+    moved = Params(*({name: value[None] for name, value in part.items()} for part in change))
+    changes = state_changes(f, moved, steps.steps, sent.control, sent.round)
+    kept = new_states(states, number, changes)
+    privacy = f.clients.privacy
+    if privacy is not None:
+        change = clip_norm(change, privacy.clip)
+        add_noise_(change.dense, change.rows, privacy, seed=f.seed, round=sent.round, client=client)
     tables = {name: Rows(sent.tables[name].ids, value) for name, value in change.rows.items()}
-    examples = int(f.schedule.usable(sizes)[0])
+    examples = int(f.clients.schedule.usable(f.data.sizes)[0])
     used = torch.tensor([examples])
     counted = [name for name in tables if name in f.rules.counted]
     positives = {name: positives_of(f.data, only, ids[name], used)[0] for name in counted}
-    return Update(client, sent.round, examples, change.dense, tables, float(loss), positives)
+    update = Update(client, sent.round, examples, change.dense, tables, float(loss), positives)
+    return update, kept
 
 
 def traffic_of(sent: SubModel, update: Update, kept: frozenset[str] = frozenset()) -> Traffic:
@@ -82,7 +116,7 @@ def traffic_of(sent: SubModel, update: Update, kept: frozenset[str] = frozenset(
     """
     tables = [rows for name, rows in sent.tables.items() if name not in kept]
     return Traffic(
-        dense_down=nbytes(sent.dense.values()),
+        dense_down=nbytes([*sent.dense.values(), *sent.control.values()]),
         rows_down=sum(rows.nbytes for rows in tables),
         requests_up=nbytes(rows.ids for rows in tables),
         dense_up=nbytes(update.dense.values()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,7 +18,10 @@ from spreadout.core.types import Params, Tensors
 from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.batches import positives_of
-from spreadout.federated.round import Cohort, Federation
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.drift.control import new_states, sent_control, state_changes
+from spreadout.federated.federation import Federation
+from spreadout.federated.local import LocalTraining
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.runtime.simulator.staging import StagedChunk
 
@@ -29,6 +33,29 @@ class Work:
     federation: Federation
     state: ServerState
     chunk: StagedChunk
+
+    @cached_property
+    def training(self) -> LocalTraining:
+        """How clients train in this round."""
+        return self.federation.training_at(self.chunk.cohort.round)
+
+    @cached_property
+    def control(self) -> Tensors:
+        """What clients are sent of a drift correction."""
+        return sent_control(self.federation, self.state)
+
+    @property
+    def numbers(self) -> Tensor:
+        """Who the clients are in the whole federation: (k,)."""
+        return torch.from_numpy(self.federation.data.number_of(self.chunk.cohort.clients))
+
+    def state_changes(self, change: Params) -> Tensors:
+        """How far what stays with the clients moves, by part: (k, …)."""
+        f, round = self.federation, self.chunk.cohort.round
+        if not f.clients.keeps_state:
+            return {}
+        steps = f.clients.schedule.steps_of(self.chunk.counts)
+        return state_changes(f, change, steps, self.control, round)
 
     def rows(self) -> Tensors:
         """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
@@ -58,15 +85,20 @@ def accepted_sum(
     """
     f, chunk = work.federation, work.chunk
     with torch.no_grad():
-        if f.privacy is not None:
+        moved = work.state_changes(change)
+        kept_by_clients = new_states(work.state.clients, work.numbers, moved)
+        if f.clients.privacy is not None:
             change = _privatised(work, change)
-        bad = checks.invalid_clients(change.dense, change.rows, loss, chunk.examples, f.max_norm)
+            moved = work.state_changes(change)  # as the server sees it
+        bad = checks.invalid_clients(change.dense, change.rows, loss, chunk.examples, f.clients.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         weight = f.rules.client_weight(chunk.examples)
         if len(loss) >= MANY:
             # Rarely is anyone refused: a device goes on with the sums before the host knows.
             sums = {name: _weighted_sum(weight, value) for name, value in change.dense.items()}
             part = aggregate(work, sums | also(weight), change.rows, loss)
+            part.control = {name: _weighted_sum(weight, value) for name, value in moved.items()}
+            part.client_states = kept_by_clients
             everyone = accepted.all()
             meanwhile()
             if bool(everyone):
@@ -79,6 +111,8 @@ def accepted_sum(
         sums = {name: _weighted_sum(weight, change.dense.pop(name), kept) for name in names}
         sums |= also(weight * accepted)
         part = aggregate(work, sums, change.rows, loss, kept)
+        part.control = {name: _weighted_sum(weight, value, kept) for name, value in moved.items()}
+        part.client_states = kept_by_clients
     for reason, refused in bad.items():
         part.refused[reason] += int(refused.sum())
     part.refused = +part.refused  # drop reasons nobody was refused for
@@ -152,8 +186,8 @@ def _whole_sum(work: Work, name: str, change: Tensor, kept: Tensor | None) -> Ro
 def _privatised(work: Work, change: Params) -> Params:
     """Clip each client's change and add its noise, as the client itself would."""
     f, chunk = work.federation, work.chunk
-    assert f.privacy is not None
-    bound = f.privacy.clip
+    assert f.clients.privacy is not None
+    bound = f.clients.privacy.clip
     clip: Callable[[Params], Params] = torch.vmap(lambda one: clip_norm(one, bound))
     change = clip(change)
     for i, client in enumerate(f.data.number_of(chunk.cohort.clients).tolist()):
@@ -161,7 +195,7 @@ def _privatised(work: Work, change: Params) -> Params:
         add_noise_(
             {name: value[i] for name, value in change.dense.items()},
             {name: value[i, : real[name]] for name, value in change.rows.items()},
-            f.privacy,
+            f.clients.privacy,
             seed=f.seed,
             round=work.state.round,
             client=client,
@@ -174,16 +208,15 @@ def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Tr
     clients = len(cohort.clients)
     dense = nbytes(state.dense.values())
     down, up, asked = 0, 0, 0
-    new = torch.arange(clients)
-    if "keeps_fixed" in state.memory:  # the others have their fixed rows already
-        new = (~state.memory["keeps_fixed"][cohort.clients]).nonzero()[:, 0].cpu()
+    new = state.records.lacks_fixed_rows(cohort.clients).nonzero()[:, 0]
     for name, every in cohort.requests.items():
-        requests = every.select(new) if name in federation.training.fixed else every
+        requests = every.select(new) if name in federation.clients.training.fixed else every
         ids = nbytes([requests.values])
         row = row_bytes(state.tables[name])
         down += ids + row * requests.values.numel()
         asked += ids
-        if name not in federation.training.fixed:
+        if name not in federation.clients.training.fixed:
             up += ids + row * requests.values.numel()
             up += ids if name in federation.rules.counted else 0
-    return Traffic(dense * clients, down, asked, dense * clients, up, clients)
+    control = nbytes(sent_control(federation, state).values())
+    return Traffic((dense + control) * clients, down, asked, dense * clients, up, clients)

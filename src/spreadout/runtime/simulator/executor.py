@@ -3,7 +3,7 @@
 Clients are sorted by how much they do and cut into chunks that fit a memory budget. With several
 local steps a chunk trains on stacked copies of the dense part and of each client's own rows. With one
 linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i ∇_i`, one batched gradient. Nor does
-a first layer on sparse features need any (`in_span.py`), nor, in one step, a lookup (`pooled.py`).
+a first layer on sparse features need any (`implicit_first_layer.py`), nor, in one step, a lookup (`pooled_lookup.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from spreadout.core.rows import along_sphere, nbytes, project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params, RowInfo, Tensors
 from spreadout.data.columns import Sparse
-from spreadout.federated import aggregate as merge
 from spreadout.federated import checks
-from spreadout.federated.aggregate import Aggregate
+from spreadout.federated.aggregate import Aggregate, refused
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.drift.control import offsets
+from spreadout.federated.executor import Executor, ExecutorOptions, register_executor
+from spreadout.federated.federation import Federation, draw_cohort
 from spreadout.federated.local import Objective, local_update
-from spreadout.federated.round import Cohort, Federation, draw_cohort
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.runtime.simulator.chunk_sums import Work, accepted_sum, aggregate, traffic_of
 from spreadout.runtime.simulator.graphs import GraphCache
@@ -34,7 +36,6 @@ from spreadout.runtime.simulator.staging import (
     StagedRound,
     is_fusable,
     prefetch_key,
-    select_clients,
     stage_ahead,
     stage_chunk,
     stage_round,
@@ -43,45 +44,51 @@ from spreadout.runtime.simulator.staging import (
 PREFETCHED_ROUNDS = 2  # where one takes longer to make ready than to train, two at once still keep up
 
 
+@register_executor("simulator")
 @dataclass(frozen=True)
-class Simulator:
-    """An executor that trains many clients side by side within `memory` bytes."""
+class Simulator(Executor):
+    """Trains many clients side by side within `memory` bytes."""
 
     memory: int = 1 << 30
     graphs: GraphCache | None = None  # of local steps on a CUDA device
     implicit: ImplicitLayers | None = None  # for first layers on sparse features
-    prefetch: Prefetcher[StagedRound] | None = None  # makes the next rounds ready meanwhile
+    prefetch: Prefetcher[StagedRound] | None = None  # stages the next rounds meanwhile
+
+    @classmethod
+    def from_options(cls, options: ExecutorOptions) -> Simulator:
+        cuda = options.device.type == "cuda"
+        return cls(
+            options.memory,
+            GraphCache() if cuda and options.graphs else None,
+            ImplicitLayers(options.memory // 4),
+            Prefetcher(PREFETCHED_ROUNDS) if cuda and options.prefetch else None,
+        )
+
+    def keeps_sparse(self, federation: Federation) -> bool:
+        return self.implicit is not None and self.implicit.layer_of(federation) is not None
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """The round's cohort, which may have been drawn already."""
-        ready = (
-            None if self.prefetch is None else self.prefetch.get(prefetch_key(federation, state.round))
-        )
-        return draw_cohort(federation, state.round) if ready is None else ready.cohort
+        staged = self._prefetched(federation, state.round)
+        return draw_cohort(federation, state.round) if staged is None else staged.cohort
 
-    def __call__(
-        self, federation: Federation, state: ServerState, cohort: Cohort
-    ) -> Iterator[Aggregate]:
-        ready = (
-            None if self.prefetch is None else self.prefetch.get(prefetch_key(federation, state.round))
-        )
-        if ready is None or ready.cohort is not cohort:
-            ready = stage_round(federation, state, cohort, state.round, self.memory, fuses=True)
-        if len(ready.idle):  # they were asked, and had nothing to say
-            silent = merge.refused(checks.NO_EXAMPLES, len(ready.idle))
-            silent.traffic = traffic_of(state, select_clients(cohort, ready.idle), federation)
+    def train(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
+        staged = self._prefetched(federation, cohort.round)
+        if staged is None or staged.cohort is not cohort:
+            staged = stage_round(federation, state, cohort, self.memory, fuses=True)
+        if len(staged.idle):  # they were asked, and had nothing to say
+            silent = refused(checks.NO_EXAMPLES, len(staged.idle))
+            silent.traffic = traffic_of(state, cohort.select(staged.idle), federation)
             yield silent
-        for place, host in enumerate(ready.chunks):
-            early = ready.first if place == 0 else None
-            work = Work(
-                federation, state, early or stage_chunk(federation, host, state.round, adds=True)
-            )
+        for place, planned in enumerate(staged.chunks):
+            early = staged.first if place == 0 else None
+            work = Work(federation, state, early or stage_chunk(federation, planned, adds=True))
             # While the host waits for the first chunk, it looks ahead.
             meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
             if is_fusable(federation, len(work.chunk.active)):
                 part = _fused(work, meanwhile)
                 if part is None:
-                    yield from self._apart(federation, state, host.cohort)
+                    yield from self._apart(federation, state, planned.cohort)
                     continue
             else:
                 part = _implicit(work, self.implicit)
@@ -91,13 +98,16 @@ class Simulator:
 
     def _apart(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
         """Clients of one step, each with its own change: somebody's is broken, and must be found."""
-        ready = stage_round(federation, state, cohort, state.round, self.memory)
-        for host in ready.chunks:
-            work = Work(federation, state, stage_chunk(federation, host, state.round))
+        staged = stage_round(federation, state, cohort, self.memory)
+        for planned in staged.chunks:
+            work = Work(federation, state, stage_chunk(federation, planned))
             yield accepted_sum(work, *_stacked(work))
 
+    def _prefetched(self, federation: Federation, round: int) -> StagedRound | None:
+        return None if self.prefetch is None else self.prefetch.get(prefetch_key(federation, round))
+
     def _begin_next(self, federation: Federation, state: ServerState) -> None:
-        """Rounds to come, made ready in the background, each in a thread of its own."""
+        """Rounds to come, staged in the background, each in a thread of its own."""
         if self.prefetch is None:
             return
         last = min(state.round + PREFETCHED_ROUNDS, federation.rounds - 1)
@@ -108,10 +118,10 @@ class Simulator:
         def make(round: int) -> StagedRound:
             with side_stream(federation.device):
                 cohort = draw_cohort(federation, round)
-                ready = stage_round(federation, state, cohort, round, self.memory, fuses=True)
+                staged = stage_round(federation, state, cohort, self.memory, fuses=True)
                 if trains is None:
-                    return ready
-                return stage_ahead(federation, ready, round, self.memory, trains)
+                    return staged
+                return stage_ahead(federation, staged, self.memory, trains)
 
         rounds = range(state.round + 1, last + 1)
         self.prefetch.begin({prefetch_key(federation, round): partial(make, round) for round in rounds})
@@ -119,7 +129,7 @@ class Simulator:
 
 def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
     """One step of every client as one gradient; None if a client broke it and must be found."""
-    f, chunk, training = work.federation, work.chunk, work.federation.present_training
+    f, chunk, training = work.federation, work.chunk, work.training
     weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
     rows = work.rows()
     trained = [name for name in rows if name not in training.fixed]
@@ -175,7 +185,7 @@ def _implicit(work: Work, implicit: ImplicitLayers | None) -> Aggregate | None:
     if implicit is None or layer is None:
         return None
     start = work.state.dense[layer.weight]
-    outputs = implicit.of(f, chunk.cohort.clients, chunk.batches["x"], start)
+    outputs = implicit.of(f, chunk.cohort.clients, chunk.batches["x"], start, work.training.dense.lr)
     if outputs is None:
         return None
     k = len(chunk.examples)
@@ -185,7 +195,7 @@ def _implicit(work: Work, implicit: ImplicitLayers | None) -> Aggregate | None:
     batches = {**chunk.batches, "x": outputs}
     change, loss = local_update(
         objective,
-        f.present_training,
+        work.training,
         Params(dense, work.rows()),
         batches,  # type: ignore[arg-type]
         chunk.info,
@@ -203,18 +213,25 @@ def _stacked(work: Work, graphs: GraphCache | None = None) -> tuple[Params, Tens
     k = len(chunk.examples)
     dense = {name: value.expand(k, *value.shape) for name, value in work.state.dense.items()}
     start, objective = Params(dense, work.rows()), torch.vmap(f.objective())
+    offset = offsets(f, start, work.numbers, work.state.clients, work.control)
     replayed = None
     tensors = all(isinstance(column, Tensor) for column in chunk.batches.values())
     trained = nbytes([*dense.values(), *start.rows.values()])
     if graphs is not None and tensors and graphs.takes(len(chunk.active), trained):
-        replayed = _replayed(work, objective, start, graphs)
+        replayed = _replayed(work, objective, start, offset, graphs)
     return replayed or local_update(
-        objective, f.present_training, start, chunk.batches, chunk.info, active=chunk.active
+        objective,
+        work.training,
+        start,
+        chunk.batches,
+        chunk.info,
+        active=chunk.active,
+        offset=offset,
     )
 
 
 def _replayed(
-    work: Work, objective: Objective, start: Params, graphs: GraphCache
+    work: Work, objective: Objective, start: Params, offset: Params | None, graphs: GraphCache
 ) -> tuple[Params, Tensor] | None:
     """The same as a CUDA graph, in shapes that stay the same from round to round."""
     f, chunk = work.federation, work.chunk
@@ -222,7 +239,7 @@ def _replayed(
     # Steps nobody takes see the last one's examples again: zeros may be no input for an encoder.
     batches = {name: _repeated(column, len(places)) for name, column in chunk.batches.items()}
     batches["mask"] = _padded(chunk.batches["mask"], 1, len(places))
-    gate = (batches["mask"].sum(-1) > 0).float() * f.factor  # (k, S)
+    gate = (batches["mask"].sum(-1) > 0).float() * f.rate_factor(chunk.cohort.round)  # (k, S)
     rows, info = dict(start.rows), RowInfo(*map(dict, chunk.info))
     for table, values in start.rows.items():
         shared = chunk.cohort.requests[table].shared is not None  # their number is always the same
@@ -241,8 +258,10 @@ def _replayed(
         **info._asdict(),
         "gate": {"gate": gate},
     }
+    if offset is not None:
+        inputs |= {"offset_dense": offset.dense, "offset_rows": offset.rows}
     about = repr(f.method), id(f.model), f.bf16
-    done = graphs.run(objective, f.training, inputs, places, about)
+    done = graphs.run(objective, f.clients.training, inputs, places, about)
     if done is None:
         return None
     change, loss = done

@@ -25,7 +25,7 @@ MOST_GRAPHS = 4  # each keeps the memory of its steps
 PATIENCE = 32  # captures, after which they must have been worth it
 MOST_STEPS = 512  # a graph of more takes long to capture and gains nothing
 MOST_BYTES = 1 << 28  # of what is trained: beyond, a graph's copies are dear and its gain is none
-Inputs = dict[str, Tensors]  # dense, rows, batches, the parts of RowInfo, gate
+Inputs = dict[str, Tensors]  # dense, rows, batches, RowInfo's parts, gate, offsets
 
 
 class GraphCache:
@@ -115,6 +115,8 @@ def _update(
     objective: Objective, training: LocalTraining, inputs: Inputs, active: Sequence[int]
 ) -> tuple[Params, Tensor]:
     start = Params(inputs["dense"], inputs["rows"])
+    has_offset = "offset_dense" in inputs
+    offset = Params(inputs["offset_dense"], inputs["offset_rows"]) if has_offset else None
     return local_update(
         objective,
         training,
@@ -123,6 +125,7 @@ def _update(
         RowInfo(*(inputs[part] for part in RowInfo._fields)),
         active=active,
         gate=inputs["gate"]["gate"],
+        offset=offset,
     )
 
 

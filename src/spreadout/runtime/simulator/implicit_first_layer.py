@@ -24,7 +24,7 @@ from spreadout.core.ragged import offsets_from_lengths
 from spreadout.data.columns import Sparse
 from spreadout.data.dataset import FederatedDataset
 from spreadout.federated.batches import StepByStep
-from spreadout.federated.round import Federation
+from spreadout.federated.federation import Federation
 from spreadout.models.embedding import EmbeddingModel
 
 
@@ -146,17 +146,17 @@ class ImplicitLayers:
         if known is None or known.data is not f.data or _facts(known) != _facts(f):
             self._asked, self._layer = f, first_layer(f)
             if self._layer is not None:
-                several = int(f.schedule.steps_per_client(f.data.sizes).max(initial=0)) > 1
+                several = int(f.clients.schedule.steps_per_client(f.data.sizes).max(initial=0)) > 1
                 room = 4 * int((f.data.offsets.diff() ** 2).sum()) <= self.most
                 self._layer = self._layer if several and room else None
         return self._layer
 
     def of(
-        self, federation: Federation, clients: Tensor, x: object, start: Tensor
+        self, federation: Federation, clients: Tensor, x: object, start: Tensor, rate: float
     ) -> ImplicitOutputs | None:
         """The first layer's outputs for a chunk; None where stacked copies are the way.
 
-        x: the chunk's batches of the column; start: W₀ (H, F).
+        x: the chunk's batches of the column; start: W₀ (H, F); rate: η.
         """
         data = federation.data
         if not isinstance(x, StepByStep) or x.at[0].numel() > x.column.width:
@@ -175,24 +175,24 @@ class ImplicitLayers:
             per_sample_weights=features.weights.float(),
         )
         within = x.at - data.offsets[clients][:, None, None]
-        rate = federation.present_training.dense.lr
         followed = fresh.new_empty(len(clients), within[0].numel(), fresh.shape[1])
         return ImplicitOutputs(fresh, place, within, features, self._products, clients, rate, followed)
 
 
 def _facts(f: Federation) -> tuple[object, ...]:
     """What of a federation decides whether a layer may stay in the span, apart from its data."""
-    checked = f.max_norm is not None or f.privacy is not None  # of each client's own change
-    reads = f.method.loss_reads_params
-    kind = reads, checked, bool(f.augment), f.bf16, f.device.type
-    return id(f.model), f.training.dense, f.schedule, *kind
+    c, reads = f.clients, f.method.loss_reads_params
+    kind = reads, c.checks_each_update, c.drift, bool(c.augment), f.bf16, f.device.type
+    return id(f.model), f.clients.training.dense, f.clients.schedule, *kind
 
 
 def first_layer(federation: Federation) -> FirstLayer | None:
-    """The layer that may stay in the span of its inputs; None where something stands against it."""
+    """The layer that may stay implicit; None where something stands against it."""
     f, model = federation, federation.model
-    checked = f.max_norm is not None or f.privacy is not None  # of each client's own change
-    if checked or f.augment or f.bf16 or f.device.type != "cpu" or not f.training.dense.is_plain:
+    c = f.clients
+    if c.checks_each_update or c.drift is not None or c.augment or not c.training.dense.is_plain:
+        return None
+    if f.bf16 or f.device.type != "cpu":
         return None
     if f.method.loss_reads_params:  # it would miss the layer among its parameters
         return None

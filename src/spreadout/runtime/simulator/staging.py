@@ -20,8 +20,9 @@ from spreadout.core.tables import row_bytes
 from spreadout.core.types import RowInfo, Tensors
 from spreadout.data.columns import Lists, Sparse
 from spreadout.federated.batches import row_ids, row_info, sent
-from spreadout.federated.round import Cohort, Federation
-from spreadout.federated.schedule import Plan, plan
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.federation import Federation
+from spreadout.federated.schedule import Plan
 from spreadout.models.lookup import LookupModel
 from spreadout.models.nn.gather import FEW
 from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
@@ -33,7 +34,7 @@ NARROW = 64  # batches below this width are padded without a second thought
 
 @dataclass(frozen=True)
 class PlannedChunk:
-    """Some clients of a cohort: what they will train on, still on the host."""
+    """Some clients of a cohort: what they will train on, still on the planned."""
 
     cohort: Cohort
     steps: Plan
@@ -69,7 +70,6 @@ def stage_round(
     federation: Federation,
     state: ServerState,
     cohort: Cohort,
-    round: int,
     memory: int,
     *,
     fuses: bool = False,
@@ -80,59 +80,55 @@ def stage_round(
     """
     f = federation
     sizes = f.data.sizes[cohort.clients.numpy()]
-    idle = f.schedule.usable(sizes) == 0
+    idle = f.clients.schedule.usable(sizes) == 0
     chunks = []
     for members in _chunks(f, state, cohort, sizes, idle, memory, fuses):
-        part = select_clients(cohort, members)
-        steps = part.plan
-        if steps is None:
-            numbers = f.data.number_of(part.clients)
-            steps = plan(f.schedule, sizes[members], numbers, seed=f.seed, round=round)
+        part = cohort.select(members)
+        steps = f.plan(part.clients, part.round) if part.plan is None else part.plan
         chunks.append(PlannedChunk(part, steps, fuses and can_pool(f, steps.mask.shape[1])))
     return StagedRound(cohort, np.flatnonzero(idle), chunks)
 
 
-def stage_chunk(
-    federation: Federation, host: PlannedChunk, round: int, *, adds: bool = False
-) -> StagedChunk:
+def stage_chunk(federation: Federation, planned: PlannedChunk, *, adds: bool = False) -> StagedChunk:
     """Gather what a chunk trains on, and put it where it will be trained.
 
     adds: whether its rows will be added up where they are trained, and that is to be laid out too.
     """
-    f, cohort, steps = federation, host.cohort, host.steps
+    f, cohort, steps = federation, planned.cohort, planned.steps
     sizes = f.data.sizes[cohort.clients.numpy()]
-    counts = torch.from_numpy(f.schedule.usable(sizes))
+    counts = torch.from_numpy(f.clients.schedule.usable(sizes))
     examples = sent(counts, f.device)
     asked, features = cohort.requests, None
-    if host.pools:
-        features = _pooled(f, host, examples)
+    if planned.pools:
+        features = _pooled(f, planned, examples)
         f = replace(f, data=f.data.without_features)
         asked = {table: rows for table, rows in asked.items() if table in f.data.row_columns.values()}
     ids = row_ids(asked, f.device)
-    batches = f.batches(cohort.clients, steps, ids, round)
+    batches = f.batches(cohort.clients, steps, ids, cohort.round)
     active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
     info = row_info(
         f.data, cohort.clients, ids, own=f.method.needs_own, popularity=f.method.needs_popularity
     )
     # Rows that everybody holds, and those counted row by row, are summed otherwise.
-    apart = [t for t in ids if asked[t].shared is None and t not in f.rules.counted | f.training.fixed]
+    otherwise = f.rules.counted | f.clients.training.fixed
+    apart = [t for t in ids if asked[t].shared is None and t not in otherwise]
     sums = {table: RowSlots.of(ids[table], examples) for table in apart} if adds else {}
     return StagedChunk(cohort, batches, ids, info, examples, counts, sums, active, features)
 
 
-def _pooled(federation: Federation, host: PlannedChunk, examples: Tensor) -> PooledFeatures:
+def _pooled(federation: Federation, planned: PlannedChunk, examples: Tensor) -> PooledFeatures:
     f, model = federation, federation.model
     assert isinstance(model, LookupModel)
     ((name, table),) = model.row_columns.items()
     column = f.data.columns[name]
     assert isinstance(column, Sparse)
-    at = f.data.offsets[host.cohort.clients][:, None] + host.steps.index[:, 0]
-    asked = host.cohort.requests[table]
-    return PooledFeatures.of(column, at, host.steps.mask[:, 0], asked, examples, model.pooling)
+    at = f.data.offsets[planned.cohort.clients][:, None] + planned.steps.index[:, 0]
+    asked = planned.cohort.requests[table]
+    return PooledFeatures.of(column, at, planned.steps.mask[:, 0], asked, examples, model.pooling)
 
 
 def stage_ahead(
-    federation: Federation, ready: StagedRound, round: int, memory: int, trains: torch.cuda.Stream
+    federation: Federation, staged: StagedRound, memory: int, trains: torch.cuda.Stream
 ) -> StagedRound:
     """The same with its chunk on the device, copied there beside what the device is at work on.
 
@@ -140,68 +136,60 @@ def stage_ahead(
     is. trains: the stream that will read it.
     """
     if (
-        len(ready.chunks) != 1
-        or SHARE_STAGED_AHEAD * _staged_bytes(federation, ready.chunks[0]) > memory
+        len(staged.chunks) != 1
+        or SHARE_STAGED_AHEAD * _staged_bytes(federation, staged.chunks[0]) > memory
     ):
-        return ready
-    first = stage_chunk(federation, ready.chunks[0], round, adds=True)
+        return staged
+    first = stage_chunk(federation, staged.chunks[0], adds=True)
     torch.cuda.current_stream(federation.device).synchronize()
     for tensor in _tensors_in(first):
         tensor.record_stream(trains)  # its memory is not free before that stream is done
-    return replace(ready, first=first)
+    return replace(staged, first=first)
 
 
-def _staged_bytes(federation: Federation, host: PlannedChunk) -> int:
+def _staged_bytes(federation: Federation, planned: PlannedChunk) -> int:
     """About what a chunk takes on the device before anything is trained."""
     columns = federation.data.columns.values()
     example = sum(column.example_bytes for column in columns if not isinstance(column, Sparse))
-    rows = sum(asked.values.numel() for asked in host.cohort.requests.values())
-    return host.steps.index.numel() * (example + 12) + 64 * rows
+    rows = sum(asked.values.numel() for asked in planned.cohort.requests.values())
+    return planned.steps.index.numel() * (example + 12) + 64 * rows
 
 
 def _tensors_in(part: object) -> Iterator[Tensor]:
     """Everything on a device that a chunk is made of."""
     if isinstance(part, Tensor):
         yield from [part] if part.is_cuda else []
-    elif isinstance(part, Mapping):
-        for value in part.values():
+    elif isinstance(part, Mapping | tuple):
+        for value in part.values() if isinstance(part, Mapping) else part:
             yield from _tensors_in(value)
     elif isinstance(part, PooledFeatures | RowSlots | SegmentSum | StagedChunk):
         yield from _tensors_in({one.name: getattr(part, one.name) for one in fields(part)})
 
 
 def prefetch_key(federation: Federation, round: int) -> Hashable:
-    """Everything a round made ready depends on; a method of one's own need not have a hash."""
+    """Everything a staged round depends on; a method of one's own need not have a hash."""
     f = federation
-    drawn = f.seed, f.selection, f.per_round, f.requests_seen, round
-    apart = f.max_norm is not None, f.privacy is not None, f.training.averages_gradients
-    return id(f.data), id(f.model), repr(f.method), f.schedule, f.augment, f.device, *apart, *drawn
-
-
-def select_clients(cohort: Cohort, members: Ints) -> Cohort:
-    """The clients at these places of a cohort, with what they asked for."""
-    if np.array_equal(members, np.arange(len(cohort.clients))):
-        return cohort
-    at = torch.from_numpy(members)
-    requests = {name: rows.select(at) for name, rows in cohort.requests.items()}
-    return Cohort(cohort.clients[at], requests, cohort.plan and cohort.plan.select(at))
+    c, drawn = f.clients, (f.seed, f.server.selection, f.server.per_round, round)
+    apart = c.checks_each_update, c.keeps_state, c.training.averages_gradients, c.requests_seen
+    return id(f.data), id(f.model), repr(f.method), c.schedule, c.augment, f.device, *apart, *drawn
 
 
 def is_fusable(federation: Federation, steps: int) -> bool:
     """Whether clients that take so many steps can share one gradient of the dense part."""
-    unchecked = federation.max_norm is None and federation.privacy is None
-    return steps == 1 and unchecked and federation.training.averages_gradients
+    clients = federation.clients
+    apart = clients.checks_each_update or clients.keeps_state  # of each client's own change
+    return steps == 1 and not apart and clients.training.averages_gradients
 
 
 def can_pool(federation: Federation, steps: int) -> bool:
     """Whether clients that take so many steps can share one lookup of their features."""
     f = federation
-    if type(f.model) is not LookupModel or f.augment or not is_fusable(f, steps):
+    if type(f.model) is not LookupModel or f.clients.augment or not is_fusable(f, steps):
         return False
     if f.method.loss_reads_params:  # it would miss those rows among its parameters
         return False
     tables = frozenset(f.model.row_columns.values())
-    return not tables & (f.training.sphere | f.training.fixed | f.rules.counted)
+    return not tables & (f.clients.training.sphere | f.clients.training.fixed | f.rules.counted)
 
 
 def _chunks(
@@ -218,8 +206,8 @@ def _chunks(
     Batches of one run are padded to the widest of them, so a run of wide ones ends where they become
     half as wide.
     """
-    steps = federation.schedule.steps_per_client(sizes)
-    widths = federation.schedule.batch_widths(sizes)
+    steps = federation.clients.schedule.steps_per_client(sizes)
+    widths = federation.clients.schedule.batch_widths(sizes)
     held = {table: asked.lengths.numpy() for table, asked in cohort.requests.items()}
     rows = np.sum([*held.values(), np.zeros_like(steps)], axis=0)
     order = np.lexsort((-rows, -widths, -steps))
@@ -252,6 +240,8 @@ def bytes_per_client(
     held: rows of each table that it holds.
     """
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
+    if federation.clients.keeps_state:
+        copies += 3  # its offset, its state, and how far that moves
     fused = fuses and is_fusable(federation, steps)
     pooling = fuses and can_pool(federation, steps)
     shared = set(federation.model.row_columns.values()) if pooling else set()
@@ -272,7 +262,7 @@ def bytes_per_client(
             pooled += width * named * 64  # sorted by example and by feature
         elif name in data.row_columns:
             example += 4 * held[data.row_columns[name]]  # over the rows held, not over all features
-        elif federation.augment:
+        elif federation.clients.augment:
             example += column.example_bytes
         else:
             at_once += column.example_bytes  # one step after another

@@ -1,0 +1,71 @@
+"""Where clients train: the base of all executors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Self, TypeVar
+
+import torch
+
+from spreadout.core.registry import Registry
+from spreadout.core.state import ServerState
+from spreadout.federated.aggregate import Aggregate
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.methods.base import SetupMessage
+from spreadout.privacy.label_sets import collection_key
+
+ExecutorT = TypeVar("ExecutorT", bound="type[Executor]")
+
+
+@dataclass(frozen=True)
+class ExecutorOptions:
+    """What `[run]` and the machine say that an executor may use."""
+
+    device: torch.device
+    memory: int  # bytes for one chunk of clients
+    graphs: bool = True  # whether CUDA graphs may be made
+    prefetch: bool = True  # whether rounds to come may be staged
+
+
+class Executor(ABC):
+    """Trains the cohort of a round. One whose clients are elsewhere overrides all three hooks."""
+
+    counts_setup: ClassVar[bool] = False  # whether it counts itself what setup sends to clients
+
+    @classmethod
+    def from_options(cls, options: ExecutorOptions) -> Self:
+        """As `run.executor` makes it."""
+        return cls()
+
+    @abstractmethod
+    def train(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterable[Aggregate]:
+        """Train the clients; yields sums over parts of the cohort, in any grouping."""
+
+    def cohort(self, federation: Federation, state: ServerState) -> Cohort:
+        """Who takes part in the state's round, and which rows each of them asks for."""
+        return draw_cohort(federation, state.round)
+
+    def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
+        """What clients say once, before the first round."""
+        f = federation
+        return f.method.client_setup(f.data, key=collection_key(f.seed), seed=f.seed)
+
+    def keeps_sparse(self, federation: Federation) -> bool:
+        """Whether it has a use for sparse features that stay sparse."""
+        return False
+
+
+EXECUTORS: Registry[type[Executor]] = Registry("executor")
+
+
+def register_executor(name: str) -> Callable[[ExecutorT], ExecutorT]:
+    """A class decorator: `run.executor` then knows it by this name."""
+
+    def register(executor: ExecutorT) -> ExecutorT:
+        EXECUTORS.add(name, executor)
+        return executor
+
+    return register

@@ -1,0 +1,153 @@
+"""All that is fixed in a run: the data, the model, the method, and how clients and server work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from spreadout.core.merging import MergeRules
+from spreadout.core.ragged import Ragged
+from spreadout.core.types import Batch, Params, RowInfo, Tensors
+from spreadout.data.dataset import FederatedDataset
+from spreadout.federated.augment import Augment
+from spreadout.federated.batches import cohort_batches
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.drift.base import DriftCorrection
+from spreadout.federated.local import LocalTraining
+from spreadout.federated.sampling import Selection, sample_clients
+from spreadout.federated.schedule import Decay, Plan, Schedule, plan, rate_factor
+from spreadout.federated.server import ServerOptimizers
+from spreadout.methods.base import Method
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.privacy.mechanism import GaussianMechanism
+
+if TYPE_CHECKING:
+    from spreadout.federated.executor import Executor
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How every client trains, and what it sends."""
+
+    schedule: Schedule
+    training: LocalTraining
+    decay: Decay = "none"  # of the rates, over all rounds
+    augment: Augment = field(default_factory=Augment)
+    drift: DriftCorrection | None = None
+    max_norm: float | None = None  # longer updates are refused
+    privacy: GaussianMechanism | None = None
+    requests_seen: bool = False  # of features, only those of the examples a client is about to see
+
+    @property
+    def checks_each_update(self) -> bool:
+        """Whether something looks at every client's own change: a norm limit, or clipping."""
+        return self.max_norm is not None or self.privacy is not None
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether something stays with a client from round to round."""
+        return self.drift is not None and self.drift.keeps_state
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How the server chooses clients, and how it moves its model."""
+
+    optimizers: ServerOptimizers
+    selection: Selection = "uniform"
+    per_round: int = 1
+    noise_seed: int | None = None  # of the server's own noise, where it must not follow from the run's
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Everything about a run that does not change from round to round."""
+
+    data: FederatedDataset
+    model: EmbeddingModel
+    method: Method
+    clients: ClientSettings
+    server: ServerSettings
+    executor: Executor
+    device: torch.device
+    seed: int = 0
+    rounds: int = 1
+    bf16: bool = False
+    activations: int = 0  # numbers the encoder's layers put out for one example
+
+    @cached_property
+    def rules(self) -> MergeRules:
+        return self.method.rules()
+
+    @property
+    def noise_seed(self) -> int:
+        """What the server's own noise follows from."""
+        return self.seed if self.server.noise_seed is None else self.server.noise_seed
+
+    def rate_factor(self, round: int) -> float:
+        """What the decay leaves of the clients' rates in a round."""
+        return rate_factor(self.clients.decay, round, self.rounds)
+
+    def training_at(self, round: int) -> LocalTraining:
+        """How clients train in a round."""
+        return self.clients.training.scaled(self.rate_factor(round))
+
+    @property
+    def corrected_tables(self) -> frozenset[str]:
+        """Tables whose rows a drift correction treats as the dense part: every client holds them all."""
+        whole = self.method.row_access == "all" and "classes" in self.model.tables
+        return frozenset({"classes"}) - self.clients.training.fixed if whole else frozenset()
+
+    def plan(self, clients: Tensor, round: int) -> Plan:
+        """Which examples some clients see in each step of a round."""
+        sizes, numbers = self.data.sizes[clients.numpy()], self.data.number_of(clients)
+        return plan(self.clients.schedule, sizes, numbers, seed=self.seed, round=round)
+
+    def batches(self, clients: Tensor, plan: Plan, ids: Tensors, round: int) -> Tensors:
+        """What a cohort trains on, step by step: (k, S, B, …) per column."""
+        numbers = self.data.number_of(clients)
+        augment = self.clients.augment
+        corrupt = partial(augment, clients=numbers, seed=self.seed, round=round)
+        return cohort_batches(self.data, clients, plan, ids, self.device, corrupt if augment else None)
+
+    def objective(self) -> Callable[[Params, Batch, RowInfo], Tensor]:
+        """One client's loss on one batch, under the run's precision."""
+
+        def loss(params: Params, batch: Batch, info: RowInfo) -> Tensor:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+                return self.method.loss(self.model, params, batch, info)
+
+        return loss
+
+
+def draw_clients(federation: Federation, round: int) -> Tensor:
+    """Who takes part in a round: a function of (seed, round) alone."""
+    f = federation
+    usable = f.clients.schedule.usable(f.data.sizes)
+    return sample_clients(f.server.selection, usable, f.server.per_round, seed=f.seed, round=round)
+
+
+def draw_cohort(federation: Federation, round: int) -> Cohort:
+    """Who takes part in a round, and what they ask for."""
+    return request_rows(federation, draw_clients(federation, round), round)
+
+
+def request_rows(federation: Federation, clients: Tensor, round: int) -> Cohort:
+    """These clients, and the rows they ask for in a round."""
+    f = federation
+    if not (f.clients.requests_seen and f.data.features):
+        return Cohort(round, clients, f.method.request(f.data, clients, seed=f.seed, round=round))
+    asked = f.method.request(f.data.without_features, clients, seed=f.seed, round=round)
+    steps = f.plan(clients, round)
+    owner = steps.mask.nonzero()[:, 0]
+    seen = f.data.offsets[clients][owner] + steps.index[steps.mask > 0]
+    once = Ragged.from_pairs(owner, seen, len(clients))  # over several epochs too
+    owner = torch.repeat_interleave(torch.arange(len(clients)), once.lengths)
+    tables = set(f.data.features.values())
+    seen_rows = {t: f.data.rows_at(t, once.values, owner, len(clients)) for t in tables}
+    return Cohort(round, clients, asked | seen_rows, steps)
