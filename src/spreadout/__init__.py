@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from spreadout.data.published import PublishedDataset, PublishedFile
     from spreadout.data.sources.base import Instances, RawDataset, Source, register_source
     from spreadout.evaluation import metrics
+    from spreadout.evaluation.metrics import Metric, MetricInputs, register_metric
     from spreadout.objectives import losses, regularizers
     from spreadout.runs.train import Interrupted, Observer, Result, resume, run
 
@@ -37,6 +38,8 @@ __all__ = [
     "Instances",
     "Interrupted",
     "Lists",
+    "Metric",
+    "MetricInputs",
     "Observer",
     "Pairs",
     "Partition",
@@ -51,6 +54,7 @@ __all__ = [
     "load_data",
     "losses",
     "metrics",
+    "register_metric",
     "register_partition",
     "register_source",
     "regularizers",
@@ -82,6 +86,9 @@ _HOMES = {
     "RawDataset": "data.sources.base",
     "Source": "data.sources.base",
     "register_source": "data.sources.base",
+    "Metric": "evaluation.metrics",
+    "MetricInputs": "evaluation.metrics",
+    "register_metric": "evaluation.metrics",  # its own first, so that no other takes their names
     "UserError": "core.errors",
     "Experiment": "config.experiment",
     "Interrupted": "runs.train",

@@ -21,11 +21,13 @@ from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import NO_ROWS, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.evaluation import evaluate as evaluation
-from spreadout.evaluation import metrics
-from spreadout.evaluation.evaluate import batch_rivals, class_vectors, embed, evaluate, rank_of_right
+from spreadout.evaluation import metrics, standings
+from spreadout.evaluation.embed import class_vectors, embed
+from spreadout.evaluation.evaluate import evaluate
+from spreadout.evaluation.standings import batch_rivals, rank_of_right
+from spreadout.federated.federation import Federation, draw_cohort
 from spreadout.federated.local import LocalTraining, local_update
-from spreadout.federated.round import Federation, draw_cohort, run_round
+from spreadout.federated.round import run_round
 from spreadout.federated.schedule import Schedule, plan
 from spreadout.methods import DualEncoder
 from spreadout.methods.negatives import with_negatives
@@ -33,7 +35,7 @@ from spreadout.models.nn.gather import _ByProduct, gathered
 from spreadout.models.two_tower import MaskedMean, SelfAttention
 from spreadout.objectives import losses, regularizers
 from spreadout.runs.build import build_federation
-from spreadout.runtime.sequential import sequential
+from spreadout.runtime.sequential import Sequential
 from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.prefetch import Prefetcher
 from toys import shop
@@ -298,7 +300,7 @@ def test_the_simulator_is_the_sequential_executor(options: dict[str, object], en
             model={"encoder": encoder},
             clients={"lr": 0.1},
         )
-        f = f if executor == "simulator" else replace(f, executor=sequential)
+        f = f if executor == "simulator" else replace(f, executor=Sequential())
         for _ in range(2):
             run_round(f, state)
         states.append(state)
@@ -366,7 +368,7 @@ def test_ranks_are_counted_in_blocks_of_classes(monkeypatch: pytest.MonkeyPatch)
     f, state = built(splits, model={"output": "linear"})
     names = ["MRR", "mean rank"]
     whole = evaluate(f.model, state, splits.test, names).metrics
-    monkeypatch.setattr(evaluation, "RANKED_AT_ONCE", 5 * len(splits.test))
+    monkeypatch.setattr(standings, "RANKED_AT_ONCE", 5 * len(splits.test))
     assert evaluate(f.model, state, splits.test, names).metrics == pytest.approx(whole)
 
 
@@ -389,8 +391,7 @@ def test_a_collapsed_table_ranks_everything_in_the_middle() -> None:
     rank = rank_of_right(
         embed(f.model, state, splits.test, torch.arange(4)),
         class_vectors(f.model, state)[1:],
-        splits.test,
-        torch.arange(4),
+        splits.test.labels.select(torch.arange(4)),
         1,
     )
     assert rank.tolist() == [6.5] * 4

@@ -26,12 +26,14 @@ from spreadout.data.feature_hashing import hashed
 from spreadout.data.load import DataConfig, load_data
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import evaluate, frequencies
-from spreadout.federated.round import Cohort, Federation, run_round, run_setup
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.federation import Federation
+from spreadout.federated.round import run_round, run_setup
 from spreadout.methods import FedMLH
 from spreadout.models.buckets import BucketModel, SideBySide, side_by_side_bytes
 from spreadout.report.page import write_page
+from spreadout.runs.arms import arms_of
 from spreadout.runs.build import build_federation
-from spreadout.runs.compare import arms_of
 from spreadout.runs.plan_hash import bucket_positives, least_buckets, plans
 from spreadout.runtime.simulator.chunk_sums import traffic_of
 
@@ -231,7 +233,7 @@ def test_tables_4_and_5_come_out_of_the_networks_and_the_ledger(name: str) -> No
         f, _ = built(tagged(), config(HASHED))
         ledger = Traffic()
         for _ in range(turns):
-            ledger += traffic_of(state, Cohort(torch.arange(4), {}), f)
+            ledger += traffic_of(state, Cohort(0, torch.arange(4), {}), f)
         assert ledger.down == ledger.up
         assert ledger.up / 2**20 == pytest.approx(moved, rel=0.003)
 

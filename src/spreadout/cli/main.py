@@ -155,8 +155,8 @@ def compare(
     from spreadout.core.files import as_json as to_json
     from spreadout.report.page import write_page
     from spreadout.report.terminal import TerminalObserver, print_comparison
+    from spreadout.runs.arms import as_json as arm_json
     from spreadout.runs.compare import Suite
-    from spreadout.runs.compare import as_json as arm_json
     from spreadout.runs.compare import compare as run_all
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -192,7 +192,7 @@ def report(
 ) -> None:
     """Write a self-contained HTML page about finished runs."""
     from spreadout.report.page import write_page
-    from spreadout.runs.compare import arms_of, told_apart
+    from spreadout.runs.arms import arms_of, told_apart
 
     found = [(arm, folder) for folder in folders for arm in arms_of(folder)]
     arms = told_apart([arm for arm, _ in found], [folder for _, folder in found])

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator, model_validator
 
-from spreadout.evaluation import metrics
-from spreadout.evaluation.metrics import PROPENSITY
+from spreadout.evaluation.frequencies import PROPENSITY
+from spreadout.evaluation.metrics import find_metric
 
 
 class EvalConfig(BaseModel):
@@ -27,7 +27,7 @@ class EvalConfig(BaseModel):
     @classmethod
     def _known(cls, names: list[str]) -> list[str]:
         for name in names:
-            metrics.parse(name)
+            find_metric(name)
         return names
 
     @model_validator(mode="after")
@@ -37,6 +37,10 @@ class EvalConfig(BaseModel):
                 raise ValueError(
                     f"best_by: {name} is not among eval.metrics; add it there, or change eval.best_by"
                 )
-            if len(self.best_by) > 1 and name in metrics.LOWER_IS_BETTER:
-                raise ValueError(f"best_by: {name} has no mean with others, the lower the better")
+            one, other = find_metric(self.best_by[0]), find_metric(name)
+            if (one.unit, one.better) != (other.unit, other.better):
+                raise ValueError(
+                    f"best_by: {name} has no mean with {one.name}: "
+                    f"{other.title} beside {one.title}; take metrics of one unit and direction"
+                )
         return self

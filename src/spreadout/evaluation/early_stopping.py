@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from spreadout.core.types import Record
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.metrics import LOWER_IS_BETTER
+from spreadout.evaluation.metrics import find_metric
 
 
 def best_of(config: EvalConfig, history: Sequence[Record]) -> int:
     """The place of the best evaluation so far, the first of equals."""
     names = config.best_by or config.metrics[:1]
-    sign = -1 if names[0] in LOWER_IS_BETTER else 1
+    sign = find_metric(names[0]).sign
 
     def goodness(place: int) -> float:
-        return sign * sum(float(history[place][name]) for name in names) / len(names)
+        values = [history[place][name] for name in names]
+        if any(value is None or not math.isfinite(value) for value in values):
+            return -math.inf  # a metric that has no value, as read back from a file, is never the best
+        return sign * sum(map(float, values)) / len(names)
 
     return max(range(len(history)), key=goodness)
 

@@ -1,69 +1,56 @@
-"""Retrieval metrics over ranked class lists, as percentages named as in the papers.
+"""The metrics: plain functions of tensors, each beside the name configs know it by.
 
 `P@k`, `R@k`, `nDCG@k` and `PSP@k` look at the first k classes; `MRR` and `mean rank` at where the
 best-placed right class stands among all of them; `batch R@k` only at the right classes of a batch of
-examples; `mAP` ranks the examples of every class.
+examples; `mAP` ranks the examples of every class; `MAP@k`, `MAP@R` and `retrieval R@k` rank examples
+for each other, whatever was trained. Nearly all are percentages, named as in the papers.
 """
 
 from __future__ import annotations
-
-import math
-import re
-from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from spreadout.core.ragged import Ragged
-
-_NAME = re.compile(
-    r"(P|R|nDCG|PSP|capped P|batch R)@([1-9][0-9]*)|(P)@([1-9][0-9]*)( frequent| infrequent)"
-    r"|(MRR|mean rank|mAP|MAP@R)|(MAP|retrieval R)@([1-9][0-9]*)"
+from spreadout.evaluation.frequencies import PROPENSITY, Frequencies, inverse_propensity
+from spreadout.evaluation.metric import (
+    METRICS,
+    Metric,
+    MetricInputs,
+    Neighbours,
+    described,
+    find_metric,
+    register_metric,
 )
-LOWER_IS_BETTER = ("mean rank",)
-PROPENSITY = (0.55, 1.5)  # a and b of PSP@k for most data sets (Jain et al. 2016)
-NEED_FREQUENCIES = ("PSP", "P frequent", "P infrequent")
-NEED_ALL_SCORES = ("MRR", "mean rank", "mAP", "batch R")
-RETRIEVAL = ("MAP", "MAP@R", "retrieval R")  # of examples among each other, whatever their classes
-NEED_EMBEDDINGS = (*NEED_ALL_SCORES, *RETRIEVAL)
+from spreadout.evaluation.standings import RANKED_AT_ONCE, trained_labels
 
-
-def parse(name: str) -> tuple[str, int]:
-    """('P', 5) for "P@5", ('MRR', 0) for "MRR"; a `ValueError` names what is known."""
-    match = _NAME.fullmatch(name)
-    if match is None:
-        raise ValueError(
-            "must be P@k, P@k frequent, P@k infrequent, capped P@k, R@k, nDCG@k, PSP@k or batch R@k "
-            "with k at least 1, MRR, mean rank, mAP, or of classes never trained on MAP@k, MAP@R or "
-            "retrieval R@k; such as P@1"
-        )
-    if match[3]:
-        return match[3] + match[5], int(match[4])
-    if match[7]:
-        return match[7], int(match[8])
-    return (match[6], 0) if match[6] else (match[1], int(match[2]))
-
-
-@dataclass(frozen=True)
-class Frequencies:
-    """How many training instances have each class, and how many classes count as frequent."""
-
-    counts: Tensor  # (C,)
-    instances: int
-    frequent: int = 100
-    propensity: tuple[float, float] = PROPENSITY
-
-    @cached_property
-    def inverse(self) -> Tensor:
-        a, b = self.propensity
-        return inverse_propensity(self.counts, self.instances, a=a, b=b)
-
-    @cached_property
-    def is_frequent(self) -> Tensor:
-        """(C,) bool"""
-        top = torch.argsort(self.counts, descending=True, stable=True)[: self.frequent]
-        return torch.zeros(len(self.counts), dtype=torch.bool).index_fill(0, top, True)
+__all__ = [
+    "METRICS",
+    "PROPENSITY",
+    "Frequencies",
+    "Metric",
+    "MetricInputs",
+    "Neighbours",
+    "average_precision",
+    "batch_recall_at",
+    "capped_precision_at",
+    "compute",
+    "described",
+    "find_metric",
+    "hits",
+    "inverse_propensity",
+    "map_at",
+    "mean_average_precision",
+    "mean_rank",
+    "mean_reciprocal_rank",
+    "ndcg_at",
+    "precision_at",
+    "recall_at",
+    "register_metric",
+    "retrieval_recall_at",
+    "scored_precision_at",
+    "share_at",
+]
 
 
 def hits(ranked: Tensor, labels: Ragged) -> Tensor:
@@ -86,12 +73,27 @@ def precision_at(ranked: Tensor, labels: Ragged, k: int) -> float:
     return 100.0 * float((right / k).mean())
 
 
+@register_metric("P@k", unit="%", needs=("ranking",))
+def _precision(inputs: MetricInputs, k: int) -> float:
+    return precision_at(inputs.ranking, inputs.labels, k)
+
+
 def share_at(ranked: Tensor, labels: Ragged, k: int, counted: Tensor) -> float:
     """The part of P@k that some classes bring; such parts add up to P@k. counted: (C,) bool."""
     labelled = (labels.lengths > 0).to(ranked.device)
     first = ranked[:, :k]
     right = (hits(first, labels) & counted.to(ranked.device)[first])[labelled].sum(1).double()
     return 100.0 * float((right / k).mean())
+
+
+@register_metric("P@k frequent", unit="%", needs=("ranking", "frequencies"))
+def _frequent(inputs: MetricInputs, k: int) -> float:
+    return share_at(inputs.ranking, inputs.labels, k, inputs.frequencies.is_frequent)
+
+
+@register_metric("P@k infrequent", unit="%", needs=("ranking", "frequencies"))
+def _infrequent(inputs: MetricInputs, k: int) -> float:
+    return share_at(inputs.ranking, inputs.labels, k, ~inputs.frequencies.is_frequent)
 
 
 def capped_precision_at(ranked: Tensor, labels: Ragged, k: int) -> float:
@@ -101,11 +103,21 @@ def capped_precision_at(ranked: Tensor, labels: Ragged, k: int) -> float:
     return 100.0 * float((right / labels.lengths[labelled].clamp_max(k)).mean())
 
 
+@register_metric("capped P@k", unit="%", needs=("ranking",))
+def _capped(inputs: MetricInputs, k: int) -> float:
+    return capped_precision_at(inputs.ranking, inputs.labels, k)
+
+
 def recall_at(ranked: Tensor, labels: Ragged, k: int) -> float:
     """R@k: the share of an example's right classes found among the first k, averaged."""
     labelled = labels.lengths > 0
     right = hits(ranked[:, :k], labels).cpu()[labelled].sum(1).double()
     return 100.0 * float((right / labels.lengths[labelled]).mean())
+
+
+@register_metric("R@k", unit="%", needs=("ranking",))
+def _recall(inputs: MetricInputs, k: int) -> float:
+    return recall_at(inputs.ranking, inputs.labels, k)
 
 
 def ndcg_at(ranked: Tensor, labels: Ragged, k: int) -> float:
@@ -118,16 +130,9 @@ def ndcg_at(ranked: Tensor, labels: Ragged, k: int) -> float:
     return 100.0 * float((gained / most).mean())
 
 
-def inverse_propensity(
-    counts: Tensor, instances: int, *, a: float = PROPENSITY[0], b: float = PROPENSITY[1]
-) -> Tensor:
-    """1/p of each label: how much a find counts, the more the rarer the label is in training.
-
-    Jain et al. 2016: 1 + (log N − 1)(b + 1)^a (n_l + b)^−a.
-    """
-    scale = (math.log(max(instances, 1)) - 1) * (b + 1) ** a
-    found: Tensor = 1 + scale * (counts.double() + b) ** -a
-    return found
+@register_metric("nDCG@k", unit="%", needs=("ranking",))
+def _ndcg(inputs: MetricInputs, k: int) -> float:
+    return ndcg_at(inputs.ranking, inputs.labels, k)
 
 
 def scored_precision_at(ranked: Tensor, labels: Ragged, k: int, inverse: Tensor) -> float:
@@ -150,6 +155,11 @@ def scored_precision_at(ranked: Tensor, labels: Ragged, k: int, inverse: Tensor)
     return 100.0 * float(gained / most) if float(most) else float("nan")
 
 
+@register_metric("PSP@k", unit="%", needs=("ranking", "frequencies"))
+def _scored(inputs: MetricInputs, k: int) -> float:
+    return scored_precision_at(inputs.ranking, inputs.labels, k, inputs.frequencies.inverse)
+
+
 def average_precision(scores: Tensor, right: Tensor) -> Tensor:
     """AP of each class: the mean, over its right examples, of the precision down to them.
 
@@ -168,6 +178,26 @@ def average_precision(scores: Tensor, right: Tensor) -> Tensor:
     return (precision.gather(0, last) * found).sum(0) / found.sum(0)
 
 
+def mean_average_precision(embedded: Tensor, classes: Tensor, labels: Ragged) -> float:
+    """mAP: the mean over classes that have a right example, a block of classes at a time."""
+    owner, label = trained_labels(labels, len(classes), classes.device)
+    at_once = max(1, RANKED_AT_ONCE // (8 * max(len(embedded), 1)))
+    found = []
+    for start in range(0, len(classes), at_once):
+        scores = embedded @ classes[start : start + at_once].T  # (n, block)
+        here = (label >= start) & (label < start + scores.shape[1])
+        right = torch.zeros_like(scores, dtype=torch.bool)
+        right[owner[here], label[here] - start] = True
+        found.append(average_precision(scores, right))
+    each = torch.cat(found)
+    return 100.0 * float(each[~each.isnan()].mean())
+
+
+@register_metric("mAP", unit="%", needs=("scores",))
+def _mean_average_precision(inputs: MetricInputs) -> float:
+    return mean_average_precision(inputs.embeddings, inputs.class_vectors, inputs.labels)
+
+
 def map_at(right: Tensor, sizes: Tensor, k: int | None) -> float:
     """MAP@R of each example's neighbours (FedSS, Eq. 9; Musgrave et al. 2020).
 
@@ -183,9 +213,24 @@ def map_at(right: Tensor, sizes: Tensor, k: int | None) -> float:
     return 100.0 * float(each[sizes > 0].mean())
 
 
+@register_metric("MAP@k", unit="%", needs=("neighbours",))
+def _map_at_k(inputs: MetricInputs, k: int) -> float:
+    return map_at(*inputs.neighbours, k)
+
+
+@register_metric("MAP@R", unit="%", needs=("neighbours",))
+def _map_at_r(inputs: MetricInputs) -> float:
+    return map_at(*inputs.neighbours, None)
+
+
 def retrieval_recall_at(right: Tensor, sizes: Tensor, k: int) -> float:
     """The share of examples with one of their class among the k nearest others."""
     return 100.0 * float(right[sizes > 0, :k].any(1).double().mean())
+
+
+@register_metric("retrieval R@k", unit="%", needs=("neighbours",))
+def _retrieval_recall(inputs: MetricInputs, k: int) -> float:
+    return retrieval_recall_at(*inputs.neighbours, k)
 
 
 def mean_reciprocal_rank(rank: Tensor) -> float:
@@ -193,14 +238,29 @@ def mean_reciprocal_rank(rank: Tensor) -> float:
     return 100.0 * float((1 / rank.double()).mean())
 
 
+@register_metric("MRR", unit="%", needs=("rank",))
+def _mean_reciprocal_rank(inputs: MetricInputs) -> float:
+    return mean_reciprocal_rank(inputs.rank)
+
+
 def mean_rank(rank: Tensor) -> float:
-    """The mean rank itself, over examples with a trained class: no percentage, the lower the better."""
+    """The mean rank itself, over examples with a trained class: the lower the better."""
     return float(rank[rank.isfinite()].double().mean())
+
+
+@register_metric("mean rank", unit="rank", better="lower", range=(1, None), needs=("rank",))
+def _mean_rank(inputs: MetricInputs) -> float:
+    return mean_rank(inputs.rank)
 
 
 def batch_recall_at(rivals: Tensor, k: int) -> float:
     """The share of examples with fewer than k rivals in their batch; NaN without a whole batch."""
     return 100.0 * float((rivals < k).double().mean())
+
+
+@register_metric("batch R@k", unit="%", needs=("batch rivals",))
+def _batch_recall(inputs: MetricInputs, k: int) -> float:
+    return batch_recall_at(inputs.batch_rivals, k)
 
 
 def compute(
@@ -211,15 +271,4 @@ def compute(
     seen: Frequencies | None = None,
 ) -> float:
     """The metric with this name, from the first classes ranked and the ranks of the right ones."""
-    kind, k = parse(name)
-    if kind in NEED_FREQUENCIES:
-        assert seen is not None
-        if kind == "PSP":
-            return scored_precision_at(ranked, labels, k, seen.inverse)
-        frequent = seen.is_frequent if kind == "P frequent" else ~seen.is_frequent
-        return share_at(ranked, labels, k, frequent)
-    if kind in ("MRR", "mean rank"):
-        assert rank is not None
-        return mean_reciprocal_rank(rank) if kind == "MRR" else mean_rank(rank)
-    at = {"P": precision_at, "capped P": capped_precision_at, "R": recall_at, "nDCG": ndcg_at}[kind]
-    return at(ranked, labels, k)
+    return find_metric(name).value(MetricInputs.of(labels, ranking=ranked, rank=rank, frequencies=seen))

@@ -9,7 +9,7 @@ import torch
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.data.dataset import Examples
-from spreadout.evaluation.evaluate import embed
+from spreadout.evaluation.embed import embed
 from spreadout.models.embedding import EmbeddingModel
 
 MOST_CLASSES, MOST_EXAMPLES = 200, 400

@@ -18,7 +18,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from spreadout.core.hashing import HashFamily
-from spreadout.core.tables import Tables
+from spreadout.core.tables import Table, Tables
 from spreadout.core.types import Batch, Params, Tensors
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives.neighbours import Nearest
@@ -61,6 +61,10 @@ class BucketModel(EmbeddingModel):
     decoding: Decoding = "log-probability"
 
     @property
+    def class_count(self) -> int:
+        return self.classes
+
+    @property
     def outputs(self) -> int:
         """Numbers all networks together put out for one example."""
         return sum(value.shape[0] * value.shape[-1] for value in list(self.encoder.parameters())[-1:])
@@ -85,6 +89,14 @@ class BucketModel(EmbeddingModel):
         x = batch[self.inputs[0]].flatten(1)
         found: Tensor = functional_call(self.encoder, params.dense, (x,))
         return found.float()
+
+    def embed(self, params: Params, batch: Batch) -> Tensor:
+        """What classes are ranked by: the logits, (R, B, buckets)."""
+        return self.logits(params, batch)
+
+    def best_classes(self, embedded: Tensor, classes: Table | None, k: int) -> Nearest:
+        """The k best classes by their buckets' logits."""
+        return self.rank(embedded, k)
 
     def buckets_of(self, classes: Tensor) -> Tensor:
         """(…) → (R, …)"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +13,10 @@ from torch.func import functional_call
 
 from spreadout.core import randomness
 from spreadout.core.rows import project_to_sphere
-from spreadout.core.tables import Sharded, Tables
+from spreadout.core.tables import Sharded, Table, Tables
 from spreadout.core.types import Batch, Params, Tensors
 from spreadout.models.nn.unit import unit
+from spreadout.objectives.neighbours import Nearest, nearest
 
 DRAWN_AT_ONCE = 1 << 16  # rows; a multiple of sixteen, in which torch draws
 
@@ -50,6 +52,8 @@ class TableShape:
 class EmbeddingModel:
     """Scores are dot products of the encoder's output with class rows, both of unit length."""
 
+    takes_histories: ClassVar[bool] = False  # whether inputs are items somebody had, not numbers
+
     encoder: nn.Module  # maps a batch of inputs to (B, dim); no batch statistics, no buffers that move
     tables: Mapping[str, TableShape]
     inputs: tuple[str, ...] = field(default=("x",))  # the columns the encoder takes
@@ -59,6 +63,21 @@ class EmbeddingModel:
     @property
     def sphere(self) -> frozenset[str]:
         return frozenset(name for name, table in self.tables.items() if table.sphere)
+
+    @property
+    def has_class_table(self) -> bool:
+        """Whether every class has a row, and so a score and a place in the embedding space."""
+        return "classes" in self.tables
+
+    @property
+    def class_count(self) -> int:
+        """How many classes are ranked."""
+        return self.tables["classes"].count - self.first_class
+
+    @property
+    def outputs(self) -> int:
+        """Numbers put out for one example."""
+        return self.tables["classes"].dim
 
     def on(self, device: torch.device) -> EmbeddingModel:
         """The same with what it computes by, beside its parameters, on a device."""
@@ -112,6 +131,20 @@ class EmbeddingModel:
     def class_vectors(self, params: Params) -> Tensor:
         """What embeddings are compared with, for every class row held: (m, dim)."""
         return params.rows["classes"]
+
+    def ranked_rows(self, classes: Table) -> Table:
+        """Those of all class vectors that are somebody's class."""
+        # A sharded table has no rows that are nobody's class.
+        return classes[self.first_class :] if isinstance(classes, Tensor) else classes
+
+    def best_classes(self, embedded: Tensor, classes: Table | None, k: int) -> Nearest:
+        """The k best classes of embedded inputs: (B, dim) against all class vectors (C, dim) → (B, k).
+
+        A model without a class table is given None for them.
+        """
+        assert classes is not None
+        found = nearest(embedded, self.ranked_rows(classes), k)
+        return Nearest(found.scores, found.ids + self.first_class)
 
 
 @torch.no_grad()

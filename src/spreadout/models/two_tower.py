@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ Similarity = Literal["cosine", "dot"]
 @dataclass(frozen=True)
 class TwoTower(EmbeddingModel):
     """`encoder` is a `Towers`; histories are places among the rows held, −1 where there is none."""
+
+    takes_histories: ClassVar[bool] = True
 
     inputs: tuple[str, ...] = ("history",)
     similarity: Similarity = "cosine"

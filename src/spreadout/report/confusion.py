@@ -16,7 +16,7 @@ from spreadout.core.state import ServerState
 from spreadout.data.columns import Lists
 from spreadout.data.dataset import Examples, FederatedDataset
 from spreadout.data.load import load_data
-from spreadout.evaluation.evaluate import ranked
+from spreadout.evaluation.embed import ranked
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.report.page import document
 from spreadout.report.svg import heat_map

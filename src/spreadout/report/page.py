@@ -8,9 +8,11 @@ from importlib import resources
 from pathlib import Path
 
 from spreadout.core.types import Record
+from spreadout.evaluation.metrics import Metric, described
+from spreadout.report.scores import axis_range
 from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.report.terminal import human_bytes
-from spreadout.runs.compare import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
+from spreadout.runs.arms import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
 
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 
@@ -60,7 +62,12 @@ _NOTES = {
 def _table(arms: Sequence[Arm]) -> str:
     names = shared_metrics(arms)
     geometry = shown_geometry(arms)
-    head = [*names, "down", "up", *(SHOWN_GEOMETRY[name] for name in geometry)]
+    head = [
+        *(described(name).title for name in names),
+        "down",
+        "up",
+        *(SHOWN_GEOMETRY[name] for name in geometry),
+    ]
     rows = []
     for i, arm in enumerate(arms):
         scores = [spread(arm.metric(name)) for name in names]
@@ -92,38 +99,7 @@ def _legend(arms: Sequence[Arm]) -> str:
 
 
 def _curves(arms: Sequence[Arm]) -> str:
-    metric = shared_metrics(arms)[0]
-    by_round = _lines(arms, lambda r: float(r["round"]), metric)
-    highest = max((value for line in by_round for value in line.high), default=100.0)
-    height = (0.0, 100.0 if highest > 50 else highest * 1.05 + 1e-9)  # recalls may be a few percent
-    charts = [
-        (
-            f"{metric} by round",
-            line_chart(
-                by_round,
-                x_title="round",
-                y_title=f"{metric} (%)",
-                y_range=height,
-            ),
-        ),
-    ]
-    federated = [arm for arm in arms if arm.summaries[0]["bytes"]["participations"]]
-    if federated:
-        most = max(_bytes_moved(record) for arm in federated for record in arm.histories[0])
-        size, unit = next((s, u) for s, u in _UNITS if most >= s)
-        charts.insert(
-            1,
-            (
-                f"{metric} by traffic",
-                line_chart(
-                    _lines(arms, lambda r: _bytes_moved(r) / size, metric, only=federated),
-                    x_title=f"{unit} moved by all clients, both ways",
-                    y_title=f"{metric} (%)",
-                    y_range=height,
-                    x_format=lambda value: f"{value:.4g}",
-                ),
-            ),
-        )
+    charts = _metric_curves(arms, described(shared_metrics(arms)[0]))
     tables = [arm for arm in arms if arm.geometry("max_cosine") is not None]  # some have no class table
     if tables:
         charts += [
@@ -148,6 +124,29 @@ def _curves(arms: Sequence[Arm]) -> str:
     return f"<section class=grid2>{''.join(_figure(name, chart) for name, chart in charts)}</section>"
 
 
+def _metric_curves(arms: Sequence[Arm], metric: Metric) -> list[tuple[str, str]]:
+    """A metric by round and by traffic, on an axis of its own unit and range; none without a value."""
+    by_round = _lines(arms, lambda r: float(r["round"]), metric.name)
+    if not any(line.x for line in by_round):
+        return []
+    height = axis_range(metric, [v for line in by_round for v in (*line.low, *line.high)])
+    drawn = line_chart(by_round, x_title="round", y_title=metric.title, y_range=height)
+    charts = [(f"{metric.name} by round", drawn)]
+    federated = [arm for arm in arms if arm.summaries[0]["bytes"]["participations"]]
+    if federated:
+        most = max(_bytes_moved(record) for arm in federated for record in arm.histories[0])
+        size, unit = next((s, u) for s, u in _UNITS if most >= s)
+        drawn = line_chart(
+            _lines(arms, lambda r: _bytes_moved(r) / size, metric.name, only=federated),
+            x_title=f"{unit} moved by all clients, both ways",
+            y_title=metric.title,
+            y_range=height,
+            x_format=lambda value: f"{value:.4g}",
+        )
+        charts.append((f"{metric.name} by traffic", drawn))
+    return charts
+
+
 def _lines(
     arms: Sequence[Arm], x: Callable[[Record], float], key: str, only: Sequence[Arm] | None = None
 ) -> list[Line]:
@@ -155,7 +154,8 @@ def _lines(
     for i, arm in enumerate(arms):
         if only is not None and arm not in only:
             continue
-        steps = list(zip(*arm.histories, strict=False))  # the same evaluation of every seed
+        every = zip(*arm.histories, strict=False)  # the same evaluation of every seed
+        steps = [step for step in every if all(record[key] is not None for record in step)]
         values = [[float(record[key]) for record in step] for step in steps]
         lines.append(
             Line(

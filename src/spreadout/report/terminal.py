@@ -16,9 +16,10 @@ from rich.table import Table
 from spreadout.config.experiment import Experiment
 from spreadout.core.files import as_json as to_json
 from spreadout.core.types import Record
+from spreadout.evaluation.metrics import described
 from spreadout.federated.round import RoundReport
 from spreadout.privacy.request_audit import Look
-from spreadout.runs.compare import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
+from spreadout.runs.arms import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
 from spreadout.runs.forecast import Forecast
 from spreadout.runs.plan_hash import HashPlan
 from spreadout.runs.train import Observer
@@ -108,6 +109,8 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
             told = f"best {told}"
         else:
             told = f"{best[name]:.2f} then" if place else f"{told}, the best by {by}"
+        if described(name).better == "lower":
+            told += "; lower is better"
         rows.append((name, f"[bold]{value:.2f}[/] after {after} ({told})"))
     if summary.get("stopped_early"):
         rows.append(("stopped", f"early: {by} got no better; the model is that of the last round"))
@@ -178,7 +181,8 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
     table.add_column("variant", no_wrap=True)
     some = shown_geometry(arms)
     geometry = (SHOWN_GEOMETRY[name].replace(" ", "\n") for name in some)
-    for column in (*names, "down", "up", *geometry, "seconds"):
+    titles = (described(name).title.replace(" (", "\n(") for name in names)
+    for column in (*titles, "down", "up", *geometry, "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
     for arm in arms:
         scores = [spread(arm.metric(name)) for name in names]

@@ -24,10 +24,9 @@ from spreadout.data.arrays import refuse_infinite
 from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.dataset import Examples
 from spreadout.data.feature_hashing import hashed as hash_features
-from spreadout.evaluation.evaluate import ranked
+from spreadout.evaluation.embed import ranked
 from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.models.two_tower import TwoTower
 from spreadout.runs.folder import RunFolder
 
 
@@ -78,7 +77,7 @@ class Predictor:
         self, histories: Sequence[Sequence[str]], top: int, *, unseen: bool = False
     ) -> list[list[Guess]]:
         """The next items after each history of ids or titles; `unseen`: none that it has already."""
-        if not isinstance(self.model, TwoTower):
+        if not self.model.takes_histories:
             raise UserError("this run takes arrays, not histories: give an .npy or .npz file")
         rows = [[self.row_of(item) for item in self._items(history)] for history in histories]
         for history, given in zip(rows, histories, strict=True):
@@ -90,7 +89,7 @@ class Predictor:
 
     def from_arrays(self, x: np.ndarray, top: int) -> list[list[Guess]]:
         """The best classes of every example."""
-        if isinstance(self.model, TwoTower):
+        if self.model.takes_histories:
             raise UserError("this run takes histories of items, not arrays: give a text file")
         if x.dtype.kind not in "fiub" or x.ndim < 2:
             raise UserError(

@@ -21,9 +21,10 @@ from spreadout.data import load as splits
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import out_of_patience
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
-from spreadout.evaluation.metrics import Frequencies
+from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.projection import projection_of
-from spreadout.federated.round import Federation, RoundReport, run_round, run_setup
+from spreadout.federated.federation import Federation
+from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
 from spreadout.models.build import DataShape
 from spreadout.runs import advice, checkpoint
@@ -274,7 +275,7 @@ class _Session:
         self.observer.evaluated(record)
         if found.geometry and found.geometry.collapsing and self.state.round and not self.collapse_told:
             self.collapse_told = True
-            self.observer.warned(advice.collapse(self.federation.method, found.geometry))
+            self.observer.warned(self.federation.method.collapse_advice(found.geometry))
 
     @cached_property
     def _seen(self) -> Frequencies | None:

@@ -1,0 +1,167 @@
+"""Finished runs as the arms of a comparison: read back from their folders, and shown as numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spreadout.config.experiment import read_toml
+from spreadout.core.errors import UserError
+from spreadout.core.registry import import_modules
+from spreadout.core.types import Record
+from spreadout.runs.folder import RunFolder
+
+SHOWN_GEOMETRY = {
+    "max_cosine": "largest cosine",
+    "mean_cosine": "mean cosine",
+    "effective_rank": "effective rank",
+    "error_bound": "error bound",
+}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One variant's finished runs, one per seed."""
+
+    name: str
+    label: str
+    summaries: list[dict[str, Any]]
+    histories: list[list[Record]]
+    projection: dict[str, Any] | None
+
+    def metric(self, name: str) -> list[float]:
+        return [_number(summary["metrics"][name]) for summary in self.summaries]
+
+    def geometry(self, name: str) -> float | None:
+        """Mean over seeds; None where a run has none (no bound from a sample of the classes)."""
+        found = [summary["geometry"].get(name) for summary in self.summaries]
+        return None if None in found else statistics.fmean(found)
+
+    @property
+    def metric_names(self) -> list[str]:
+        return list(self.summaries[0]["metrics"])
+
+    def bytes_per_visit(self, direction: str) -> float:
+        """Bytes one client moves in one round it takes part in; 0 for data in one place."""
+        moved = sum(summary["bytes"][direction] for summary in self.summaries)
+        visits = sum(summary["bytes"]["participations"] for summary in self.summaries)
+        return moved / visits if visits else 0.0
+
+
+def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
+    """Read finished runs back from their folders."""
+    _import_own(folders[0])
+    summaries = [_read_json(folder / "summary.json") for folder in folders]
+    for folder, summary in zip(folders, summaries, strict=True):
+        if not summary.keys() >= {"metrics", "geometry", "bytes", "seconds", "method"}:
+            raise UserError(f"{folder}/summary.json: not the summary of a run")
+    drawn = folders[0] / "projection.json"
+    projection = _read_json(drawn) if drawn.is_file() else None
+    return Arm(name, label, summaries, [RunFolder(folder).history() for folder in folders], projection)
+
+
+def _import_own(folder: Path) -> None:
+    """What a run's own modules register, for what its metrics say of themselves.
+
+    Where a module is not at hand, the runs are shown all the same, their metrics by name alone.
+    """
+    with suppress(UserError):
+        import_modules(read_toml(folder / "config.toml").get("imports", []))
+
+
+def arms_of(folder: Path) -> list[Arm]:
+    """The runs a folder holds: a comparison's variants, or one run."""
+    if (folder / "comparison.json").is_file():
+        table = _read_json(folder / "comparison.json")
+        return [
+            gather(v["name"], v["label"], [folder / v["name"] / f"seed-{s}" for s in table["seeds"]])
+            for v in table["variants"]
+        ]
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    arm = gather(folder.name, folder.name, [folder])
+    name = str(arm.summaries[0]["name"])
+    return [Arm(name, name, arm.summaries, arm.histories, arm.projection)]
+
+
+def told_apart(arms: Sequence[Arm], folders: Sequence[Path]) -> list[Arm]:
+    """Runs of one name by the names of their folders."""
+    named = Counter(arm.label for arm in arms)
+    return [
+        arm if named[arm.label] == 1 else replace(arm, label=f"{arm.label} ({folder.name})")
+        for arm, folder in zip(arms, folders, strict=True)
+    ]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise UserError(f"{path.parent}: no finished run here (no {path.name})") from None
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path}: unreadable ({error})") from None
+
+
+def shown_geometry(arms: Sequence[Arm]) -> list[str]:
+    """Geometry that some of them have: methods without a class table have none."""
+    return [name for name in SHOWN_GEOMETRY if any(arm.geometry(name) is not None for arm in arms)]
+
+
+def shared_metrics(arms: Sequence[Arm]) -> list[str]:
+    """The metrics all variants have, in the first one's order."""
+    names = [n for n in arms[0].metric_names if all(n in arm.metric_names for arm in arms)]
+    if not names:
+        raise UserError("the runs have no metric in common: evaluate them with the same eval.metrics")
+    return names
+
+
+def as_json(arm: Arm) -> dict[str, Any]:
+    metrics = {name: spread(arm.metric(name)) for name in arm.metric_names}
+    return {
+        "name": arm.name,
+        "label": arm.label,
+        "method": arm.summaries[0]["method"],
+        "metrics": metrics,
+        "bytes_per_client_round": {way: arm.bytes_per_visit(way) for way in ("down", "up")},
+        "best": {
+            name: statistics.fmean(_number(summary["best"][name]) for summary in arm.summaries)
+            for name in arm.summaries[0]["best"]
+        },
+        "bytes": {
+            kind: statistics.fmean(summary["bytes"][kind] for summary in arm.summaries)
+            for kind in arm.summaries[0]["bytes"]
+        },
+        "model_bytes": arm.summaries[0].get("model_bytes"),
+        "geometry": {name: arm.geometry(name) for name in SHOWN_GEOMETRY},
+        "seconds": statistics.fmean(summary["seconds"] for summary in arm.summaries),
+    }
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Mean and sample standard deviation (None for one value), with the values themselves."""
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return {"mean": statistics.fmean(values), "spread": deviation, "values": list(values)}
+
+
+def shown(score: Mapping[str, Any]) -> tuple[str, str]:
+    """A mean and its deviation for people: ("98.5", "± 0.6"), or nothing after one run.
+
+    Small scores have two decimals; one that has no value is a dash.
+    """
+    if not math.isfinite(score["mean"]):
+        return "–", ""
+    digits = 1 if score["mean"] >= 10 else 2
+    spread = "" if score["spread"] is None else f"± {score['spread']:.{digits}f}"
+    return f"{score['mean']:.{digits}f}", spread
+
+
+def _number(value: float | None) -> float:
+    """As it was before it was written: numbers that are not finite are read back as null."""
+    return math.nan if value is None else float(value)
