@@ -36,9 +36,14 @@ class Candidate:
             config = dict(self.changes)
             for key, value in zip(self.grid, values, strict=True):
                 section, name = key.split(".")
-                config = overlay(config, {section: {**config.get(section, {}), name: value}})
-            found.append(("-".join(map(str, values)) or "only", config))
+                config = overlay(config, {section: {name: value}})
+            found.append(("-".join(map(_name, values)) or "only", config))
         return found
+
+
+def _name(value: Any) -> str:
+    """A setting in the name of a run: a section by what it holds."""
+    return "-".join(map(str, value.values())) if isinstance(value, Mapping) else str(value)
 
 
 def choose_and_run(
