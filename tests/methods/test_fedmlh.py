@@ -16,12 +16,12 @@ import spreadout as so
 from spreadout.cli.main import app
 from spreadout.core.count_sketch import CountSketch
 from spreadout.core.hashing import PRIME, HashFamily, signs
-from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Params
 from spreadout.data.columns import Dense, Lists, Sparse
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.data.feature_hashing import hashed
 from spreadout.data.load import DataConfig, load_data
 from spreadout.evaluation import metrics
@@ -36,36 +36,9 @@ from spreadout.runs.arms import arms_of
 from spreadout.runs.build import build_federation
 from spreadout.runs.plan_hash import bucket_positives, least_buckets, plans
 from spreadout.runtime.simulator.chunk_sums import traffic_of
+from toys import HASHED, label_sets, label_sets_config
 
 CPU = torch.device("cpu")
-
-
-def tagged(n: int = 80, classes: int = 20, seed: int = 0) -> Splits:
-    """Label sets of up to three of `classes`; every label shows in a feature of its own."""
-    rng = np.random.default_rng(seed)
-    sets = [sorted(set(rng.integers(0, classes, size=rng.integers(0, 4)).tolist())) for _ in range(n)]
-    x = rng.normal(0, 0.1, size=(n, classes)).astype(np.float32)
-    for i, one in enumerate(sets):
-        x[i, one] += 1
-    cut = 3 * n // 4
-    labels = Ragged.from_lists(sets[:cut])
-    columns = {"x": Dense(torch.from_numpy(x[:cut])), "y": Lists.of(labels)}
-    offsets = offsets_from_lengths(torch.tensor([cut // 4] * 3 + [cut - 3 * (cut // 4)]))
-    test = Examples({"x": Dense(torch.from_numpy(x[cut:]))}, Ragged.from_lists(sets[cut:]))
-    return Splits("tagged", FederatedDataset(columns, offsets, classes), test)
-
-
-def config(method: dict[str, object], **sections: object) -> so.Experiment:
-    base: dict[str, object] = {
-        "model": {"hidden": [16, 16]},
-        "method": method,
-        "clients": {"per_round": 2, "batch": 8, "optimizer": "adam", "lr": 0.01, "eps": 1e-8},
-        "eval": {"metrics": ["P@1"]},
-    }
-    return so.Experiment.of({**base, **sections})
-
-
-HASHED: dict[str, object] = {"name": "fedmlh", "hash_tables": 3, "buckets": 8}
 
 
 def built(data: Splits, experiment: so.Experiment) -> tuple[Federation, ServerState]:
@@ -230,7 +203,7 @@ def test_tables_4_and_5_come_out_of_the_networks_and_the_ledger(name: str) -> No
         mib = counted / 2**20
         assert mib == pytest.approx(size, rel=0.005 if size < 100 else 0.035)  # as it is rounded there
         state = ServerState(0, {n: p.detach() for n, p in made.named_parameters()}, {})
-        f, _ = built(tagged(), config(HASHED))
+        f, _ = built(label_sets(), label_sets_config(HASHED))
         ledger = Traffic()
         for _ in range(turns):
             ledger += traffic_of(state, Cohort(0, torch.arange(4), {}), f)
@@ -239,8 +212,8 @@ def test_tables_4_and_5_come_out_of_the_networks_and_the_ledger(name: str) -> No
 
 
 def test_the_ledger_counts_the_hashes_once_and_the_networks_every_round() -> None:
-    data = tagged()
-    f, state = built(data, config(HASHED))
+    data = label_sets()
+    f, state = built(data, label_sets_config(HASHED))
     run_setup(f, state)
     assert state.traffic.down == 4 * 8 * (2 * 3 + 1)  # four clients, (a, b) of three tables, and B
     for _ in range(2):
@@ -254,7 +227,7 @@ def test_the_ledger_counts_the_hashes_once_and_the_networks_every_round() -> Non
 
 
 def test_the_loss_is_cross_entropy_of_the_union_of_labels() -> None:
-    f, state = built(tagged(), config(HASHED))
+    f, state = built(label_sets(), label_sets_config(HASHED))
     assert isinstance(f.model, BucketModel)
     x = torch.randn(3, 20, generator=torch.Generator().manual_seed(0))
     y = torch.tensor([[4, 7, -1], [-1, -1, -1], [0, 1, 2]])  # one has no label at all
@@ -280,7 +253,9 @@ def test_the_simulator_trains_what_one_client_after_another_trains(
     states = []
     for executor in ("sequential", "simulator"):
         clients = {"per_round": 3, "batch": 8, "optimizer": optimizer, "lr": 0.01, "local_epochs": 2}
-        f, state = built(tagged(), config(method, clients=clients, run={"executor": executor}))
+        f, state = built(
+            label_sets(), label_sets_config(method, clients=clients, run={"executor": executor})
+        )
         for _ in range(3):
             run_round(f, state)
         states.append(state)
@@ -342,8 +317,8 @@ def test_decoding_needs_no_memory_for_all_scores() -> None:
 
 
 def test_hashed_labels_are_learned(tmp_path: Path) -> None:
-    data = tagged(n=400)
-    result = so.run(config(HASHED, rounds=60), data=data, out=tmp_path / "run")
+    data = label_sets(n=400)
+    result = so.run(label_sets_config(HASHED, rounds=60), data=data, out=tmp_path / "run")
     assert result.metrics["P@1"] > 60
     assert result.summary["geometry"]["max_cosine"] is None
     assert result.summary["model_bytes"] == side_by_side_bytes(3, [20, 16, 16, 8])
@@ -352,8 +327,8 @@ def test_hashed_labels_are_learned(tmp_path: Path) -> None:
 
 
 def test_frequent_and_infrequent_add_up_and_the_cap_helps_short_sets() -> None:
-    data = tagged(n=200)
-    f, state = built(data, config(HASHED))
+    data = label_sets(n=200)
+    f, state = built(data, label_sets_config(HASHED))
     seen = frequencies(data.train, 5)
     assert int(seen.is_frequent.sum()) == 5
     assert int(seen.counts[seen.is_frequent].min()) >= int(seen.counts[~seen.is_frequent].max())
@@ -394,7 +369,7 @@ def test_an_instance_on_several_clients_is_counted_once() -> None:
 
 def test_sparse_features_become_dense_a_step_at_a_time() -> None:
     """The same training as from dense features, whichever executor; hashed in test and training alike."""
-    data = tagged()
+    data = label_sets()
     x = data.train.columns["x"].values  # type: ignore[attr-defined]
     every = torch.arange(x.numel()) % x.shape[1]
     sparse = Sparse(every, x.flatten(), torch.arange(len(x) + 1) * x.shape[1], x.shape[1])
@@ -408,7 +383,7 @@ def test_sparse_features_become_dense_a_step_at_a_time() -> None:
 
 
 def run_of(data: Splits, executor: str) -> ServerState:
-    f, state = built(data, config(HASHED, run={"executor": executor}))
+    f, state = built(data, label_sets_config(HASHED, run={"executor": executor}))
     for _ in range(2):
         run_round(f, state)
     return state
@@ -428,27 +403,27 @@ def test_hashed_features_are_hashed_in_every_part() -> None:
 
 
 def test_labels_beyond_the_classes_are_refused() -> None:
-    data = tagged()
+    data = label_sets()
     wrong = replace(data, train=replace(data.train, classes=15))
     with pytest.raises(so.UserError, match="a training label is 19: there are 15 classes"):
-        build_federation(config(HASHED), wrong, CPU)
+        build_federation(label_sets_config(HASHED), wrong, CPU)
 
 
 def test_clients_count_alike_whatever_they_hold() -> None:
     """Line 17: 1/S of each; by examples where that is asked for."""
-    data = tagged()
+    data = label_sets()
     uneven = replace(data, train=replace(data.train, offsets=torch.tensor([0, 50, 60])))
     moved = {}
     for weighting in ("uniform", "examples"):
         clients = {"per_round": "all", "batch": "full", "local_steps": 1, "lr": 0.1}
-        f, state = built(uneven, config({**HASHED, "weighting": weighting}, clients=clients))
+        f, state = built(uneven, label_sets_config({**HASHED, "weighting": weighting}, clients=clients))
         before = {name: value.clone() for name, value in state.dense.items()}
         run_round(f, state)
         moved[weighting] = torch.cat([(state.dense[n] - before[n]).flatten() for n in before])
     each = []
     for client in (0, 1):
         alone = replace(uneven, train=uneven.train.part(torch.tensor([client])))
-        f, state = built(alone, config(HASHED, clients=clients))
+        f, state = built(alone, label_sets_config(HASHED, clients=clients))
         before = {name: value.clone() for name, value in state.dense.items()}
         run_round(f, state)
         each.append(torch.cat([(state.dense[n] - before[n]).flatten() for n in before]))
@@ -457,22 +432,22 @@ def test_clients_count_alike_whatever_they_hold() -> None:
 
 
 def test_training_stops_when_it_gets_no_better() -> None:
-    data = tagged()
+    data = label_sets()
     names = ["P@1", "P@3", "P@5"]
     evaluated = {"metrics": names, "every": 1, "best_by": names, "patience": 3}
     clients = {"per_round": 2, "batch": 8, "lr": 1e-9}  # nothing moves: the start is the best
-    result = so.run(config(HASHED, rounds=50, eval=evaluated, clients=clients), data=data)
+    result = so.run(label_sets_config(HASHED, rounds=50, eval=evaluated, clients=clients), data=data)
     assert result.summary["rounds"] == 3
     assert result.summary["best"]["round"] == 0
     assert result.summary["stopped_early"]
     with pytest.raises(so.UserError, match=r"R@9 is not among eval\.metrics"):
-        config(HASHED, eval={"metrics": ["P@1"], "best_by": ["R@9"]})
+        label_sets_config(HASHED, eval={"metrics": ["P@1"], "best_by": ["R@9"]})
 
 
 def test_the_best_round_is_best_by_the_mean_of_the_metrics() -> None:
     names = ["P@1", "P@3", "P@5"]
     evaluated = {"metrics": names, "every": 1, "best_by": names}
-    result = so.run(config(HASHED, rounds=12, eval=evaluated), data=tagged(seed=3))
+    result = so.run(label_sets_config(HASHED, rounds=12, eval=evaluated), data=label_sets(seed=3))
     means = [sum(record[name] for name in names) for record in result.history]
     alone = [record["P@1"] for record in result.history]
     best = means.index(max(means))
@@ -493,16 +468,16 @@ def test_the_best_round_is_best_by_the_mean_of_the_metrics() -> None:
 )
 def test_hashes_that_make_no_sense_are_refused(change: dict[str, object], said: str) -> None:
     with pytest.raises(so.UserError, match=said):
-        build_federation(config({**HASHED, **change}), tagged(), CPU)
+        build_federation(label_sets_config({**HASHED, **change}), label_sets(), CPU)
 
 
 def test_metrics_and_encoders_that_do_not_go_with_it_are_refused() -> None:
     with pytest.raises(so.UserError, match="needs a score of every class"):
-        build_federation(config(HASHED, eval={"metrics": ["MRR"]}), tagged(), CPU)
+        build_federation(label_sets_config(HASHED, eval={"metrics": ["MRR"]}), label_sets(), CPU)
     with pytest.raises(so.UserError, match="trains a network of its own"):
-        build_federation(config(HASHED), tagged(), CPU, torch.nn.Linear(20, 4))
+        build_federation(label_sets_config(HASHED), label_sets(), CPU, torch.nn.Linear(20, 4))
     with pytest.raises(so.UserError, match="one label an example"):
-        build_federation(config({"name": "fedaws"}), tagged(), CPU)
+        build_federation(label_sets_config({"name": "fedaws"}), label_sets(), CPU)
 
 
 def test_one_label_an_example_is_a_set_of_one() -> None:
@@ -510,7 +485,8 @@ def test_one_label_an_example_is_a_set_of_one() -> None:
     splits = so.Splits("plain", FederatedDataset.from_arrays(x, y, y % 3), so.Examples.from_arrays(x, y))
     method = {"name": "fedmlh", "hash_tables": 4, "buckets": 6}
     result = so.run(
-        config(method, rounds=40, clients={"batch": 8, "optimizer": "adam", "lr": 0.02}), data=splits
+        label_sets_config(method, rounds=40, clients={"batch": 8, "optimizer": "adam", "lr": 0.02}),
+        data=splits,
     )
     assert result.metrics["P@1"] > 80
 
@@ -532,9 +508,9 @@ def test_fedmlh_is_a_value() -> None:
 
 
 def test_hashed_runs_stand_beside_others_in_a_report(tmp_path: Path) -> None:
-    data = tagged()
+    data = label_sets()
     for name, method in (("hashed", HASHED), ("plain", {"name": "fedavg-bce"})):
-        so.run(config(method, rounds=2, name=name), data=data, out=tmp_path / name)
+        so.run(label_sets_config(method, rounds=2, name=name), data=data, out=tmp_path / name)
     arms = [arm for name in ("hashed", "plain") for arm in arms_of(tmp_path / name)]
     text = write_page(arms, tmp_path / "page.html", title="both").read_text()
     assert "hashed" in text
@@ -556,19 +532,20 @@ def test_a_sketch_that_makes_no_sense_is_refused() -> None:
 
 
 def test_labels_below_zero_are_refused() -> None:
-    data = tagged()
+    data = label_sets()
     y = data.train.columns["y"]
     assert isinstance(y, Lists)
     wrong = replace(y, values=torch.where(y.values == y.values[0], -5, y.values))
     train = replace(data.train, columns={**data.train.columns, "y": wrong})
     with pytest.raises(so.UserError, match="a training label is -5"):
-        build_federation(config(HASHED), replace(data, train=train), CPU)
+        build_federation(label_sets_config(HASHED), replace(data, train=train), CPU)
 
 
 def test_clients_that_are_never_chosen_are_no_reason_to_warn() -> None:
     from spreadout.runs.advice import idle_clients
 
-    f, _ = built(tagged(), config(HASHED))
+    f, _ = built(label_sets(), label_sets_config(HASHED))
     empty = replace(f.data, offsets=torch.cat([f.data.offsets, f.data.offsets[-1:]]))
     assert "1 of 5" in str(idle_clients(replace(f, data=empty)))
-    assert idle_clients(replace(f, data=empty, selection="nonempty")) is None
+    chosen = replace(f.server, selection="nonempty")
+    assert idle_clients(replace(f, data=empty, server=chosen)) is None
