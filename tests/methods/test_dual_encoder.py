@@ -38,26 +38,13 @@ from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import Sequential
 from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.prefetch import Prefetcher
-from toys import shop
+from toys import shop, shop_config
 
 CPU = torch.device("cpu")
 
 
-def config(**changes: object) -> so.Experiment:
-    values = {
-        "rounds": 3,
-        "model": {"encoder": "mean", "dim": 6, "init": 0.5},
-        "method": {"name": "dual_encoder"},
-        "clients": {"batch": 4, "lr": 0.5, "per_round": 5},
-        "eval": {"metrics": ["R@1"]},
-    }
-    for key, change in changes.items():
-        values[key] = {**values.get(key, {}), **change} if isinstance(change, dict) else change  # type: ignore[dict-item]
-    return so.Experiment.of(values)
-
-
 def built(splits: so.Splits, **changes: object) -> tuple[Federation, ServerState]:
-    f = build_federation(config(**changes), splits, CPU)
+    f = build_federation(shop_config(**changes), splits, CPU)
     return f, ServerState(0, *f.model.initial(0, CPU))
 
 
@@ -499,7 +486,7 @@ def test_a_large_clients_epoch_sees_every_example_once() -> None:
 def test_what_comes_next_is_learned_where_something_keeps_items_apart(
     loss: dict[str, object], least: float
 ) -> None:
-    experiment = config(rounds=150, method=loss, model={"output": "linear"}, clients={"lr": 0.5})
+    experiment = shop_config(rounds=150, method=loss, model={"output": "linear"}, clients={"lr": 0.5})
     result = so.run(experiment, data=shop(users=40))
     if least:
         assert result.metrics["R@1"] > least
@@ -509,7 +496,7 @@ def test_what_comes_next_is_learned_where_something_keeps_items_apart(
 
 def test_a_server_side_spreadout_keeps_a_hinge_from_collapsing() -> None:
     loss = {"loss_form": "hinge", "server_spreadout": 0.5}
-    result = so.run(config(rounds=60, method=loss), data=shop(users=40))
+    result = so.run(shop_config(rounds=60, method=loss), data=shop(users=40))
     assert result.summary["geometry"]["mean_cosine"] < 0.5
 
 

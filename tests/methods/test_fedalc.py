@@ -31,7 +31,7 @@ from spreadout.objectives.regularizers import FarPenalty, HingePenalty, NearPena
 from spreadout.privacy import label_sets
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.runs.build import build_federation
-from toys import tagged, tagged_config
+from toys import LABEL_ARMS, tagged, tagged_config
 
 CPU = torch.device("cpu")
 KEY = b"the clients' secret"
@@ -412,19 +412,9 @@ def test_invented_entries_hide_how_many_there_are_and_come_off_in_the_mean() -> 
 
 # ---------------------------------------------------------------- training
 
-ARMS: dict[str, dict[str, object]] = {
-    "fedalc": {"name": "fedalc", "strength": 3.0},
-    "mined": {"name": "fedalc", "spreadout_form": "topk", "k": 2, "strength": 3.0},
-    "sigma": {"name": "fedalc", "normalize": False, "strength": 30.0},
-    "fixed": {"name": "fedalc-fixed", "table_steps": 20},
-    "private": {"name": "fedalc", "normalize": False, "table_clip": 0.1, "table_noise": 0.5},
-    "oracle": {"name": "fedavg"},
-    "flag": {"name": "flag"},
-}
-
 
 @pytest.mark.parametrize("steps", [1, 3])
-@pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS.keys())
+@pytest.mark.parametrize("arm", LABEL_ARMS.values(), ids=LABEL_ARMS.keys())
 def test_the_simulator_trains_what_one_client_after_another_trains(
     arm: dict[str, object], steps: int
 ) -> None:
@@ -568,7 +558,10 @@ def test_correlated_labels_are_pushed_apart_less() -> None:
 
 
 def test_a_run_resumes_where_it_was_with_what_it_had_collected(tmp_path: Path) -> None:
-    data, experiment = tagged(), tagged_config(ARMS["fedalc"], rounds=6, run={"checkpoint_every": 1})
+    data, experiment = (
+        tagged(),
+        tagged_config(LABEL_ARMS["fedalc"], rounds=6, run={"checkpoint_every": 1}),
+    )
     whole = so.run(experiment, data=data, out=tmp_path / "whole")
     rounds = iter(range(1, 100))
     with pytest.raises(so.Interrupted):
@@ -580,19 +573,20 @@ def test_a_run_resumes_where_it_was_with_what_it_had_collected(tmp_path: Path) -
 
 
 def test_noise_on_the_table_is_accounted_for() -> None:
-    result = so.run(tagged_config(ARMS["private"], rounds=4), data=tagged())
+    result = so.run(tagged_config(LABEL_ARMS["private"], rounds=4), data=tagged())
     told = result.summary["table_privacy"]
     assert told["releases"] == 4
     assert told["epsilon"] == pytest.approx(epsilon_of(0.5, 4, 1e-5, sensitivity=1.0))
     fixed = {"name": "fedalc-fixed", "table_steps": 9, "table_clip": 0.1, "table_noise": 2.0}
     told = so.run(tagged_config(fixed, rounds=1), data=tagged()).summary["table_privacy"]
     assert told["epsilon"] == pytest.approx(epsilon_of(2.0, 9, 1e-5, sensitivity=2.0))
-    silent = {**ARMS["private"], "table_noise": 0.0}
+    silent = {**LABEL_ARMS["private"], "table_noise": 0.0}
     told = so.run(tagged_config(silent, rounds=1), data=tagged()).summary["table_privacy"]
     assert told["epsilon"] is None
     assert told["guarantee"].startswith("none")
     assert (
-        so.run(tagged_config(ARMS["fedalc"], rounds=1), data=tagged()).summary["table_privacy"] is None
+        so.run(tagged_config(LABEL_ARMS["fedalc"], rounds=1), data=tagged()).summary["table_privacy"]
+        is None
     )
 
 
@@ -636,7 +630,9 @@ def test_a_fixed_table_is_clipped_and_gets_new_noise_at_every_step(
     seen.clear()
     f, state = built(tagged(), tagged_config({**arm, "pull": 0.0, "push": 0.0, "table_noise": 1.0}))
     run_setup(f, state)
-    run_setup(replace(f, server=replace(f.server, noise_seed=5)), ServerState(0, *f.model.initial(f.seed, CPU)))
+    run_setup(
+        replace(f, server=replace(f.server, noise_seed=5)), ServerState(0, *f.model.initial(f.seed, CPU))
+    )
     assert len(seen) == 6
     assert all(not torch.equal(a, b) for a, b in itertools.combinations(seen, 2))
     assert float(torch.stack(seen).std()) == pytest.approx(1e-4, rel=0.3)

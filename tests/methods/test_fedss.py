@@ -25,9 +25,11 @@ from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.federated.augment import Augment
 from spreadout.federated.batches import row_info
-from spreadout.federated.round import Federation, draw_cohort, run_round, run_setup
+from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.round import run_round, run_setup
 from spreadout.methods import FedSS
 from spreadout.methods.negatives import with_popular_negatives
+from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import activation_floats
 from spreadout.models.nn import images
 from spreadout.privacy.request_audit import audit, posterior
@@ -190,7 +192,7 @@ def test_what_a_loss_is_told_of_chances_is_how_rows_are_drawn(draw: str) -> None
         assert float(q) == pytest.approx(1 / 5)
         return
     holders = torch.tensor([1.0, 1, 3, 1, 1, 1])
-    torch.testing.assert_close(state.memory["popularity"], holders / 8)
+    torch.testing.assert_close(state.method_tensors()["popularity"], holders / 8)
     others = ~info.own["classes"][0]
     torch.testing.assert_close(q[others], holders[ids[0][others]] / 7)
 
@@ -322,7 +324,8 @@ def test_a_client_without_examples_is_refused_and_the_rest_go_on() -> None:
 def test_encoders_make_embeddings_and_need_no_batch(name: str) -> None:
     """GroupNorm: an example's embedding does not depend on who else is in the batch."""
     torch.manual_seed(0)
-    encoder = images.build(name, 3, 32, 64, 16)  # type: ignore[arg-type]
+    shape = DataShape(classes=2, first_class=0, features=3 * 32 * 32, window=None, image=(3, 32, 32))
+    encoder = build_model(ModelConfig(encoder=name), shape, seed=0).encoder
     x = torch.randn(3, 3, 32, 32)
     whole = encoder(x)
     assert whole.shape == (3, 64)
@@ -332,14 +335,13 @@ def test_encoders_make_embeddings_and_need_no_batch(name: str) -> None:
 
 def test_resnets_have_as_many_layers_as_they_say() -> None:
     for depth in (8, 20, 32, 56):
-        made = images.build(f"resnet{depth}", 3, 32, 64, 16)  # type: ignore[arg-type]
+        made = images.ResNet(depth, 3, 64)
         layers = [m for m in made.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
         assert len(layers) == depth
 
 
 def test_resnets_halve_twice_and_pass_their_input_on() -> None:
-    made = images.build("resnet20", 3, 32, 64, 16)
-    assert isinstance(made, images.ResNet)
+    made = images.ResNet(20, 3, 64)
     x, sizes = made.stem(torch.randn(2, 3, 32, 32)), []
     assert (x >= 0).all()
     for block in made.stages:
@@ -359,8 +361,7 @@ def test_resnets_halve_twice_and_pass_their_input_on() -> None:
 
 
 def test_the_mobilenet_halves_five_times_and_squeezes() -> None:
-    made = images.build("mobilenet_v3_small", 3, 224, 64, 16)
-    assert isinstance(made, images.MobileNetV3Small)
+    made = images.MobileNetV3Small(3, 224, 64)
     x, sides = torch.randn(1, 3, 224, 224), []
     for layer in made.body:
         before, x = x, layer(x)
@@ -374,7 +375,7 @@ def test_the_mobilenet_halves_five_times_and_squeezes() -> None:
             torch.testing.assert_close(layer(before), before + half if layer.residual else half)
     assert sorted(set(sides), reverse=True) == [112, 56, 28, 14, 7]
     assert sum(getattr(layer, "squeeze", None) is not None for layer in made.body) == 9
-    small = images.build("mobilenet_v3_small", 1, 28, 64, 16)
+    small = images.MobileNetV3Small(1, 28, 64)
     assert small.body(torch.randn(1, 1, 28, 28)).shape[-1] == 4  # strides stop there
 
 
@@ -384,7 +385,7 @@ def test_norms_have_groups_of_about_eight() -> None:
 
 def test_the_mobilenet_is_as_large_as_the_published_one() -> None:
     """torchvision's has 2,542,856 parameters, of which the last layer for 1,000 classes 1,025,000."""
-    made = images.build("mobilenet_v3_small", 3, 224, 64, 16)
+    made = images.MobileNetV3Small(3, 224, 64)
     last = 1024 * 64 + 64
     assert sum(p.numel() for p in made.parameters()) - last == 2_542_856 - 1_025_000
 

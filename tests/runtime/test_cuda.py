@@ -14,6 +14,16 @@ from spreadout.federated.round import run_round
 from spreadout.objectives.regularizers import FarPenalty, HingePenalty, all_pairs, mined_pairs
 from spreadout.runs.build import build_federation
 from spreadout.runtime.simulator.graphs import _Captured
+from toys import (
+    HASHED,
+    LABEL_ARMS,
+    label_sets,
+    label_sets_config,
+    shop,
+    shop_config,
+    tagged,
+    tagged_config,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
@@ -23,6 +33,15 @@ ARMS = {
     "topk": ["method.spreadout_form=topk", "method.k=2", "clients.local_steps=2"],
     "fedavg": ["method.name=fedavg", "method.scale=5", "server.optimizer=adam", "server.lr=0.1"],
     "private": ["privacy.clip=0.1", "privacy.noise=0.5"],
+    "fedprox": ["clients.local_steps=4", "clients.drift=fedprox", "clients.drift.mu=0.5"],
+    "scaffold": ["clients.local_steps=4", "clients.drift=scaffold"],
+    "scaffold, fedavg": [
+        "method.name=fedavg",
+        "method.scale=5",
+        "clients.local_steps=3",
+        "clients.drift=scaffold",
+    ],
+    "feddyn": ["clients.local_steps=4", "clients.drift=feddyn", "clients.drift.alpha=0.5"],
 }
 
 
@@ -42,13 +61,10 @@ def train(data: Splits, device: str, arm: list[str]) -> ServerState:
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("arm", ["fedalc", "mined", "sigma", "fixed", "private", "flag"])
 def test_label_correlations_and_lookups_on_the_gpu(arm: str, steps: int) -> None:
-    from test_fedalc import ARMS as METHODS
-    from test_fedalc import config, tagged
-
     clients = {"per_round": 4, "batch": 8, "lr": 0.3, "local_steps": steps, "input_dropout": 0.3}
     states = {}
     for device, executor in (("cpu", "sequential"), ("cuda", "simulator"), ("cuda:0", "simulator")):
-        experiment = config(METHODS[arm], clients=clients, run={"executor": executor})
+        experiment = tagged_config(LABEL_ARMS[arm], clients=clients, run={"executor": executor})
         f = build_federation(experiment, tagged(), torch.device(device))
         state = ServerState(0, *f.model.initial(f.seed, f.device))
         for _ in range(3):
@@ -62,8 +78,6 @@ def test_label_correlations_and_lookups_on_the_gpu(arm: str, steps: int) -> None
 
 @pytest.mark.parametrize("asks", ["own", "seen"])
 def test_pooled_lookups_on_the_gpu(asks: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from test_fedalc import config, tagged
-
     from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
 
     calls: list[int] = []
@@ -72,7 +86,9 @@ def test_pooled_lookups_on_the_gpu(asks: str, monkeypatch: pytest.MonkeyPatch) -
     clients = {"per_round": 10, "batch": 4, "lr": 0.3, "local_steps": 1, "request_features": asks}
     states = []
     for device, executor in (("cpu", "sequential"), ("cuda", "simulator"), ("cuda", "simulator")):
-        experiment = config({"name": "fedaws"}, clients=clients, run={"executor": executor}, rounds=6)
+        experiment = tagged_config(
+            {"name": "fedaws"}, clients=clients, run={"executor": executor}, rounds=6
+        )
         f = build_federation(experiment, tagged(180, classes=12, features=60), torch.device(device))
         states.append(ServerState(0, *f.model.initial(f.seed, f.device)))
         for _ in range(6):
@@ -86,10 +102,10 @@ def test_pooled_lookups_on_the_gpu(asks: str, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("method", ["fedmlh", "fedavg-bce"])
 def test_bucket_networks_on_the_gpu(method: str) -> None:
-    from test_fedmlh import HASHED, config, tagged
-
     chosen = HASHED if method == "fedmlh" else {"name": method}
-    results = [so.run(config(chosen, rounds=4), data=tagged(), device=d) for d in ("cpu", "cuda")]
+    results = [
+        so.run(label_sets_config(chosen, rounds=4), data=label_sets(), device=d) for d in ("cpu", "cuda")
+    ]
     for name, value in results[0].state.dense.items():
         torch.testing.assert_close(results[1].state.dense[name].cpu(), value, rtol=1e-2, atol=1e-4)
 
@@ -156,11 +172,9 @@ REPLAYED = [
 def test_replayed_steps_are_the_steps_themselves(
     loss: str, clients: dict[str, object], run: dict[str, object]
 ) -> None:
-    from test_dual_encoder import config, shop
-
     states = []
     for graphs in (False, True):
-        experiment = config(
+        experiment = shop_config(
             rounds=4, method={"loss_form": loss}, clients=clients, run={**run, "graphs": graphs}
         )
         states.append(so.run(experiment, data=shop(users=30), device="cuda").state)

@@ -7,7 +7,7 @@ import torch
 
 import spreadout as so
 from spreadout.core.ragged import Ragged, offsets_from_lengths
-from spreadout.data.columns import Dense, Sparse
+from spreadout.data.columns import Dense, Lists, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.data.load import distribute
 from spreadout.data.partition import by_user, each_label
@@ -77,3 +77,53 @@ def several_classes() -> Splits:
     x = rng.normal(size=(len(y), 6)).astype(np.float32) + 2 * np.eye(8, 6, dtype=np.float32)[y]
     train = so.FederatedDataset.from_arrays(x, y, client, classes=8)
     return Splits("toy", train, so.Examples.from_arrays(x, y))
+
+
+def shop_config(**changes: object) -> so.Experiment:
+    values = {
+        "rounds": 3,
+        "model": {"encoder": "mean", "dim": 6, "init": 0.5},
+        "method": {"name": "dual_encoder"},
+        "clients": {"batch": 4, "lr": 0.5, "per_round": 5},
+        "eval": {"metrics": ["R@1"]},
+    }
+    for key, change in changes.items():
+        values[key] = {**values.get(key, {}), **change} if isinstance(change, dict) else change  # type: ignore[dict-item]
+    return so.Experiment.of(values)
+
+
+def label_sets(n: int = 80, classes: int = 20, seed: int = 0) -> Splits:
+    """Label sets of up to three of `classes`; every label shows in a feature of its own."""
+    rng = np.random.default_rng(seed)
+    sets = [sorted(set(rng.integers(0, classes, size=rng.integers(0, 4)).tolist())) for _ in range(n)]
+    x = rng.normal(0, 0.1, size=(n, classes)).astype(np.float32)
+    for i, one in enumerate(sets):
+        x[i, one] += 1
+    cut = 3 * n // 4
+    labels = Ragged.from_lists(sets[:cut])
+    columns = {"x": Dense(torch.from_numpy(x[:cut])), "y": Lists.of(labels)}
+    offsets = offsets_from_lengths(torch.tensor([cut // 4] * 3 + [cut - 3 * (cut // 4)]))
+    test = Examples({"x": Dense(torch.from_numpy(x[cut:]))}, Ragged.from_lists(sets[cut:]))
+    return Splits("tagged", FederatedDataset(columns, offsets, classes), test)
+
+
+def label_sets_config(method: dict[str, object], **sections: object) -> so.Experiment:
+    base: dict[str, object] = {
+        "model": {"hidden": [16, 16]},
+        "method": method,
+        "clients": {"per_round": 2, "batch": 8, "optimizer": "adam", "lr": 0.01, "eps": 1e-8},
+        "eval": {"metrics": ["P@1"]},
+    }
+    return so.Experiment.of({**base, **sections})
+
+
+HASHED: dict[str, object] = {"name": "fedmlh", "hash_tables": 3, "buckets": 8}
+LABEL_ARMS: dict[str, dict[str, object]] = {
+    "fedalc": {"name": "fedalc", "strength": 3.0},
+    "mined": {"name": "fedalc", "spreadout_form": "topk", "k": 2, "strength": 3.0},
+    "sigma": {"name": "fedalc", "normalize": False, "strength": 30.0},
+    "fixed": {"name": "fedalc-fixed", "table_steps": 20},
+    "private": {"name": "fedalc", "normalize": False, "table_clip": 0.1, "table_noise": 0.5},
+    "oracle": {"name": "fedavg"},
+    "flag": {"name": "flag"},
+}
