@@ -1,4 +1,6 @@
+import re
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ import spreadout as so
 from spreadout.core.ragged import Ragged
 from spreadout.data.io import stored
 from spreadout.data.load import DataConfig, load_data
+from spreadout.data.partitions import PARTITIONS
+from spreadout.data.sources import SOURCES
 from spreadout.data.sources.digits import Digits
 from spreadout.data.sources.movielens import MovieLens
 
@@ -280,3 +284,91 @@ def test_options_alone_are_of_the_sources_own_partition() -> None:
         "examples": 100,
         "classes": 10,
     }
+
+
+# ---------------------------------------------------------------- parts by name
+
+
+def test_instances_of_arrays_hold_one_class_or_several() -> None:
+    x = np.arange(6.0).reshape(3, 2)
+    one = so.Instances.of(x, [2, 0, 1], user=[5, 5, 9])
+    assert one.labels.values.tolist() == [2, 0, 1]
+    assert one.user is not None
+    assert one.user.tolist() == [5, 5, 9]
+    assert one.columns["x"].take(torch.tensor([1])).tolist() == [[2.0, 3.0]]
+    several = so.Instances.of(x, [[2, 0], [], [1]]).labels
+    assert (several.lengths.tolist(), several.values.tolist()) == ([2, 0, 1], [0, 2, 1])
+    with pytest.raises(so.UserError, match="user has 2 entries, y has 3"):
+        so.Instances.of(x, [2, 0, 1], user=[5, 5])
+
+
+def test_a_source_without_users_cannot_hold_out_users() -> None:
+    with pytest.raises(so.UserError, match='data.hold_out = "users": the source does not say whose'):
+        load_data(DataConfig.model_validate({"source": "digits", "hold_out": "users"}))
+
+
+def test_a_partition_says_whether_it_deals_labels_or_whole_instances(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two instances with three labels: three examples, or two."""
+    monkeypatch.setattr(SOURCES, "_parts", dict(SOURCES._parts))
+    monkeypatch.setattr(PARTITIONS, "_parts", dict(PARTITIONS._parts))
+
+    @so.register_source
+    class Two(so.Source):
+        name: Literal["two"] = "two"
+
+        def read(self, path: Path | None) -> so.RawDataset:
+            both = so.Instances.of(np.eye(2), [[0, 1], [1]])
+            return so.RawDataset(both, classes=2, test=both)
+
+    class Everyone(so.Partition):
+        def assign(self, held: so.Instances, pairs: so.Pairs, classes: int, seed: int) -> so.Assignment:
+            return pairs.by_owner(torch.zeros(len(pairs), dtype=torch.int64), 1)
+
+    @so.register_partition
+    class Labels(Everyone):
+        name: Literal["labels"] = "labels"
+
+    @so.register_partition
+    class Whole(Everyone):
+        default_targets: ClassVar[Literal["each", "all"]] = "all"
+        name: Literal["whole"] = "whole"
+
+    def dealt(**keys: str) -> list[int]:
+        config = DataConfig.model_validate({"source": "two", **keys})
+        return load_data(config).train.sizes.tolist()
+
+    assert dealt(partition="labels") == [3]
+    assert dealt(partition="whole") == [2]
+    assert dealt(partition="labels", targets="all") == [2]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({"partition": "iid"}, "data.partition.clients: is required"),
+        ({"partition": {"name": ["iid"]}}, "data.partition = ['iid']: unknown; known: by_label, by_user"),
+        ({"source": 3}, "data.source = 3: must be a section"),
+        ({"source": {"window": 3}}, "data.source.name: is required"),
+        ({"source": {"name": "movielens-1m", "windw": 3}}, "data.source.windw: unknown key; did you mean 'window'?"),
+        ({"source": "movielens-2m"}, "data.source = 'movielens-2m': unknown; did you mean 'movielens-"),
+    ],
+)  # fmt: skip
+def test_a_wrong_section_is_answered_by_its_key(data: dict[str, object], says: str) -> None:
+    with pytest.raises(so.UserError, match=re.escape(says)):
+        so.Experiment.of({"data": data})
+
+
+def test_a_name_is_given_to_one_source_only() -> None:
+    class Other(so.Source):
+        name: Literal["digits"] = "digits"
+
+        def read(self, path: Path | None) -> so.RawDataset:
+            raise AssertionError
+
+    with pytest.raises(
+        so.UserError, match=r"source 'digits': spreadout.data.sources.digits.Digits has that"
+    ):
+        so.register_source(Other)
+    assert so.DataConfig().source == so.Experiment.of({"data": {"source": "digits"}}).data.source

@@ -37,6 +37,10 @@ ARMS = {
     "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5"],
     "adam on clients and server": ["clients.optimizer=adam", "clients.lr=0.05", "server.optimizer=adam"],
     "norm limit": ["clients.max_update_norm=1.6"],
+    "fedprox": ["clients.drift=fedprox", "clients.drift.mu=0.5"],
+    "scaffold, some clients": ["clients.drift=scaffold", "clients.per_round=4"],
+    "scaffold, fedavg": ["method.name=fedavg", "method.scale=5", "clients.drift=scaffold", "clients.lr=0.1"],
+    "feddyn, some clients": ["clients.drift=feddyn", "clients.drift.alpha=0.5", "clients.per_round=4"],
 }  # fmt: skip
 
 
@@ -51,7 +55,10 @@ def test_two_nodes_of_three_clients_train_the_simulated_model(arm: list[str], tm
     assert_same(*both(several_classes(), Experiment.of(TOY, overrides=arm), tmp_path, nodes=2))
 
 
-@pytest.mark.parametrize("arm", ["fedaws", "fedss", "baseline-2, fixed rows", "flag"])
+@pytest.mark.parametrize(
+    "arm",
+    ["fedaws", "fedss", "baseline-2, fixed rows", "flag", "scaffold, some clients", "scaffold, fedavg"],
+)
 def test_with_a_client_a_node_the_ledger_is_the_simulated_one_too(arm: str, tmp_path: Path) -> None:
     experiment = Experiment.of(TOY, overrides=ARMS[arm])
     simulated, over_grid = both(several_classes(), experiment, tmp_path, nodes=6)

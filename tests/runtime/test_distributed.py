@@ -35,6 +35,9 @@ ARMS = {
     "all rows": ["method.name=fedavg", "method.scale=5", "server.momentum=0.9"],
     "fewer clients than ranks": ["clients.per_round=1"],
     "some refused": ["clients.max_update_norm=0.9"],
+    "fedprox": ["clients.local_steps=3", "clients.drift=fedprox", "clients.drift.mu=0.5"],
+    "scaffold": ["clients.local_steps=3", "clients.drift=scaffold", "clients.per_round=3"],
+    "feddyn": ["clients.local_steps=3", "clients.drift=feddyn", "clients.per_round=3"],
 }
 MINED = ["method.spreadout_form=topk", "method.k=2"]
 SHARDED = {
@@ -112,6 +115,10 @@ def test_two_ranks_equal_one_and_each_other(toy: Splits, tmp_path: Path) -> None
         torch.testing.assert_close(first[name].tables, alone.tables, rtol=1e-4, atol=2e-6)
         assert first[name].traffic == alone.traffic
         assert first[name].refused == alone.refused
+        torch.testing.assert_close(first[name].control, alone.control, rtol=1e-3, atol=1e-5)
+        assert {p: s.clients.tolist() for p, s in first[name].clients.items()} == {
+            p: s.clients.tolist() for p, s in alone.clients.items()
+        }
         for part in ("dense", "tables"):
             ours, theirs = getattr(first[name], part), getattr(second[name], part)
             assert all(torch.equal(ours[key], theirs[key]) for key in ours), name
