@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from spreadout.data.sources.base import Instances, RawDataset, Source, register_source
     from spreadout.evaluation import metrics
     from spreadout.evaluation.metrics import Metric, MetricInputs, register_metric
+    from spreadout.models.build import DataShape, ModelConfig, register_encoder
     from spreadout.objectives import losses, regularizers
     from spreadout.runs.train import Interrupted, Observer, Result, resume, run
 
 __all__ = [
     "Assignment",
     "DataConfig",
+    "DataShape",
     "Dense",
     "Examples",
     "Experiment",
@@ -40,6 +42,7 @@ __all__ = [
     "Lists",
     "Metric",
     "MetricInputs",
+    "ModelConfig",
     "Observer",
     "Pairs",
     "Partition",
@@ -54,6 +57,7 @@ __all__ = [
     "load_data",
     "losses",
     "metrics",
+    "register_encoder",
     "register_metric",
     "register_partition",
     "register_source",
@@ -89,6 +93,9 @@ _HOMES = {
     "Metric": "evaluation.metrics",
     "MetricInputs": "evaluation.metrics",
     "register_metric": "evaluation.metrics",  # its own first, so that no other takes their names
+    "DataShape": "models.build",
+    "ModelConfig": "models.build",
+    "register_encoder": "models.build",
     "UserError": "core.errors",
     "Experiment": "config.experiment",
     "Interrupted": "runs.train",

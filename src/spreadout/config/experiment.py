@@ -161,8 +161,8 @@ class Experiment(_Section):
         """What a config names may be registered by modules of its own: those come first."""
         if not isinstance(values, Mapping):
             return values
-        named = values.get("imports", [])
-        if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        named = _imports_of(values)
+        if values.get("imports", named) != named:
             return values  # told of by the field itself
         import_modules(named)
         every = [*named, *(name for name in IMPORTED if name not in named)]
@@ -186,7 +186,10 @@ class Experiment(_Section):
         """Validate plain values; `origin` names them in errors."""
         if "variants" in values:
             raise UserError(f"{origin}: is a suite; run it with `spreadout compare {origin}`")
-        merged = overlay(values, changes_of(overrides))
+        changes = changes_of(overrides)
+        for given in (values, changes):  # first: which keys go together is known to the parts they name
+            import_modules(_imports_of(given))
+        merged = overlay(values, changes)
         try:
             return cls.model_validate(merged)
         except ValidationError as error:
@@ -194,6 +197,12 @@ class Experiment(_Section):
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def _imports_of(values: Mapping[str, Any]) -> list[str]:
+    """The modules a config names; none where they are not names, of which the field itself tells."""
+    named = values.get("imports", [])
+    return named if isinstance(named, list) and all(isinstance(name, str) for name in named) else []
 
 
 def read_toml(source: str | Path) -> dict[str, Any]:

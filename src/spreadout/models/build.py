@@ -1,46 +1,31 @@
-"""A model from its description and the shape of the data it is for."""
+"""A model from its description and the shape of the data it is for, by the name of its encoder."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import nn
 
 from spreadout.core.errors import UserError
 from spreadout.core.hashing import HashFamily
+from spreadout.core.registry import Registry, Section, unknown_name
 from spreadout.data.columns import Dense, Lists
 from spreadout.data.dataset import FederatedDataset
 from spreadout.models.buckets import BucketModel, Decoding, SideBySide
 from spreadout.models.embedding import EmbeddingModel, TableShape
-from spreadout.models.lookup import LookupModel, Pooling
-from spreadout.models.nn import encoders, images
-from spreadout.models.nn.images import ImageEncoder
-from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
-
-_TOWERS = ("output", "item", "similarity")
-_IDLE: dict[str, tuple[str, ...]] = {
-    "mlp": (*_TOWERS, "layers", "init", "width", "pooling"),
-    "lookup": (*_TOWERS, "layers"),
-    "mean": ("layers", "width", "pooling"),
-    "attention": ("output", "width", "pooling"),
-    "convnet": (*_TOWERS, "hidden", "layers", "init", "pooling"),
-}
+from spreadout.models.lookup import Pooling
+from spreadout.models.nn.encoders import seeded
 
 
-def idle_keys(encoder: str) -> tuple[str, ...]:
-    """Keys of `[model]` that an encoder has no use for."""
-    return _IDLE.get(encoder, (*_TOWERS, "hidden", "layers", "init", "width", "pooling"))
-
-
-class ModelConfig(BaseModel):
+class ModelConfig(Section):
     """`[model]`: the encoder, or the two towers. Class rows have its output's width, `dim`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    encoder: Literal["mlp", "lookup", "mean", "attention"] | ImageEncoder = "mlp"
+    encoder: str = "mlp"
     hidden: list[int] | None = None  # None: [128] for mlp, [1024, 1024] for lookup, [] for a tower
     dim: int = Field(64, ge=1)
     output: Literal["linear", "relu"] = "linear"  # mean: what follows its last layer
@@ -50,6 +35,13 @@ class ModelConfig(BaseModel):
     item: Literal["lookup", "dense"] = "lookup"  # the item tower
     similarity: Literal["cosine", "dot"] = "cosine"
     init: float = Field(0.05, gt=0)  # deviation of fresh item rows (towers) or feature rows (lookup)
+
+    @field_validator("encoder")
+    @classmethod
+    def _is_registered(cls, name: str) -> str:
+        if name not in ENCODERS:
+            raise unknown_name(name, ENCODERS)
+        return name
 
     @field_validator("hidden")
     @classmethod
@@ -61,16 +53,11 @@ class ModelConfig(BaseModel):
     @model_validator(mode="after")
     def _used(self) -> ModelConfig:
         """What an encoder does not look at must not be set: it would do nothing, silently."""
-        idle = idle_keys(self.encoder)
-        for name in idle:
+        for name in idle_keys(self.encoder):
             if getattr(self, name) != type(self).model_fields[name].default:
                 set_to = f"model.{name} = {getattr(self, name)!r}"
                 raise ValueError(f"{set_to}: encoder = {self.encoder!r} has no use for it")
         return self
-
-    @property
-    def is_two_tower(self) -> bool:
-        return self.encoder in ("mean", "attention")
 
 
 @dataclass(frozen=True)
@@ -97,59 +84,101 @@ class DataShape:
         return cls(data.classes, data.first_class, features, window, image, bytes_as)
 
 
+UNFIT_LAYERS = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
+Build = Callable[[DataShape, ModelConfig], nn.Module]
+BuildModel = Callable[[DataShape, ModelConfig, int], EmbeddingModel]
+OPTIONAL = frozenset(ModelConfig.model_fields) - {"encoder", "dim"}
+
+
+class Encoder:
+    """Builds the model with an encoder; `uses` are the keys of `[model]` it looks at."""
+
+    def __init__(self, build: BuildModel, uses: frozenset[str]) -> None:
+        self.uses, self._build = uses, build
+        functools.update_wrapper(self, build)  # a registry tells parts apart by where they are from
+
+    def __call__(self, shape: DataShape, config: ModelConfig, seed: int) -> EmbeddingModel:
+        return self._build(shape, config, seed)
+
+
+ENCODERS: Registry[Encoder] = Registry("encoder")
+
+
+def register_encoder(name: str, *, uses: Iterable[str] = ()) -> Callable[[Build], Build]:
+    """A decorator of a function that makes an encoder of the input x; configs then know it by name.
+
+    The module maps (B, …) to (B, `config.dim`) and is built under the run's seed. `uses` are the keys
+    of `[model]` it looks at beside `dim`; the others may not be set with it.
+    """
+    add = register_model(name, uses=uses)
+
+    def register(build: Build) -> Build:
+        @functools.wraps(build)
+        def model(shape: DataShape, config: ModelConfig, seed: int) -> EmbeddingModel:
+            features_of(shape, config)
+            encoder = seeded(seed, lambda: build(shape, config))
+            _refuse_misfits(encoder, shape, config)
+            return EmbeddingModel(encoder, {"classes": TableShape(shape.classes, config.dim)})
+
+        add(model)
+        return build
+
+    return register
+
+
+def register_model(name: str, *, uses: Iterable[str] = ()) -> Callable[[BuildModel], BuildModel]:
+    """The same for encoders with tables or inputs of their own: the function builds the whole model."""
+    keys = frozenset(uses)
+    if keys - OPTIONAL:
+        known = ", ".join(key for key in ModelConfig.model_fields if key in OPTIONAL)
+        raise UserError(f"encoder {name!r}: uses {min(keys - OPTIONAL)!r}; keys of [model] are {known}")
+
+    def register(build: BuildModel) -> BuildModel:
+        ENCODERS.add(name, Encoder(build, keys))
+        return build
+
+    return register
+
+
+def idle_keys(encoder: str) -> tuple[str, ...]:
+    """Keys of `[model]` that an encoder has no use for."""
+    if encoder not in ENCODERS:
+        return ()
+    used = ENCODERS[encoder].uses
+    return tuple(key for key in ModelConfig.model_fields if key in OPTIONAL - used)
+
+
+def features_of(shape: DataShape, config: ModelConfig) -> int:
+    """How many numbers the input x has; an error where the data has no such input."""
+    if shape.features is None:
+        raise UserError(
+            f"model.encoder = {config.encoder!r}: takes the input x, and the data has histories; "
+            'take encoder = "mean" or "attention"'
+        )
+    return shape.features
+
+
+def _refuse_misfits(encoder: nn.Module, shape: DataShape, config: ModelConfig) -> None:
+    """Layers that do not average over clients, and an output that is no (B, dim)."""
+    name = f"model.encoder = {config.encoder!r}"
+    for layer in encoder.modules():
+        if isinstance(layer, UNFIT_LAYERS):
+            raise UserError(
+                f"{name}: has a {type(layer).__name__}, whose batch statistics or random draws do not "
+                "average over clients; use GroupNorm, and clients.input_dropout"
+            )
+    try:
+        with torch.no_grad():
+            found = tuple(encoder(torch.zeros(1, *(shape.image or (features_of(shape, config),)))).shape)
+    except (RuntimeError, ValueError, TypeError):
+        return  # inputs of another form, such as sequences: the data will show
+    if found != (1, config.dim):
+        raise UserError(f"{name}: gives shape {found} for one example; it must give (1, {config.dim})")
+
+
 def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
     """Fresh, from the seed."""
-    if not config.is_two_tower:
-        if shape.features is None:
-            raise UserError(
-                f"model.encoder = {config.encoder!r}: takes the input x, and the data has histories; "
-                'take encoder = "mean" or "attention"'
-            )
-        features, dim = shape.features, config.dim
-        if config.encoder == "lookup":
-            hidden = [1024, 1024] if config.hidden is None else config.hidden
-            width = config.width or 512
-            inputs = TableShape(features, width, sphere=False, scale=config.init)
-            encoder = encoders.seeded(seed, lambda: encoders.mlp(width, hidden, dim))
-            tables = {"classes": TableShape(shape.classes, dim), "inputs": inputs}
-            return LookupModel(encoder, tables, pooling=config.pooling)
-        if config.encoder != "mlp":
-            return _image_model(config, shape, seed)
-        hidden = [128] if config.hidden is None else config.hidden
-        encoder = encoders.seeded(seed, lambda: encoders.mlp(features, hidden, dim))
-        return EmbeddingModel(encoder, {"classes": TableShape(shape.classes, dim)})
-    if shape.window is None:
-        raise UserError(
-            f"model.encoder = {config.encoder!r}: takes histories of items, and the data has none; "
-            'movielens and interactions have them, or take encoder = "mlp"'
-        )
-    window = shape.window
-    table = TableShape(shape.classes, config.dim, sphere=False, scale=config.init)
-    return TwoTower(
-        encoders.seeded(seed, lambda: _towers(config, window)),
-        {"classes": table},
-        similarity=config.similarity,
-        first_class=shape.first_class,
-    )
-
-
-def _image_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
-    if shape.image is None:
-        raise UserError(
-            f"model.encoder = {config.encoder!r}: takes images, and the data has "
-            f'{shape.features} numbers an example; give (n, channels, height, width), or take "mlp"'
-        )
-    channels, high, wide = shape.image
-    if high != wide:
-        raise UserError(
-            f"model.encoder = {config.encoder!r}: takes square images (n, channels, height, width), "
-            f"not {high}x{wide} of {channels} channels"
-        )
-    name: ImageEncoder = config.encoder  # type: ignore[assignment]
-    encoder = encoders.seeded(
-        seed, lambda: images.build(name, channels, high, config.dim, config.width or 64)
-    )
-    return EmbeddingModel(encoder, {"classes": TableShape(shape.classes, config.dim)})
+    return ENCODERS[config.encoder](shape, config, seed)
 
 
 def build_bucket_model(
@@ -173,19 +202,8 @@ def build_bucket_model(
     return BucketModel(
         shapes,
         {},
-        fresh=lambda: encoders.seeded(seed, fresh),
+        fresh=lambda: seeded(seed, fresh),
         classes=shape.classes,
         hashes=hashes,
         decoding=decoding,
     )
-
-
-def _towers(config: ModelConfig, window: int) -> nn.Module:
-    hidden, dim = config.hidden or [], config.dim
-    context: nn.Module
-    if config.encoder == "mean":
-        context = MaskedMean(dim, hidden, relu=config.output == "relu")
-    else:
-        context = SelfAttention(dim, window, config.layers)
-    item: nn.Module = Lookup() if config.item == "lookup" else encoders.mlp(dim, hidden, dim)
-    return Towers(context, item)

@@ -20,12 +20,11 @@ from spreadout.federated.local import LocalTraining
 from spreadout.federated.sampling import Selection
 from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
-from spreadout.models.build import DataShape
+from spreadout.models.build import UNFIT_LAYERS, DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.runtime import distributed
 
 DENSE_UP_TO = 1 << 30
-UNFIT_LAYERS = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
 
 
 def build_federation(

@@ -1,4 +1,4 @@
-"""Encoders by name. Any `nn.Module` that maps inputs to (B, dim) may take their place."""
+"""Dense layers, and building modules from a seed."""
 
 from __future__ import annotations
 

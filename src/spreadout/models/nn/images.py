@@ -8,21 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-ImageEncoder = Literal["convnet", "resnet8", "resnet20", "resnet32", "resnet56", "mobilenet_v3_small"]
-
-
-def build(name: ImageEncoder, channels: int, size: int, dim: int, width: int) -> nn.Module:
-    """The encoder with this name for square images of `size` pixels; width: channels of a convnet."""
-    if name == "convnet":
-        return ConvNet(channels, width, dim)
-    if name == "mobilenet_v3_small":
-        return MobileNetV3Small(channels, size, dim)
-    return ResNet(int(name.removeprefix("resnet")), channels, dim)
 
 
 def norm(channels: int) -> nn.GroupNorm:
