@@ -373,7 +373,7 @@ def test_two_models_in_one_round_are_answered_with_noise_of_their_own(tmp_path: 
 def test_a_second_run_into_the_same_folder_leaves_the_first_as_it_is(tmp_path: Path) -> None:
     e = experiment()
     run(tmp_path, e, three_nodes(tmp_path, e))
-    granted = tmp_path / "run" / "deployment" / "grants.jsonl"
+    granted = tmp_path / "run" / "deployment" / "access.jsonl"
     before = granted.read_bytes()
     with pytest.raises(UserError, match="exists"):
         run(tmp_path, e, three_nodes(tmp_path, e))
@@ -514,14 +514,14 @@ def test_a_clients_node_is_known_by_its_key(tmp_path: Path) -> None:
 
 
 def test_a_grant_outlives_the_server(tmp_path: Path) -> None:
-    grants = AccessControl("own", {"classes": 8}, log=tmp_path / "grants.jsonl")
-    assert grants.claim(3, 12, "one", {"one"}) is None
-    assert grants.refusal(3, {"classes": torch.tensor([4])}) is None
-    grants.close()
-    again = AccessControl("own", {"classes": 8}, log=tmp_path / "grants.jsonl", takeover=True)
+    access = AccessControl("own", {"classes": 8}, log=tmp_path / "access.jsonl")
+    assert access.claim(3, 12, "one", {"one"}) is None
+    assert access.denial(3, {"classes": torch.tensor([4])}) is None
+    access.close()
+    again = AccessControl("own", {"classes": 8}, log=tmp_path / "access.jsonl", takeover=True)
     again.recall()
-    assert again.refusal(3, {"classes": torch.tensor([5])}) == "rows not allowed"
-    assert again.refusal(3, {"classes": torch.tensor([4])}) is None
+    assert again.denial(3, {"classes": torch.tensor([5])}) == "rows not allowed"
+    assert again.denial(3, {"classes": torch.tensor([4])}) is None
     assert again.claim(3, 12, "two", {"one", "two"}) == "another node's client"
     assert again.claim(3, 99, "two", {"two"}) is None  # its node is gone, and others may take over
     assert again.sizes == {3: 12}  # it weighs what it weighed
@@ -589,7 +589,7 @@ def test_a_stopped_server_goes_on_to_the_same_end(tmp_path: Path) -> None:
         run(tmp_path, e, grid, stop=lambda: next(stops))
     for node in grid.nodes.values():
         node.restart()
-    result = run(tmp_path, e, grid, go_on=True)
+    result = run(tmp_path, e, grid, resume=True)
     for name, value in whole.state.dense.items():
         assert torch.equal(value, result.state.dense[name])
     assert torch.equal(whole.state.tables["classes"], result.state.tables["classes"])
@@ -597,7 +597,7 @@ def test_a_stopped_server_goes_on_to_the_same_end(tmp_path: Path) -> None:
 
 
 def test_a_collection_is_not_asked_for_again(tmp_path: Path) -> None:
-    from test_fedalc import tagged
+    from toys import tagged
 
     data = tagged()
     values = {**QUICK, "rounds": 3, "model": {"hidden": [8], "dim": 5}, "method": {"name": "fedalc"}}
@@ -607,9 +607,9 @@ def test_a_collection_is_not_asked_for_again(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         served(grid, data, e, tmp_path / "run", stop=lambda: next(stops))
     hellos = len([m for m in grid.nodes[100].heard if "hello" in m.metadata.message_type])
-    result = served(grid, data, e, tmp_path / "run", go_on=True)
+    result = served(grid, data, e, tmp_path / "run", resume=True)
     asked = [m for m in grid.nodes[100].heard if "hello" in m.metadata.message_type][hellos:]
-    assert [messages.numbers_in(m.content, "task")["tell"] for m in asked] == [False]
+    assert [messages.numbers_in(m.content, "task")["setup"] for m in asked] == [False]
     assert_same(so.run(e, data=data, device="cpu"), result)
 
 
@@ -618,10 +618,10 @@ def test_only_an_unfinished_run_of_the_same_config_is_resumed(tmp_path: Path) ->
     grid = three_nodes(tmp_path, e)
     run(tmp_path, e, grid)
     with pytest.raises(UserError, match="is finished"):
-        run(tmp_path, e, grid, go_on=True)
+        run(tmp_path, e, grid, resume=True)
     (tmp_path / "run" / "summary.json").unlink()
     with pytest.raises(UserError, match="is not the deployed config"):
-        run(tmp_path, experiment("rounds=2"), grid, go_on=True)
+        run(tmp_path, experiment("rounds=2"), grid, resume=True)
 
 
 # Secrets
@@ -647,7 +647,7 @@ def test_with_a_secret_of_its_own_a_nodes_draws_cannot_be_worked_out(tmp_path: P
 
 
 def test_a_collection_without_the_shared_key_says_what_is_missing(tmp_path: Path) -> None:
-    from test_fedalc import tagged
+    from toys import tagged
 
     data = tagged()
     e = Experiment.of({**QUICK, "model": {"hidden": [8], "dim": 5}, "method": {"name": "fedalc"}})
@@ -659,15 +659,15 @@ def test_a_collection_without_the_shared_key_says_what_is_missing(tmp_path: Path
 
 
 def test_label_messages_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
-    from test_fedalc import tagged
+    from toys import tagged
 
     data = tagged()
     e = Experiment.of({**QUICK, "model": {"hidden": [8], "dim": 5}, "method": {"name": "fedalc"}})
     grid = deployed(data, e, tmp_path / "project", 3)
 
     def garble(content: RecordDict) -> RecordDict:
-        told = messages.told_in(content)
-        messages.put_told(content, {**told, 1: {"rows": np.ones((1, 1))}})
+        told = messages.setup_in(content)
+        messages.put_setup(content, {**told, 1: {"rows": np.ones((1, 1))}})
         return content
 
     grid.nodes[101].change = changed("query.hello", garble)
@@ -676,7 +676,7 @@ def test_label_messages_that_are_none_are_refused_by_name(tmp_path: Path) -> Non
 
 
 def test_a_client_names_no_labels_but_the_rosters(tmp_path: Path) -> None:
-    from test_fedalc import tagged
+    from toys import tagged
 
     data = tagged()
     rows = data.train.rows_of(torch.arange(data.train.clients))["classes"]
@@ -743,7 +743,7 @@ def test_whatever_arrays_come_they_are_read_or_refused(arrays: dict[str, np.ndar
     kinds = ("requests", "updates", "told", "rows")
     content = RecordDict({name: messages.packed(arrays) for name in kinds})
     nobodys = any(not name.startswith("1/") for name in arrays)
-    for read in (messages.updates_in, messages.told_in):
+    for read in (messages.updates_in, messages.setup_in):
         if nobodys:
             with pytest.raises(Malformed):
                 read(content)

@@ -163,10 +163,10 @@ def test_what_a_deployment_cannot_do_is_said_before_it_begins(tmp_path: Path) ->
 def test_rows_that_are_anyones_leave_the_others_bound() -> None:
     from spreadout.flower.access import NOT_ALLOWED, AccessControl
 
-    grants = AccessControl("own", {"classes": 9, "inputs": 9}, anyones=frozenset({"inputs"}))
+    access = AccessControl("own", {"classes": 9, "inputs": 9}, anyones=frozenset({"inputs"}))
 
     def asks(classes: list[int], inputs: list[int]) -> str | None:
-        return grants.refusal(0, {"classes": torch.tensor(classes), "inputs": torch.tensor(inputs)})
+        return access.denial(0, {"classes": torch.tensor(classes), "inputs": torch.tensor(inputs)})
 
     assert asks([1], [1, 2]) is None
     assert asks([1], [5, 8]) is None  # another round's features

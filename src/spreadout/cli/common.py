@@ -35,7 +35,7 @@ class Stop:
             raise KeyboardInterrupt
         self._asked = True
         if speaks():
-            print("\nstopping after this round; once more to stop at once", file=sys.stderr)
+            print("\nstopping after this round; press Ctrl-C again to stop now", file=sys.stderr)
 
     def __enter__(self) -> Stop:
         self._before = [signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)]

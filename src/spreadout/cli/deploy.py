@@ -79,9 +79,9 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="A run folder that `deploy local` made.")],
     as_json: AsJson = False,
 ) -> None:
-    """Go on with a rehearsal that was stopped or killed, from its last checkpoint."""
+    """Continue a stopped or killed rehearsal from its last checkpoint."""
     _need_flower()
-    from spreadout.flower.local import go_on
+    from spreadout.flower.local import resume as go_on
     from spreadout.report.terminal import TerminalObserver, print_summary
 
     with Stop() as stop, TerminalObserver() as observer:

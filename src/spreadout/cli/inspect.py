@@ -23,14 +23,14 @@ def audit(
     run: Annotated[Path, typer.Argument(help="A run folder with requests.jsonl, or a config.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="Of a config: section.key=value.", metavar="[KEY=VALUE]..."),
+        typer.Argument(help="Overrides of the config: section.key=value.", metavar="[KEY=VALUE]..."),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="Of a config: how many rounds to watch.")
+        int | None, typer.Option("--rounds", min=1, help="With a config: how many rounds of requests to simulate.")
     ] = None,
     clients: Annotated[
         bool,
-        typer.Option("--clients", help="His beliefs about each client, a JSON line a request."),
+        typer.Option("--clients", help="One JSON line per request: the probability of each candidate class."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,12 +59,12 @@ def audit(
 
 def confusion(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    client: Annotated[int, typer.Option("--client", min=0, help="Whose examples.")] = 0,
+    client: Annotated[int, typer.Option("--client", min=0, help="The client's number.")] = 0,
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
         "confusion.html"
     ),
 ) -> None:
-    """Draw what a finished run's model takes one client's examples for."""
+    """Draw the confusion matrix of one client's examples for a finished run."""
     from spreadout.report.confusion import draw_confusion
 
     print(draw_confusion(run, client, output))
@@ -75,12 +75,12 @@ def plan_hash(
         int, typer.Option("--classes", min=2, max=2**31 - 2, help="How many classes there are.")
     ],
     delta: Annotated[
-        float, typer.Option("--delta", help="Chance that any two share all their buckets.")
+        float, typer.Option("--delta", help="Probability that some two classes share all their buckets.")
     ] = 0.01,
     features: Annotated[int, typer.Option("--features", min=1, help="Inputs of the network.")] = 5000,
     hidden: Annotated[int, typer.Option("--hidden", min=1, help="Width of its two layers.")] = 500,
     positives: Annotated[
-        int | None, typer.Option("--positives", min=1, help="Labels of all training instances.")
+        int | None, typer.Option("--positives", min=1, help="Total number of labels over all training instances.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -121,7 +121,7 @@ def resume(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Go on with an interrupted run, from its last checkpoint."""
+    """Continue an interrupted run from its last checkpoint."""
     from spreadout.report.terminal import print_summary
     from spreadout.runs.folder import DEPLOYMENT
     from spreadout.runs.train import resume as go_on
@@ -148,7 +148,7 @@ def compare(
     set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value for all.")] = None,
     device: Device = "auto",
     force: Force = False,
-    go_on: Annotated[bool, typer.Option("--resume", help="Go on with a comparison cut short.")] = False,
+    go_on: Annotated[bool, typer.Option("--resume", help="Continue an interrupted comparison.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run several variants over several seeds and set them side by side."""
@@ -160,7 +160,7 @@ def compare(
     from spreadout.runs.compare import compare as run_all
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UserError("compare: runs in one process; under torchrun take `spreadout run`")
+        raise UserError("compare: runs in one process only; with torchrun, use `spreadout run`")
     suite = Suite.load(configs, _seeds(seeds), set_ or [])
     folder = out or fresh_folder(suite.name)
     with Stop() as stop, TerminalObserver() as observer:
@@ -206,8 +206,8 @@ def predict(
     source: Annotated[
         Path, typer.Option("--input", help="Histories (text, one a line; - for stdin), or .npy/.npz.")
     ],
-    top: Annotated[int, typer.Option("--top", min=1, help="How many classes for each.")] = 10,
-    unseen: Annotated[bool, typer.Option("--unseen", help="Leave out what a history has.")] = False,
+    top: Annotated[int, typer.Option("--top", min=1, help="How many classes or items to print per input.")] = 10,
+    unseen: Annotated[bool, typer.Option("--unseen", help="Leave out items that are already in the history.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """The best classes, or next items, with their names and scores."""
@@ -256,7 +256,7 @@ def presets(as_json: AsJson = False) -> None:
 def doctor(
     overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value … of --plan")] = None,
     plan: Annotated[
-        str | None, typer.Option("--plan", help="Foretell what a run of this config takes here.")
+        str | None, typer.Option("--plan", help="Forecast time, memory and bytes of a run of this config here.")
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,

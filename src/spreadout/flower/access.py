@@ -27,7 +27,7 @@ from spreadout.methods.base import RowAccess, SetupMessage, is_row_list
 NOT_ALLOWED = "rows not allowed"
 ANOTHERS_CLIENT = "another node's client"
 TOO_LATE = "not a client of this run"
-LOG = "grants.jsonl"
+LOG = "access.jsonl"
 
 
 @dataclass
@@ -69,7 +69,7 @@ class AccessControl:
             self._write({"client": client, "node": node, "examples": size})
         return None
 
-    def refusal(self, client: int, request: Tensors) -> str | None:
+    def denial(self, client: int, request: Tensors) -> str | None:
         """Why a client may not have the rows it asks for, or None; its own are bound at first sight."""
         if not request.keys() <= self.tables.keys():
             return NOT_ALLOWED

@@ -97,8 +97,8 @@ def client_app(
         @wraps(answer)
         def handle(message: Message, context: Context) -> Message:
             try:
-                hosted = host(experiment, node_data, context, message.content, encoder, method)
-                content = answer(hosted, message.content)
+                clients_here = host(experiment, node_data, context, message.content, encoder, method)
+                content = answer(clients_here, message.content)
             except MissingRows:
                 content = _problem(RESTARTED)
             except UserError as error:
@@ -173,70 +173,70 @@ def _read_secret(node: NodeConfig, key: str) -> bytes:
     return found
 
 
-def _label_key(hosted: NodeClients) -> bytes:
-    if LABEL_KEY not in hosted.node:
-        name = hosted.federation.method.name
+def _label_key(clients_here: NodeClients) -> bytes:
+    if LABEL_KEY not in clients_here.node:
+        name = clients_here.federation.method.name
         raise UserError(f"--node-config: has no {LABEL_KEY}; {name} needs a secret that all nodes share")
-    return _read_secret(hosted.node, LABEL_KEY)
+    return _read_secret(clients_here.node, LABEL_KEY)
 
 
-def hello(hosted: NodeClients, content: RecordDict) -> RecordDict:
+def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """Who is here, with how many examples; what they say before the first round, if they are asked."""
     task = messages.numbers_in(content, "task")
-    f, numbers = hosted.federation, hosted.numbers
+    f, numbers = clients_here.federation, clients_here.numbers
     reply = RecordDict(
         {
             "about": ConfigRecord({"classes": f.data.classes}),
             "clients": messages.packed({"numbers": torch.tensor(numbers), "sizes": f.data.sizes}),
         }
     )
-    if task["tell"]:
-        key = _label_key(hosted) if f.method.needs_shared_key else b""
+    if task["setup"]:
+        key = _label_key(clients_here) if f.method.needs_shared_key else b""
         told = f.method.client_setup(f.data, key=key, seed=f.seed)
-        messages.put_told(reply, dict(zip(numbers, told, strict=False)))
-    knows = not f.method.needs_popularity or "public" in hosted.state
+        messages.put_setup(reply, dict(zip(numbers, told, strict=False)))
+    knows = not f.method.needs_popularity or "public" in clients_here.state
     if len(numbers) <= FEW and knows:
-        reply["requests"] = hosted.requests(numbers, int(task["round"]))
+        reply["requests"] = clients_here.requests(numbers, int(task["round"]))
     return reply
 
 
-def say_requests(hosted: NodeClients, content: RecordDict) -> RecordDict:
+def say_requests(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """Which rows some clients want in a round."""
     task = messages.numbers_in(content, "task")
-    _refuse_forgetting(hosted)
-    return RecordDict({"requests": hosted.requests(list(task["clients"]), int(task["round"]))})
+    _refuse_forgetting(clients_here)
+    return RecordDict({"requests": clients_here.requests(list(task["clients"]), int(task["round"]))})
 
 
-def train(hosted: NodeClients, content: RecordDict) -> RecordDict:
+def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """A round of some clients; and what those of the next round will ask for."""
-    _refuse_forgetting(hosted)
+    _refuse_forgetting(clients_here)
     task = messages.numbers_in(content, "task")
-    f, round, numbers = hosted.federation, int(task["round"]), list(task["clients"])
+    f, round, numbers = clients_here.federation, int(task["round"]), list(task["clients"])
     rows = messages.rows_in(content, "rows")
     fixed = f.clients.training.fixed
-    for table, kept in hosted.kept().items():
+    for table, kept in clients_here.kept().items():
         rows[table] = _together(kept, rows[table])
     reply = RecordDict()
-    memory = int(hosted.experiment.run.memory_gb * 2**30)
+    memory = int(clients_here.experiment.run.memory_gb * 2**30)
     dense, control = (messages.tensors_in(content, name) for name in ("dense", "control"))
-    noise, states = _noise_seed(hosted, content), hosted.client_states()
+    noise, states = _noise_seed(clients_here, content), clients_here.client_states()
     sent = SubModel(round, dense, rows, control)
     trained = list(client_host.train(f, numbers, sent, states, memory, noise))
     messages.put_updates(reply, (update for update, _ in trained))
-    hosted.keep_states(states, (its for _, its in trained))
+    clients_here.keep_states(states, (its for _, its in trained))
     if fixed:
-        hosted.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})
+        clients_here.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})
     if task["next"]:
-        reply["requests"] = hosted.requests(list(task["next"]), round + 1)
+        reply["requests"] = clients_here.requests(list(task["next"]), round + 1)
     return reply
 
 
-def _noise_seed(hosted: NodeClients, content: RecordDict) -> int:
+def _noise_seed(clients_here: NodeClients, content: RecordDict) -> int:
     """Of noise: with a secret, new for every model that comes; in a rehearsal, the simulation's."""
-    f = hosted.federation
-    if SECRET not in hosted.node:
+    f = clients_here.federation
+    if SECRET not in clients_here.node:
         return f.seed
-    digest = hashlib.blake2b(_read_secret(hosted.node, SECRET), digest_size=16)
+    digest = hashlib.blake2b(_read_secret(clients_here.node, SECRET), digest_size=16)
     for name in ("dense", "rows"):
         digest.update(messages.bytes_of(content, name))
     return int.from_bytes(digest.digest(), "big")
@@ -250,8 +250,8 @@ def _together(kept: Rows, fresh: Rows) -> Rows:
     return Rows(ids, values)
 
 
-def _refuse_forgetting(hosted: NodeClients) -> None:
-    if hosted.federation.method.needs_popularity and "public" not in hosted.state:
+def _refuse_forgetting(clients_here: NodeClients) -> None:
+    if clients_here.federation.method.needs_popularity and "public" not in clients_here.state:
         raise MissingRows
 
 

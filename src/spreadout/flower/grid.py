@@ -30,7 +30,7 @@ from spreadout.federated.federation import Federation, draw_clients
 from spreadout.flower import messages
 from spreadout.flower.messages import TRAIN, Malformed
 from spreadout.flower.nodes import NOBODY, Nodes
-from spreadout.flower.rpc import NOT_CONNECTED, Answers
+from spreadout.flower.rpc import NOT_CONNECTED, Replies
 from spreadout.methods.base import SetupMessage
 from spreadout.runtime.sequential import accepted
 
@@ -48,7 +48,7 @@ class GridExecutor(Executor):
 
     def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
         """What clients said before the first round."""
-        return self.nodes.told()
+        return self.nodes.setup_messages()
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """Who takes part, and what each of them asked for; nothing, where it could not be asked."""
@@ -72,7 +72,7 @@ class GridExecutor(Executor):
         if request is None:
             self._why.setdefault(client, NOT_CONNECTED)
             return {}
-        if reason := self.nodes.grants.refusal(client, request):
+        if reason := self.nodes.access.denial(client, request):
             self._why[client] = reason
             return {}
         return request
@@ -81,7 +81,7 @@ class GridExecutor(Executor):
         f, round, nodes = federation, state.round, self.nodes
         clients = f.data.number_of(cohort.clients).tolist()
         control = sent_control(f, state)
-        answers, sent_down = self._exchange(f, state, cohort, clients, control)
+        answers, sent_down = self._call_nodes(f, state, cohort, clients, control)
         came = {}
         for node in list(answers.content):
             content = answers.content.pop(node)  # read once, and not kept beside what was read
@@ -114,14 +114,14 @@ class GridExecutor(Executor):
         yield Aggregate(traffic=Traffic(once_down=nodes.public_bytes))
         nodes.public_bytes = 0
 
-    def _exchange(
+    def _call_nodes(
         self,
         f: Federation,
         state: ServerState,
         cohort: Cohort,
         clients: list[int],
         control: Tensors,
-    ) -> tuple[Answers, dict[int, Traffic]]:
+    ) -> tuple[Replies, dict[int, Traffic]]:
         """Send every node at work its part of the model; what came back, and what went down."""
         round, nodes = state.round, self.nodes
         place = {client: i for i, client in enumerate(clients)}
@@ -143,7 +143,7 @@ class GridExecutor(Executor):
             following = ahead.get(node, [])
             content["task"] = ConfigRecord({"round": round, "clients": some, "next": following})
             questions[node] = TRAIN, nodes.with_public(node, content)
-        return (nodes.ask(questions, round) if questions else Answers()), down
+        return (nodes.ask(questions, round) if questions else Replies()), down
 
     def _updates_of(self, node: int, content: RecordDict, round: int) -> dict[int, Tensors] | None:
         try:
@@ -170,7 +170,7 @@ class GridExecutor(Executor):
         except Malformed:
             return None, checks.MALFORMED
         update = _on(update, f.device)
-        most = int(f.clients.schedule.usable(np.array([self.nodes.grants.sizes[client]]))[0])
+        most = int(f.clients.schedule.usable(np.array([self.nodes.access.sizes[client]]))[0])
         if most == 0:
             return update, checks.NO_EXAMPLES
         reason = checks.validate_update(

@@ -75,10 +75,10 @@ def rehearse(
     except UserError:
         shutil.rmtree(out)
         raise
-    return Rehearsal(planned, out, observer or Observer(), stop).run(go_on=False)
+    return Rehearsal(planned, out, observer or Observer(), stop).run(resume=False)
 
 
-def go_on(
+def resume(
     out: Path, *, observer: Observer | None = None, stop: Callable[[], bool] = lambda: False
 ) -> dict[str, Any]:
     """Go on with a rehearsal from its last checkpoint: new processes, the same keys."""
@@ -92,7 +92,7 @@ def go_on(
         raise UserError(f"{out}: is finished; there is nothing to resume")
     experiment = Experiment.load(out / DEPLOYMENT / "project" / PACKAGE / "experiment.toml")
     begun = RunFolder(out).config.is_file()
-    return Rehearsal(experiment, out, observer or Observer(), stop).run(go_on=begun)
+    return Rehearsal(experiment, out, observer or Observer(), stop).run(resume=begun)
 
 
 def write_roster(path: Path, experiment: Experiment, nodes: int) -> Path:
@@ -126,7 +126,7 @@ class Rehearsal:
     def secure(self) -> bool:
         return (self.beside / SECURE).is_file()
 
-    def run(self, *, go_on: bool) -> dict[str, Any]:
+    def run(self, *, resume: bool) -> dict[str, Any]:
         for name in (EVENTS, STOP):
             (self.beside / name).unlink(missing_ok=True)
         self.observer.started(self.experiment, 0)  # it takes a while until there is more to tell
@@ -141,7 +141,7 @@ class Rehearsal:
                     processes.call(f"register{node}", "flwr", "supernode", "register", public, "here")
             for node in range(self.experiment.deploy.nodes):
                 self.start_node(processes, node, port)
-            given = f'out="{self.out}" resume={str(go_on).lower()}'
+            given = f'out="{self.out}" resume={str(resume).lower()}'
             run = ["flwr", "run", str(self.beside / "project"), "here", "--stream"]
             processes.start("run", *run, "--run-config", given)
             return self._listen(processes)

@@ -218,7 +218,7 @@ def update_of(arrays: Tensors) -> Update:
     )
 
 
-def put_told(content: RecordDict, told: Mapping[int, SetupMessage]) -> None:
+def put_setup(content: RecordDict, told: Mapping[int, SetupMessage]) -> None:
     """Add what a node's clients say before the first round."""
     each = {f"{client}/{name}": a for client, arrays in told.items() for name, a in arrays.items()}
     if each:
@@ -226,7 +226,7 @@ def put_told(content: RecordDict, told: Mapping[int, SetupMessage]) -> None:
 
 
 @_suspicious
-def told_in(content: RecordDict) -> Mapping[int, SetupMessage]:
+def setup_in(content: RecordDict) -> Mapping[int, SetupMessage]:
     """By client, what it says before the first round; whether it makes sense is not judged here."""
     return _by_client(arrays_in(content, "told"))
 

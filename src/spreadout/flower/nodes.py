@@ -15,11 +15,10 @@ from flwr.supercore import log
 from spreadout.core.rows import nbytes
 from spreadout.core.types import Tensors
 from spreadout.federated import checks
-from spreadout.flower import messages
-from spreadout.flower import rpc as exchange
+from spreadout.flower import messages, rpc
 from spreadout.flower.access import ANOTHERS_CLIENT, NOT_ALLOWED, AccessControl, fingerprint
 from spreadout.flower.messages import HELLO, REQUESTS, Malformed
-from spreadout.flower.rpc import Answers, Question
+from spreadout.flower.rpc import Call, Replies
 from spreadout.methods.base import SetupMessage
 
 BEFORE = 0.5  # the share of a round's time for whatever must be asked before anybody trains
@@ -33,7 +32,7 @@ class Nodes:
     """Who is there now. A node may go, come back, or have forgotten what it kept."""
 
     grid: Grid
-    grants: AccessControl
+    access: AccessControl
     timeout: float
     classes: int
     refused: Refused = lambda round, client, node, why: None
@@ -43,7 +42,7 @@ class Nodes:
     _met: dict[int, str] = field(default_factory=dict)  # node → its key's fingerprint
     _asked: dict[int, tuple[int, Tensors]] = field(default_factory=dict)  # client → round, request
     _informed: set[int] = field(default_factory=set)  # nodes that know it
-    _told: dict[int, SetupMessage] = field(default_factory=dict)
+    _setup: dict[int, SetupMessage] = field(default_factory=dict)
     _waiting: dict[int, tuple[int, int]] = field(default_factory=dict)  # client → node, size
     _looks: int = 0  # how often we looked who is there: once a round, and while a run waits to begin
     _silent: dict[int, tuple[int, int]] = field(default_factory=dict)  # node → misses, when to ask again
@@ -59,7 +58,7 @@ class Nodes:
         known = self._asked.get(client)
         return known[1] if known is not None and known[0] == round else None
 
-    def meet(self, round: int, *, tell: bool = False) -> None:
+    def meet(self, round: int, *, setup: bool = False) -> None:
         """A round begins: greet the nodes that are new, and hear which clients they answer for."""
         self._looks += 1
         self._until = time.monotonic() + self.timeout
@@ -76,7 +75,7 @@ class Nodes:
         new = [node for node in online if node not in self._met and not self._rests(node)]
         if not new:
             return
-        task = ConfigRecord({"round": round, "tell": tell})
+        task = ConfigRecord({"round": round, "setup": setup})
         questions = {node: (HELLO, RecordDict({"task": task})) for node in new}
         answers = self.ask(questions, round, BEFORE)
         for node, content in answers.content.items():
@@ -106,18 +105,18 @@ class Nodes:
             raise Malformed("it does not say how many examples its clients have")
         if about.get("classes") != self.classes:
             raise Malformed(f"its data has {about.get('classes')} classes, the model {self.classes}")
-        told = messages.told_in(content)
+        told = messages.setup_in(content)
         for client, size in zip(numbers.tolist(), sizes.tolist(), strict=True):
             capped = max(0, min(size, checks.MOST_EXAMPLES))
             reason = self._claim(client, capped, node, online, names)
             if reason is None:
                 said = told.get(client, {})
-                allowed = self.grants.may_name(client, said)
-                self._told[client] = said if allowed else {}
+                allowed = self.access.may_name(client, said)
+                self._setup[client] = said if allowed else {}
                 if not allowed:
                     self.refused(round, client, node, NOT_ALLOWED)
                 continue
-            if reason == ANOTHERS_CLIENT and self.grants.takeover:
+            if reason == ANOTHERS_CLIENT and self.access.takeover:
                 self._waiting[client] = node, capped  # the node that has it may only seem to be there
             self.refused(round, client, node, reason)
         self.hear_requests(node, content, round)
@@ -126,14 +125,14 @@ class Nodes:
     def _claim(
         self, client: int, size: int, node: int, online: dict[int, str], names: set[str]
     ) -> str | None:
-        reason = self.grants.claim(client, size, online[node], names)
+        reason = self.access.claim(client, size, online[node], names)
         if reason is None:
             self.node_of[client] = node
         return reason
 
-    def told(self) -> Iterator[SetupMessage]:
+    def setup_messages(self) -> Iterator[SetupMessage]:
         """What the clients said when they were greeted; it is not kept."""
-        said, self._told = self._told, {}
+        said, self._setup = self._setup, {}
         return (said[client] for client in sorted(said) if said[client])
 
     def fetch_requests(self, clients: Sequence[int], round: int) -> dict[int, str]:
@@ -152,15 +151,15 @@ class Nodes:
             for client in some
         }
 
-    def about_rows(self, node: int, clients: Sequence[int], round: int) -> Question:
+    def about_rows(self, node: int, clients: Sequence[int], round: int) -> Call:
         """What do these clients want in a round?"""
         task = ConfigRecord({"round": round, "clients": list(clients)})
         return REQUESTS, self.with_public(node, RecordDict({"task": task}))
 
-    def ask(self, questions: dict[int, Question], round: int, share: float = 1.0) -> Answers:
+    def ask(self, questions: dict[int, Call], round: int, share: float = 1.0) -> Replies:
         """Within a share of the round's time, and of what is left of it."""
         left = max(self._until - time.monotonic(), (1 - BEFORE) * self.timeout)
-        answers = exchange.ask(self.grid, questions, min(share * self.timeout, left), group=str(round))
+        answers = rpc.call(self.grid, questions, min(share * self.timeout, left), group=str(round))
         for node in questions:
             if node in answers.missing:
                 self._miss(node)
@@ -170,7 +169,7 @@ class Nodes:
             problem = _problem(content)
             if problem is not None:  # it answered, and says why it cannot
                 del answers.content[node]
-                answers.missing[node], answers.details[node] = exchange.FAILED, problem
+                answers.missing[node], answers.details[node] = rpc.FAILED, problem
                 self._forget_requests(node)
         self._informed |= {node for node in answers.content if "public" in questions[node][1]}
         for node, why in answers.missing.items():

@@ -26,7 +26,7 @@ POLL = 0.2  # seconds between two looks at what has come
 
 
 @dataclass
-class Answers:
+class Replies:
     """What came back, and what did not, by node."""
 
     content: dict[int, RecordDict] = field(default_factory=dict)
@@ -35,25 +35,25 @@ class Answers:
     extra: list[tuple[int, str]] = field(default_factory=list)  # answers nobody asked for, and why not
 
 
-Question = tuple[str, RecordDict]  # its kind, and what goes with it
+Call = tuple[str, RecordDict]  # its kind, and what goes with it
 
 
-def ask(
+def call(
     grid: Grid,
-    questions: Mapping[int, Question],
+    questions: Mapping[int, Call],
     timeout: float,
     *,
     group: str = "",
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Answers:
+) -> Replies:
     """Send each node its question and wait for the answers, at most `timeout` seconds.
 
     An answer counts once, for the question it was given to. Which one that is, the SuperLink says: it is
     asked for the answer to each question by itself. What an answer says of its sender is the sender's
     own word, and where it is not so, the answer is refused.
     """
-    answers = Answers()
+    answers = Replies()
     messages = [
         Message(content, node, kind, ttl=timeout, group_id=group)
         for node, (kind, content) in questions.items()
@@ -86,7 +86,7 @@ def ask(
     return answers
 
 
-def _take(reply: Message, message: str, node: int, answers: Answers) -> None:
+def _take(reply: Message, message: str, node: int, answers: Replies) -> None:
     """One of what came for a question that was asked of a node."""
     if node in answers.content or node in answers.missing:
         answers.extra.append((node, TWICE))

@@ -69,7 +69,7 @@ def server_app(
                 server_data=server_data,
                 encoder=encoder,
                 method=method,
-                go_on=bool(given.get("resume", False)),
+                resume=bool(given.get("resume", False)),
                 device=str(given.get("device", "auto")),
                 observer=events,
                 stop=(beside / STOP).exists,
@@ -96,16 +96,16 @@ def serve(
     server_data: ServerData = held_out,
     encoder: nn.Module | None = None,
     method: Method | None = None,
-    go_on: bool = False,
+    resume: bool = False,
     device: str = "auto",
     observer: training.Observer | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Train on whoever is on the grid; `go_on`: from the run folder's last checkpoint."""
+    """Train on whoever is on the grid; `resume`: from the run folder's last checkpoint."""
     refuse_misfits(experiment, method or experiment.method)
-    if not go_on and RunFolder(out).config.is_file():  # before anything of it is touched
+    if not resume and RunFolder(out).config.is_file():  # before anything of it is touched
         raise UserError(f"{out}: exists; choose another `out`, or go on with it with resume=true")
-    build = Builder(grid, out, go_on, stop)
+    build = Builder(grid, out, resume, stop)
     parts: Mapping[str, Any] = {
         "data": server_data(experiment),
         "encoder": encoder,
@@ -116,7 +116,7 @@ def serve(
         "device": device,
     }
     try:
-        if not go_on:
+        if not resume:
             return training.run(experiment, out=out, **parts)
         if RunFolder.open(out).finished:
             raise UserError(f"{out}: is finished; there is nothing to resume")
@@ -135,7 +135,7 @@ class Builder:
 
     grid: Grid
     out: Path
-    go_on: bool
+    resume: bool
     stop: Callable[[], bool]
     unwritten: list[tuple[int, int, int, str]] = field(default_factory=list)  # refusals
 
@@ -152,7 +152,7 @@ class Builder:
         form = build_federation(
             e.model_copy(update={"clients": everyone}), held, device, encoder, method
         )
-        grants = AccessControl(
+        access = AccessControl(
             form.method.row_access,
             {name: table.count for name, table in form.model.tables.items()},
             deploy.max_rows,
@@ -161,16 +161,16 @@ class Builder:
             frozenset(form.data.features.values()) if form.clients.requests_seen else frozenset(),
         )
         folder = RunFolder(self.out)
-        grants.log = self.out / DEPLOYMENT / LOG
-        if self.go_on:
-            grants.recall()
+        access.log = self.out / DEPLOYMENT / LOG
+        if self.resume:
+            access.recall()
         else:
-            grants.log.parent.mkdir(parents=True, exist_ok=True)
-            grants.log.unlink(missing_ok=True)
-        nodes = Nodes(self.grid, grants, deploy.timeout, held.train.classes, self._refused)
-        self._gather(nodes, e, tell=not (self.go_on and folder.has_checkpoint))
-        grants.close()
-        data = RemoteClients.of(form.data, grants.sizes)
+            access.log.parent.mkdir(parents=True, exist_ok=True)
+            access.log.unlink(missing_ok=True)
+        nodes = Nodes(self.grid, access, deploy.timeout, held.train.classes, self._refused)
+        self._gather(nodes, e, setup=not (self.resume and folder.has_checkpoint))
+        access.close()
+        data = RemoteClients.of(form.data, access.sizes)
         per_round, selection = cohort_size(e, data, form.method)
         server = replace(
             form.server,
@@ -191,11 +191,11 @@ class Builder:
         while self.unwritten and folder.config.is_file():
             folder.log_refusal(*self.unwritten.pop(0))
 
-    def _gather(self, nodes: Nodes, e: Experiment, *, tell: bool) -> None:
+    def _gather(self, nodes: Nodes, e: Experiment, *, setup: bool) -> None:
         """Wait for the nodes a run needs to begin."""
         until = time.monotonic() + e.deploy.wait
         while True:
-            nodes.meet(0, tell=tell)
+            nodes.meet(0, setup=setup)
             if len(nodes) >= e.deploy.nodes and nodes.node_of:
                 return
             if self.stop():

@@ -165,7 +165,7 @@ class Method(NamedSection, ABC):
 
     @property
     def setup_steps(self) -> int:
-        """How many steps `prepare` takes of its own."""
+        """How many steps `server_setup` takes of its own."""
         return 0
 
     def with_setup_steps(self, steps: int) -> Self:

@@ -80,7 +80,7 @@ class TerminalObserver(Observer):
 @contextmanager
 def rehearsing(experiment: Experiment) -> Iterator[None]:
     """A sign of life while a run is rehearsed."""
-    console, said = Console(stderr=True), f"rehearsing {experiment.name}: its data, then some rounds"
+    console, said = Console(stderr=True), f"rehearsing {experiment.name}: loading data, then running a few rounds"
     if not console.is_terminal:
         console.print(said, soft_wrap=True, highlight=False)
     with console.status(said):
@@ -108,12 +108,12 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         if judged == [name]:
             told = f"best {told}"
         else:
-            told = f"{best[name]:.2f} then" if place else f"{told}, the best by {by}"
+            told = f"{best[name]:.2f} then" if place else f"{told}, the best round by {by}"
         if described(name).better == "lower":
             told += "; lower is better"
         rows.append((name, f"[bold]{value:.2f}[/] after {after} ({told})"))
     if summary.get("stopped_early"):
-        rows.append(("stopped", f"early: {by} got no better; the model is that of the last round"))
+        rows.append(("stopped", f"early: {by} did not improve; the saved model is from the last round"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
     if geometry["max_cosine"] is not None:
         bound = geometry["error_bound"]
@@ -130,7 +130,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     if summary["refused_updates"]:
         reasons = (f"{count} {why}" for why, count in summary["refused_updates"].items())
         rows.append(("refused", f"{', '.join(reasons)} (of {moved['participations']} updates)"))
-    for what, key in (("privacy", "privacy"), ("the table's", "table_privacy")):
+    for what, key in (("privacy", "privacy"), ("table privacy", "table_privacy")):
         if private := summary.get(key):
             epsilon = "∞" if private["epsilon"] is None else f"{private['epsilon']:.2f}"
             rows.append((what, f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
@@ -231,13 +231,13 @@ def print_hash_plans(
             f"{classes} classes are too few to hash: one output for each makes a smaller network"
         )
         return
-    table = Table(title=f"{classes:,} classes, all told apart with probability {1 - delta:g}")
+    table = Table(title=f"{classes:,} classes, no two share all their buckets, with probability {1 - delta:g}")
     for name in (
         "R",
         "B",
-        "classes a bucket",
-        "pairs never told apart",
-        "positives a bucket",
+        "classes per bucket",
+        "expected full collisions",
+        "positives per bucket",
         "model",
         "smaller",
     ):
@@ -255,10 +255,10 @@ def print_hash_plans(
     console.print(table)
     smallest = min(plans, key=lambda plan: plan.bytes)
     console.print(
-        f"Smallest: method.tables = {smallest.tables}, method.buckets = {smallest.buckets}. "
+        f"Smallest: method.hash_tables = {smallest.tables}, method.buckets = {smallest.buckets}. "
         + (f"An average class has {mean:.1f} positives of its own. " if mean else "")
-        + f"Positives a bucket are those of Lemma 1{'' if mean else ' (give --positives)'}. "
-        + "These B are the least that tell classes apart; more buckets cost bytes and gain accuracy.",
+        + f"Positives per bucket are the lower bound of Lemma 1{'' if mean else ' (give --positives)'}. "
+        + "Each B is the smallest that satisfies Lemma 2. More buckets cost bytes and raise accuracy.",
         soft_wrap=True,
     )
 
@@ -280,7 +280,7 @@ def print_audit(looks: Sequence[Look]) -> None:
     console.print(table)
     console.print(
         "Candidates: classes in all of a client's requests so far. Confidence: the probability the "
-        "observer gives to a class that is the client's. Found: the share of its classes among his best "
-        "guesses. Exposed: clients whose classes he can name without doubt.",
+        "observer gives to a class the client really holds. Found: the share of the client's classes "
+        "among the observer's best guesses. Exposed: clients whose classes are all known for certain.",
         soft_wrap=True,
     )

@@ -13,7 +13,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.load import load_data
-from spreadout.federated.round import Federation, draw_cohort
+from spreadout.federated.federation import Federation, draw_cohort
 from spreadout.methods.base import Method
 from spreadout.methods.fedss import FedSS
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
