@@ -26,11 +26,14 @@ def audit(
         typer.Argument(help="Overrides of the config: section.key=value.", metavar="[KEY=VALUE]..."),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="With a config: how many rounds of requests to simulate.")
+        int | None,
+        typer.Option("--rounds", min=1, help="With a config: how many rounds of requests to simulate."),
     ] = None,
     clients: Annotated[
         bool,
-        typer.Option("--clients", help="One JSON line per request: the probability of each candidate class."),
+        typer.Option(
+            "--clients", help="One JSON line per request: the probability of each candidate class."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +83,8 @@ def plan_hash(
     features: Annotated[int, typer.Option("--features", min=1, help="Inputs of the network.")] = 5000,
     hidden: Annotated[int, typer.Option("--hidden", min=1, help="Width of its two layers.")] = 500,
     positives: Annotated[
-        int | None, typer.Option("--positives", min=1, help="Total number of labels over all training instances.")
+        int | None,
+        typer.Option("--positives", min=1, help="Total number of labels over all training instances."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

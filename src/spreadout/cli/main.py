@@ -206,8 +206,12 @@ def predict(
     source: Annotated[
         Path, typer.Option("--input", help="Histories (text, one a line; - for stdin), or .npy/.npz.")
     ],
-    top: Annotated[int, typer.Option("--top", min=1, help="How many classes or items to print per input.")] = 10,
-    unseen: Annotated[bool, typer.Option("--unseen", help="Leave out items that are already in the history.")] = False,
+    top: Annotated[
+        int, typer.Option("--top", min=1, help="How many classes or items to print per input.")
+    ] = 10,
+    unseen: Annotated[
+        bool, typer.Option("--unseen", help="Leave out items that are already in the history.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """The best classes, or next items, with their names and scores."""
@@ -256,7 +260,8 @@ def presets(as_json: AsJson = False) -> None:
 def doctor(
     overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value … of --plan")] = None,
     plan: Annotated[
-        str | None, typer.Option("--plan", help="Forecast time, memory and bytes of a run of this config here.")
+        str | None,
+        typer.Option("--plan", help="Forecast time, memory and bytes of a run of this config here."),
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,

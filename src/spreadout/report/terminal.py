@@ -80,7 +80,10 @@ class TerminalObserver(Observer):
 @contextmanager
 def rehearsing(experiment: Experiment) -> Iterator[None]:
     """A sign of life while a run is rehearsed."""
-    console, said = Console(stderr=True), f"rehearsing {experiment.name}: loading data, then running a few rounds"
+    console, said = (
+        Console(stderr=True),
+        f"rehearsing {experiment.name}: loading data, then running a few rounds",
+    )
     if not console.is_terminal:
         console.print(said, soft_wrap=True, highlight=False)
     with console.status(said):
@@ -231,7 +234,9 @@ def print_hash_plans(
             f"{classes} classes are too few to hash: one output for each makes a smaller network"
         )
         return
-    table = Table(title=f"{classes:,} classes, no two share all their buckets, with probability {1 - delta:g}")
+    table = Table(
+        title=f"{classes:,} classes, no two share all their buckets, with probability {1 - delta:g}"
+    )
     for name in (
         "R",
         "B",
