@@ -231,7 +231,7 @@ def test_fast_paths_ask_whether_the_loss_looks_at_parameters() -> None:
 def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:
     f = federation(toy)
     state = ServerState(0, *f.model.initial(0, f.device))
-    each = bytes_per_client(f, state, steps=4, width=3, held={"classes": 3}, fuses=True)
+    each = bytes_per_client(f, state, steps=4, width=3, row_counts={"classes": 3}, fuses=True)
     ready = stage_round(f, state, draw_cohort(f, 0), 2 * each)
     chunks = [len(chunk.cohort.clients) for chunk in ready.chunks]
     assert max(chunks) <= 2
@@ -242,8 +242,8 @@ def test_the_fused_path_needs_no_memory_for_copies_of_the_model(toy: Splits) -> 
     fused, copied = federation(toy, "clients.local_steps=1"), federation(toy, "clients.local_steps=2")
     state = ServerState(0, *fused.model.initial(0, fused.device))
     dense = sum(value.numel() * 4 for value in state.dense.values())
-    one = bytes_per_client(fused, state, steps=1, width=3, held={"classes": 3}, fuses=True)
-    two = bytes_per_client(copied, state, steps=2, width=3, held={"classes": 3}, fuses=True)
+    one = bytes_per_client(fused, state, steps=1, width=3, row_counts={"classes": 3}, fuses=True)
+    two = bytes_per_client(copied, state, steps=2, width=3, row_counts={"classes": 3}, fuses=True)
     assert two - one > 5 * dense
 
 

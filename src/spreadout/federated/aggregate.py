@@ -29,7 +29,7 @@ class Aggregate:
     rows: dict[str, RowSum] = field(default_factory=dict)
     clients: int = 0
     examples: int = 0
-    loss_sum: float | Tensor = 0.0  # a tensor where a device is still at work on it
+    loss_sum: float | Tensor = 0.0  # a tensor while the device still computes it
     refused: Counter[str] = field(default_factory=Counter)
     traffic: Traffic = field(default_factory=Traffic)
     control: Tensors = field(default_factory=dict)  # Σ ω_i · how far client i's state moved, by part
@@ -38,7 +38,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Merged:
-    """What the cohort as a whole asks the server to change."""
+    """The mean change of the cohort: what the server applies."""
 
     dense: Tensors
     rows: dict[str, Rows]
@@ -89,7 +89,7 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
     states: dict[str, list[PerClient]] = {}
     for part in parts:
         for name, value in part.dense.items():
-            # Not in place: a part keeps its own, and while there is one only, it is not copied.
+            # Not in place: the part keeps its own tensor. A single part is not copied.
             result.dense[name] = result.dense[name] + value if name in result.dense else value
         for name, rows in part.rows.items():
             pieces.setdefault(name, []).append(rows)
@@ -103,7 +103,7 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
             result.control[name] = result.control[name] + value if name in result.control else value
         for name, theirs in part.client_states.items():
             states.setdefault(name, []).append(theirs)
-        del part  # while the next one is made, there need not be two
+        del part  # frees its memory before the next part is made
     result.client_states = {name: PerClient.joined(some) for name, some in states.items()}
     for name, several in pieces.items():
         if len(several) == 1:  # it has every id once already

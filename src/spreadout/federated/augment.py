@@ -24,8 +24,8 @@ class Augment:
 
     noise: float = 0.0  # deviation of the Gaussian noise added
     dropout: float = 0.0  # share of input values set to 0, the rest scaled up
-    shift: int = 0  # images move by up to so many pixels either way; their edge goes on
-    flip: bool = False  # every other image is mirrored
+    shift: int = 0  # images move by at most this many pixels each way; the edge is repeated
+    flip: bool = False  # half of the images are mirrored, at random
 
     def __bool__(self) -> bool:
         return self.noise > 0 or self.dropout > 0 or self.shift > 0 or self.flip
@@ -46,8 +46,8 @@ class Augment:
     def _moved(self, x: Tensor, slots: Tensor) -> Tensor:
         """Shifted and mirrored images: (k, S, B, channels, height, width)."""
         draws = randomness.uniform_on(~slots, 3)  # (k, S, B, 3), apart from those of dropout
-        span = 2 * self.shift + 1
-        down, right = ((draws[..., i] * span).long() - self.shift for i in (0, 1))
+        shifts = 2 * self.shift + 1
+        down, right = ((draws[..., i] * shifts).long() - self.shift for i in (0, 1))
         high, wide = x.shape[-2:]
         rows = (torch.arange(high, device=x.device) + down[..., None]).clamp(0, high - 1)  # (…, H)
         columns = (torch.arange(wide, device=x.device) + right[..., None]).clamp(0, wide - 1)

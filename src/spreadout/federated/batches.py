@@ -46,7 +46,7 @@ def cohort_batches(
 ) -> dict[str, Tensor]:
     """Every column of every step of every client: (k, S, B, …), and the mask (k, S, B).
 
-    ids: per table (k, m), the rows each client asked for, ascending, then −1.
+    ids: per table (k, m), the rows each client requested, ascending, then −1.
     """
     at = data.offsets[clients][:, None, None] + plan.index
     batches = {"mask": sent(plan.mask, device)}
@@ -69,19 +69,19 @@ def cohort_batches(
 
 
 def row_ids(requests: Mapping[str, Ragged], device: torch.device) -> dict[str, Tensor]:
-    """Per table, the rows each client asked for, side by side: (k, m), −1 after the end."""
+    """Per table, the rows each client requested: (k, m), padded with −1."""
     return {table: sent(rows.padded(-1), device) for table, rows in requests.items()}
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device; from a host it leaves through pinned memory, and nobody waits for it."""
+    """A tensor on a device. A copy from host to GPU goes through pinned memory and does not block."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         return tensor.contiguous().pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 
 def places_in(rows: Tensor, ids: Tensor, mask: Tensor, present: Tensor | None = None) -> Tensor:
-    """For each client, where each of its row ids stands among the rows it asked for.
+    """For each client, the place of each of its row ids among the rows it requested.
 
     rows: (k, m) ascending, then −1; ids: (k, S, B, …); mask: (k, S, B), 0 where a slot is empty and may
     name any row. Ids that are not present (padding) get the place −1.
@@ -95,22 +95,22 @@ def places_in(rows: Tensor, ids: Tensor, mask: Tensor, present: Tensor | None = 
 
 
 def _find(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Where each id stands in its client's rows, and whether it is there at all.
+    """The place of each id among its client's rows, and whether it is there at all.
 
     rows: (k, m) ascending, then −1; ids: (k, n). → two (k, n)
     """
     if not rows.shape[1]:  # nobody holds any
         return torch.zeros_like(ids), torch.zeros_like(ids, dtype=torch.bool)
-    held = torch.where(rows < 0, torch.iinfo(torch.int64).max, rows).contiguous()
-    places = torch.searchsorted(held, ids.contiguous()).clamp_max(held.shape[1] - 1)
-    return places, (held.gather(1, places) == ids) & (ids >= 0)
+    padded = torch.where(rows < 0, torch.iinfo(torch.int64).max, rows).contiguous()
+    places = torch.searchsorted(padded, ids.contiguous()).clamp_max(padded.shape[1] - 1)
+    return places, (padded.gather(1, places) == ids) & (ids >= 0)
 
 
 def over_rows(column: Sparse, at: Tensor, mask: Tensor, rows: Tensor) -> Tensor:
     """Feature vectors over the rows each client holds, not over all features: (k, S, B, m).
 
     at: (k, S, B) examples; mask: (k, S, B), 0 where a slot is empty and stays 0; rows: (k, m) ascending,
-    then −1, the features each client asked for.
+    then −1, the features each client requested.
     """
     slot = mask.flatten().nonzero()[:, 0].to(rows.device)  # (n,) of the k·S·B slots
     features = column.select(at.flatten()[slot.to(at.device)]).compact()
@@ -118,10 +118,10 @@ def over_rows(column: Sparse, at: Tensor, mask: Tensor, rows: Tensor) -> Tensor:
     owner = torch.repeat_interleave(slot, lengths)  # (nnz,) slot
     client = owner // (at.shape[1] * at.shape[2])
     # One search for all clients: a client's rows follow those of the client before it.
-    held = rows >= 0
-    start = held.sum(1).cumsum(0) - held.sum(1)  # (k,) where a client's rows begin
+    real = rows >= 0
+    start = real.sum(1).cumsum(0) - real.sum(1)  # (k,) where a client's rows begin
     number = torch.arange(len(rows), device=rows.device)[:, None] * column.width
-    known = (number + rows)[held]  # ascending
+    known = (number + rows)[real]  # ascending
     wanted = client * column.width + features.ids.to(rows.device).long()
     place = torch.searchsorted(known, wanted).clamp_max(max(len(known) - 1, 0))
     if len(wanted) and not (len(known) and bool((known[place] == wanted).all())):

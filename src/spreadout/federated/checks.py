@@ -29,7 +29,7 @@ REPEATED_ROWS = "repeated rows"
 NOT_FINITE = "not finite"
 NORM_ABOVE_LIMIT = "norm above limit"
 
-MOST_EXAMPLES = 2**31 - 1  # nobody holds more; a claim beyond it is an attempt to own the average
+MOST_EXAMPLES = 2**31 - 1  # a client that claims more wants to own the average
 
 
 def validate_update(
@@ -45,8 +45,8 @@ def validate_update(
 ) -> str | None:
     """Why this update must be refused, or None. `sent` is what this client was given this round.
 
-    fixed: tables it may not change; counted: tables whose rows' positives it must tell. Anything a
-    client can send has an answer here, however little it looks like an update.
+    fixed: tables it may not change; counted: tables for whose rows it must report the positives.
+    Whatever a client sends gets an answer, even if it is no update at all.
     """
     try:
         return (

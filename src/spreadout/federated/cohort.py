@@ -1,4 +1,4 @@
-"""The clients of one round, and the rows each of them asks for."""
+"""The clients of one round, and the rows each of them requests."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Cohort:
     round: int
     clients: Tensor  # (k,) int64
     requests: dict[str, Ragged]  # k lists of row ids per table
-    plan: Plan | None = None  # of their steps, where what they ask for follows from it
+    plan: Plan | None = None  # of their steps, where the requests follow from it
 
     def select(self, members: Ints) -> Cohort:
-        """The clients at these places, with what they asked for."""
+        """The clients at these places, with their requests."""
         if np.array_equal(members, np.arange(len(self.clients))):
             return self
         at = torch.from_numpy(members)

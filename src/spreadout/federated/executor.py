@@ -27,13 +27,13 @@ class ExecutorOptions:
     device: torch.device
     memory: int  # bytes for one chunk of clients
     graphs: bool = True  # whether CUDA graphs may be made
-    prefetch: bool = True  # whether rounds to come may be staged
+    prefetch: bool = True  # whether later rounds may be staged in advance
 
 
 class Executor(ABC):
     """Trains the cohort of a round. One whose clients are elsewhere overrides all three hooks."""
 
-    counts_setup: ClassVar[bool] = False  # whether it counts itself what setup sends to clients
+    counts_setup: ClassVar[bool] = False  # whether it counts the bytes of the setup itself
 
     @classmethod
     def from_options(cls, options: ExecutorOptions) -> Self:
@@ -45,16 +45,16 @@ class Executor(ABC):
         """Train the clients; yields sums over parts of the cohort, in any grouping."""
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
-        """Who takes part in the state's round, and which rows each of them asks for."""
+        """Who takes part in the state's round, and the rows each of them requests."""
         return draw_cohort(federation, state.round)
 
     def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
-        """What clients say once, before the first round."""
+        """What clients send once, before the first round."""
         f = federation
         return f.method.client_setup(f.data, key=collection_key(f.seed), seed=f.seed)
 
     def keeps_sparse(self, federation: Federation) -> bool:
-        """Whether it has a use for sparse features that stay sparse."""
+        """Whether it trains on sparse features without making them dense."""
         return False
 
 

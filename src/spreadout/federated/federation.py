@@ -41,7 +41,7 @@ class ClientSettings:
     drift: DriftCorrection | None = None
     max_norm: float | None = None  # longer updates are refused
     privacy: GaussianMechanism | None = None
-    requests_seen: bool = False  # of features, only those of the examples a client is about to see
+    requests_seen: bool = False  # request features of the examples of this round only
 
     @property
     def checks_each_update(self) -> bool:
@@ -61,7 +61,7 @@ class ServerSettings:
     optimizers: ServerOptimizers
     selection: Selection = "uniform"
     per_round: int = 1
-    noise_seed: int | None = None  # of the server's own noise, where it must not follow from the run's
+    noise_seed: int | None = None  # seed of the server's noise, where it must differ from the run's
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Federation:
 
     @property
     def noise_seed(self) -> int:
-        """What the server's own noise follows from."""
+        """The seed of the server's own noise."""
         return self.seed if self.server.noise_seed is None else self.server.noise_seed
 
     def rate_factor(self, round: int) -> float:
@@ -133,16 +133,16 @@ def draw_clients(federation: Federation, round: int) -> Tensor:
 
 
 def draw_cohort(federation: Federation, round: int) -> Cohort:
-    """Who takes part in a round, and what they ask for."""
+    """Who takes part in a round, and the rows they request."""
     return request_rows(federation, draw_clients(federation, round), round)
 
 
 def request_rows(federation: Federation, clients: Tensor, round: int) -> Cohort:
-    """These clients, and the rows they ask for in a round."""
+    """These clients, and the rows they request in a round."""
     f = federation
     if not (f.clients.requests_seen and f.data.features):
         return Cohort(round, clients, f.method.request(f.data, clients, seed=f.seed, round=round))
-    asked = f.method.request(f.data.without_features, clients, seed=f.seed, round=round)
+    requests = f.method.request(f.data.without_features, clients, seed=f.seed, round=round)
     steps = f.plan(clients, round)
     owner = steps.mask.nonzero()[:, 0]
     seen = f.data.offsets[clients][owner] + steps.index[steps.mask > 0]
@@ -150,4 +150,4 @@ def request_rows(federation: Federation, clients: Tensor, round: int) -> Cohort:
     owner = torch.repeat_interleave(torch.arange(len(clients)), once.lengths)
     tables = set(f.data.features.values())
     seen_rows = {t: f.data.rows_at(t, once.values, owner, len(clients)) for t in tables}
-    return Cohort(round, clients, asked | seen_rows, steps)
+    return Cohort(round, clients, requests | seen_rows, steps)

@@ -95,11 +95,11 @@ def local_update(
             share = None if gate is None else gate[now, step]
             loss_sum[now] += loss.detach() * (1.0 if share is None else (share > 0).float())
             left = list(reversed(gradients[: len(trained)]))
-            # Two parameters that are added have one gradient between them.
+            # Two parameters that are added share one gradient.
             users = Counter(_memory_of(gradient) for gradient in left if gradient is not None)
             del gradients, loss
             for name, optimizer, value in state.parts:
-                gradient = left.pop()  # and with that its memory is free again
+                gradient = left.pop()  # after this step its memory is free
                 if gradient is None:  # the loss does not depend on it
                     continue
                 sphere = name in training.sphere
@@ -146,7 +146,7 @@ def _step_(
 ) -> None:
     """One step, in place; share (k,): how much of it each client of a stack takes, None: all of it.
 
-    alone: whether the gradient's memory is nobody else's, and may be spent.
+    alone: whether no other gradient shares its memory, so that it may be overwritten.
     """
     if share is not None:
         share = share.view(-1, *[1] * (gradient.dim() - 1))
@@ -179,7 +179,7 @@ class _Slots:
         self._slots = {name: optimizer.init(value) for name, optimizer, value in self.parts}
 
     def forget(self) -> None:
-        """Let the memory of it all go."""
+        """Free the memory of all slots."""
         self._slots.clear()
 
     def at(self, name: str, now: slice | EllipsisType) -> Tensors:

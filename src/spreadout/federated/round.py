@@ -1,6 +1,6 @@
 """One round of training, from the choice of clients to the server's own step.
 
-select clients → each asks for rows → server sends SubModels → local training
+select clients → each requests rows → server sends SubModels → local training
                → updates are checked → merged → server step on the table
 """
 
@@ -29,29 +29,29 @@ class RoundReport:
     """What happened in one round."""
 
     round: int
-    clients: int  # asked
+    clients: int  # selected
     accepted: int
-    loss_sum: float | Tensor  # over the accepted; a tensor where a device is still at work on it
+    loss_sum: float | Tensor  # over the accepted; a tensor while the device still computes it
     refused: Counter[str]
     traffic: Traffic
-    cohort: Cohort  # who was asked, and what for
+    cohort: Cohort  # who was selected, and the rows they requested
 
     @property
     def loss(self) -> float:
-        """The mean over the accepted clients; looking at it may wait for a device."""
+        """The mean over the accepted clients; reading it may wait for the device."""
         return float(self.loss_sum) / self.accepted if self.accepted else float("nan")
 
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """Same bits every time: torch's CPU scatter adds in whatever order its threads come, unless told.
+    """Same bits every time: by default torch's CPU scatter adds in the order of its threads.
 
-    On CUDA the operations used here sort before they add, and repeat themselves as they are.
+    On CUDA the operations used here sort before they add, so they are repeatable anyway.
     """
     before = torch.are_deterministic_algorithms_enabled()
     filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     _be_deterministic(before or device.type == "cpu")
-    # Nothing here reads memory it has not written: filling it first would cost a sixth of the time.
+    # Nothing here reads memory it has not written. Filling it first would cost a sixth of the time.
     torch.utils.deterministic.fill_uninitialized_memory = before and filled  # type: ignore[attr-defined]
     try:
         yield
@@ -61,7 +61,7 @@ def repeatable(device: torch.device) -> Iterator[None]:
 
 
 def _be_deterministic(on: bool) -> None:
-    """As torch's own, which would first load its compiler: a second for nothing."""
+    """As `torch.use_deterministic_algorithms`, which would first load torch's compiler (a second)."""
     torch._C._set_deterministic_algorithms(on)
 
 

@@ -2,10 +2,10 @@
 
     torchrun --nproc-per-node 2 -m spreadout run CONFIG
 
-Every rank holds the whole server state, but for a large class table: of that each has a run of rows.
-What crosses between them in a round are the rows that somebody asks for, and sums: one all-reduce of the
-dense part, and the rows that some rank's clients changed. All ranks then have the same sums, bit for
-bit, and so go on having the same state. The first of them writes the run folder and talks.
+Every rank holds the whole server state, except for a large class table: there each holds a run of rows.
+In a round they exchange the requested rows, and sums: one all-reduce of the dense part, and the rows
+that some rank's clients changed. All ranks then have the same sums, bit for bit, and so they keep the
+same state. The first rank writes the run folder and the terminal output.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ def size() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes and talks."""
+    """Whether this is the process that writes the run folder and the terminal output."""
     return size() == 1 or dist.get_rank() == 0
 
 
 def any_of(flag: bool) -> bool:
-    """Whether any process says so: all of them stop after the same round, or none."""
+    """Whether the flag is set in any process: all of them stop after the same round, or none."""
     if size() == 1:
         return flag
-    told: list[bool] = [False] * size()
-    dist.all_gather_object(told, flag)
-    return any(told)
+    flags: list[bool] = [False] * size()
+    dist.all_gather_object(flags, flag)
+    return any(flags)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Distributed(Executor):
 
 
 def _with_rows_of(cohort: Cohort, state: ServerState) -> ServerState:
-    """What clients are about to ask for, fetched from whoever has it: they train at their own pace."""
+    """The state with the requested rows, fetched before training from the ranks that have them."""
     tables: Tables = {
         name: fetched(table, cohort.requests[name].values) if isinstance(table, Sharded) else table
         for name, table in state.tables.items()
@@ -105,7 +105,7 @@ def sharded(federation: Federation, megabytes: float) -> frozenset[str]:
 
 
 def part_of(work: Ints, rank: int, ranks: int) -> Ints:
-    """The places of a rank's clients: the busiest first, dealt there and back, then in their order."""
+    """The places of a rank's clients. Ranks take turns (0, 1, …, 1, 0, …), the busiest clients first."""
     order = (-work).argsort(kind="stable")
     turn = 2 * ranks
     place = np.arange(len(order)) % turn

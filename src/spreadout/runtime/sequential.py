@@ -73,8 +73,8 @@ def train_client(
 ) -> tuple[Update, ClientStates]:
     """All that one client does in a round: from the sub-model it was sent to the update it returns.
 
-    `federation.data` is the client's own view: there is nobody else's example in it to look at. states:
-    what stayed with it from earlier rounds; the second of what is returned stays with it until the next.
+    `federation.data` is the client's own view and holds no other client's examples. states: what it
+    keeps from earlier rounds. Returns the update, and what the client keeps until its next round.
     """
     f = federation
     only = torch.tensor([0])
@@ -88,8 +88,8 @@ def train_client(
     stacked = Params(*({name: value[None] for name, value in part.items()} for part in start))
     added = offsets(f, stacked, number, states, sent.control)
     offset = added and Params(*({n: v[0] for n, v in part.items()} for part in added))
-    asked = f.method.needs_own, f.method.needs_popularity
-    info = row_info(f.data, only, ids, own=asked[0], popularity=asked[1]).at(0)
+    method = f.method
+    info = row_info(f.data, only, ids, own=method.needs_own, popularity=method.needs_popularity).at(0)
     batches = {name: column[0] for name, column in stack.items()}
     training = f.training_at(sent.round)
     change, loss = local_update(f.objective(), training, start, batches, info, offset=offset)

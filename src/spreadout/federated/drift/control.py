@@ -33,7 +33,7 @@ def parts_of(federation: Federation, params: Params) -> Iterator[tuple[str, Tens
 
 
 def sent_control(federation: Federation, state: ServerState) -> Tensors:
-    """What clients are sent beside the model: the server's control, where they need it."""
+    """What clients are sent with the model: the server's control, where they need it."""
     drift = federation.clients.drift
     if drift is None or not drift.sends_control:
         return {}
@@ -91,13 +91,13 @@ def state_changes(
     for part, moved in parts_of(federation, change):
         rule = training.rows[part.removeprefix(TABLE)] if part.startswith(TABLE) else training.dense
         travelled = (rule.lr * steps.to(moved)).clamp_min(1e-30).view(-1, *[1] * (moved.dim() - 1))
-        held = control.get(part, torch.zeros_like(moved[0]))
-        found[part] = drift.state_change(held, moved, travelled)
+        sent = control.get(part, torch.zeros_like(moved[0]))
+        found[part] = drift.state_change(sent, moved, travelled)
     return found
 
 
 def new_states(states: ClientStates, clients: Tensor, changes: Mapping[str, Tensor]) -> ClientStates:
-    """The states of a stack of clients after a round; of one whose change is no number, as they were."""
+    """The states of a stack of clients after a round; a change that is not finite does not count."""
     if not changes:
         return {}
     sound = torch.stack([c.flatten(1).isfinite().all(1) for c in changes.values()]).all(0)  # (k,)

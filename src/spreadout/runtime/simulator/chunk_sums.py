@@ -68,7 +68,7 @@ class Work:
         return table[ids.clamp_min(0)] * (ids >= 0)[..., None]
 
 
-MANY = 8  # clients of a chunk whose sums take little beside what is summed
+MANY = 8  # from this many clients on, the sums are small compared with what is summed
 
 
 def accepted_sum(
@@ -81,7 +81,7 @@ def accepted_sum(
     """The sum of the changes that pass the server's checks.
 
     also: sums of dense parts that no client's change was made of, from the clients' weights.
-    meanwhile: what the host does just before it waits for the device.
+    meanwhile: work for the host, just before it waits for the device.
     """
     f, chunk = work.federation, work.chunk
     with torch.no_grad():
@@ -94,7 +94,7 @@ def accepted_sum(
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         weight = f.rules.client_weight(chunk.examples)
         if len(loss) >= MANY:
-            # Rarely is anyone refused: a device goes on with the sums before the host knows.
+            # A client is rarely refused: the device starts the sums before the host knows.
             sums = {name: _weighted_sum(weight, value) for name, value in change.dense.items()}
             part = aggregate(work, sums | also(weight), change.rows, loss)
             part.control = {name: _weighted_sum(weight, value) for name, value in moved.items()}
@@ -105,7 +105,7 @@ def accepted_sum(
                 return part
         else:
             meanwhile()
-        # One tensor after another leaves for its sum: both at once may be too much.
+        # Each tensor is freed as soon as it is summed: memory may not hold all of both.
         kept = None if bool(accepted.all()) else accepted
         names = list(change.dense)
         sums = {name: _weighted_sum(weight, change.dense.pop(name), kept) for name in names}
@@ -131,7 +131,7 @@ def aggregate(
 ) -> Aggregate:
     """Sums over the clients of a chunk, or the kept (k,) of them: from dense sums and row changes.
 
-    The loss stays on the device: whoever waits for it may do so later.
+    The loss stays on the device, so that nobody waits for it here.
     """
     chunk, rules = work.chunk, work.federation.rules
     summed = {}
@@ -164,8 +164,9 @@ def _row_sum(work: Work, name: str, change: Tensor, kept: Tensor | None) -> RowS
     real = real if kept is None else real & kept[:, None]
     owner = real.nonzero()[:, 0]  # (rows,)
     if name in rules.counted:
-        told = work.federation.data, chunk.cohort.clients, chunk.ids[name], chunk.counts
-        weight = examples = positives_of(*told)[real].float()
+        clients, data = chunk.cohort.clients, work.federation.data
+        positives = positives_of(data, clients, chunk.ids[name], chunk.counts)  # (k, m)
+        weight = examples = positives[real].float()
     else:
         examples = chunk.examples[owner].float()
         weight = rules.row_weight(name, chunk.examples)[owner]
@@ -207,16 +208,16 @@ def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Tr
     """The bytes of the whole cohort's round trips, from the tensors its members share."""
     clients = len(cohort.clients)
     dense = nbytes(state.dense.values())
-    down, up, asked = 0, 0, 0
+    down, up, up_requests = 0, 0, 0
     new = state.records.lacks_fixed_rows(cohort.clients).nonzero()[:, 0]
     for name, every in cohort.requests.items():
         requests = every.select(new) if name in federation.clients.training.fixed else every
         ids = nbytes([requests.values])
         row = row_bytes(state.tables[name])
         down += ids + row * requests.values.numel()
-        asked += ids
+        up_requests += ids
         if name not in federation.clients.training.fixed:
             up += ids + row * requests.values.numel()
             up += ids if name in federation.rules.counted else 0
     control = nbytes(sent_control(federation, state).values())
-    return Traffic((dense + control) * clients, down, asked, dense * clients, up, clients)
+    return Traffic((dense + control) * clients, down, up_requests, dense * clients, up, clients)

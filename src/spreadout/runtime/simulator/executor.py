@@ -2,8 +2,9 @@
 
 Clients are sorted by how much they do and cut into chunks that fit a memory budget. With several
 local steps a chunk trains on stacked copies of the dense part and of each client's own rows. With one
-linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i ∇_i`, one batched gradient. Nor does
-a first layer on sparse features need any (`implicit_first_layer.py`), nor, in one step, a lookup (`pooled_lookup.py`).
+linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i ∇_i`, one batched gradient. A
+first layer on sparse features needs none either (`implicit_first_layer.py`), nor does a lookup with one
+step (`pooled_lookup.py`).
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from spreadout.runtime.simulator.staging import (
     StagedRound,
     is_fusable,
     prefetch_key,
-    stage_ahead,
     stage_chunk,
+    stage_in_advance,
     stage_round,
 )
 
-PREFETCHED_ROUNDS = 2  # where one takes longer to make ready than to train, two at once still keep up
+PREFETCHED_ROUNDS = 2  # two at once keep up even where staging takes longer than training
 
 
 @register_executor("simulator")
@@ -76,14 +77,14 @@ class Simulator(Executor):
         staged = self._prefetched(federation, cohort.round)
         if staged is None or staged.cohort is not cohort:
             staged = stage_round(federation, state, cohort, self.memory, fuses=True)
-        if len(staged.idle):  # they were asked, and had nothing to say
+        if len(staged.idle):  # selected, but without examples
             silent = refused(checks.NO_EXAMPLES, len(staged.idle))
             silent.traffic = traffic_of(state, cohort.select(staged.idle), federation)
             yield silent
         for place, planned in enumerate(staged.chunks):
             early = staged.first if place == 0 else None
             work = Work(federation, state, early or stage_chunk(federation, planned, adds=True))
-            # While the host waits for the first chunk, it looks ahead.
+            # While the device trains the first chunk, the host stages later rounds.
             meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
             if is_fusable(federation, len(work.chunk.active)):
                 part = _fused(work, meanwhile)
@@ -97,7 +98,7 @@ class Simulator(Executor):
             yield part
 
     def _apart(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
-        """Clients of one step, each with its own change: somebody's is broken, and must be found."""
+        """Clients of one step, each with its own change, to find the one whose change is not finite."""
         staged = stage_round(federation, state, cohort, self.memory)
         for planned in staged.chunks:
             work = Work(federation, state, stage_chunk(federation, planned))
@@ -107,7 +108,7 @@ class Simulator(Executor):
         return None if self.prefetch is None else self.prefetch.get(prefetch_key(federation, round))
 
     def _begin_next(self, federation: Federation, state: ServerState) -> None:
-        """Rounds to come, staged in the background, each in a thread of its own."""
+        """Stage later rounds in the background, each in its own thread."""
         if self.prefetch is None:
             return
         last = min(state.round + PREFETCHED_ROUNDS, federation.rounds - 1)
@@ -121,14 +122,14 @@ class Simulator(Executor):
                 staged = stage_round(federation, state, cohort, self.memory, fuses=True)
                 if trains is None:
                     return staged
-                return stage_ahead(federation, staged, self.memory, trains)
+                return stage_in_advance(federation, staged, self.memory, trains)
 
         rounds = range(state.round + 1, last + 1)
         self.prefetch.begin({prefetch_key(federation, round): partial(make, round) for round in rounds})
 
 
 def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
-    """One step of every client as one gradient; None if a client broke it and must be found."""
+    """One step of every client as one gradient; None if some client's gradient is not finite."""
     f, chunk, training = work.federation, work.chunk, work.training
     weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
     rows = work.rows()
@@ -207,7 +208,7 @@ def _implicit(work: Work, implicit: ImplicitLayers | None) -> Aggregate | None:
 def _stacked(work: Work, graphs: GraphCache | None = None) -> tuple[Params, Tensor]:
     """Several steps, or checks that need every client's own change: stacked copies.
 
-    How far each client moved and its loss; a device may still be at work on them.
+    Returns how far each client moved, and its loss; the device may still be computing them.
     """
     f, chunk = work.federation, work.chunk
     k = len(chunk.examples)
@@ -236,7 +237,7 @@ def _replayed(
     """The same as a CUDA graph, in shapes that stay the same from round to round."""
     f, chunk = work.federation, work.chunk
     places = graphs.places(chunk.active)
-    # Steps nobody takes see the last one's examples again: zeros may be no input for an encoder.
+    # Steps nobody takes repeat the last step's examples: an encoder may not accept zeros.
     batches = {name: _repeated(column, len(places)) for name, column in chunk.batches.items()}
     batches["mask"] = _padded(chunk.batches["mask"], 1, len(places))
     gate = (batches["mask"].sum(-1) > 0).float() * f.rate_factor(chunk.cohort.round)  # (k, S)
@@ -245,7 +246,8 @@ def _replayed(
         shared = chunk.cohort.requests[table].shared is not None  # their number is always the same
         wide = graphs.room(table, values.shape[1], round_to=1 if shared else 32)
         rows[table] = _padded(values, 1, wide)
-        for name, named in f.data.row_columns.items():  # feature vectors are as wide as the rows held
+        # Feature vectors are as wide as the client's rows.
+        for name, named in f.data.row_columns.items():
             if named == table and isinstance(f.data.columns[name], Sparse):
                 batches[name] = _padded(batches[name], 3, wide)
         for part in (info.present, info.own, info.share):

@@ -22,9 +22,9 @@ from spreadout.core.types import Params, RowInfo, Tensors
 from spreadout.federated.local import LocalTraining, Objective, local_update
 
 MOST_GRAPHS = 4  # each keeps the memory of its steps
-PATIENCE = 32  # captures, after which they must have been worth it
+PATIENCE = 32  # captures, after which replays must have paid for them
 MOST_STEPS = 512  # a graph of more takes long to capture and gains nothing
-MOST_BYTES = 1 << 28  # of what is trained: beyond, a graph's copies are dear and its gain is none
+MOST_BYTES = 1 << 28  # of what is trained; beyond it a graph's copies cost more than it gains
 Inputs = dict[str, Tensors]  # dense, rows, batches, RowInfo's parts, gate, offsets
 
 
@@ -80,8 +80,8 @@ class GraphCache:
     ) -> tuple[Params, Tensor] | None:
         """`local_update` of a stack under a gate; the result is valid until the next call.
 
-        about: all that the objective depends on beside the inputs. None where the steps cannot be
-        captured: an encoder may do what no graph can hold.
+        about: all that the objective depends on apart from the inputs. Returns None where the steps
+        cannot be captured: some encoders do things no graph can hold.
         """
         shapes = tuple(
             (part, name, tuple(t.shape), t.dtype)

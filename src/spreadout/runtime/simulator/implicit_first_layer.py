@@ -1,8 +1,8 @@
 """Local steps on sparse features whose first layer is never copied, nor its gradient made.
 
 All clients start from the same weights W₀. A plain gradient step on a batch X_r (B, F) moves them by
-−η D_rᵀ X_r, where D_r (B, H) is the loss's gradient at what the layer puts out: they stay in the span of
-the client's own inputs. So what the layer puts out for a later batch is
+−η D_rᵀ X_r, where D_r (B, H) is the loss's gradient at the layer's output: the weights stay in the
+linear span of the client's own inputs. So the layer's output for a later batch is
 
     X_t Wᵀ = X_t W₀ᵀ − η Σ_{r<t} (X_t X_rᵀ) D_r
 
@@ -132,7 +132,7 @@ class ImplicitLayers:
 
     def __init__(self, most: int) -> None:
         self.most = most  # bytes of inner products to keep
-        self._asked: Federation | None = None
+        self._known: Federation | None = None
         self._layer: FirstLayer | None = None
         self._data: FederatedDataset | None = None
         self._products: InnerProducts | None = None
@@ -142,9 +142,9 @@ class ImplicitLayers:
 
         Looked at once: it costs a look at every client, and only the rates change from round to round.
         """
-        f, known = federation, self._asked
+        f, known = federation, self._known
         if known is None or known.data is not f.data or _facts(known) != _facts(f):
-            self._asked, self._layer = f, first_layer(f)
+            self._known, self._layer = f, first_layer(f)
             if self._layer is not None:
                 several = int(f.clients.schedule.steps_per_client(f.data.sizes).max(initial=0)) > 1
                 room = 4 * int((f.data.offsets.diff() ** 2).sum()) <= self.most
@@ -160,7 +160,7 @@ class ImplicitLayers:
         """
         data = federation.data
         if not isinstance(x, StepByStep) or x.at[0].numel() > x.column.width:
-            return None  # as many slots as features: the span is no shortcut
+            return None  # with as many slots as features this is no shortcut
         if self._data is not data:
             self._products, self._data = InnerProducts.of(x.column, data), data
         assert self._products is not None
@@ -180,14 +180,14 @@ class ImplicitLayers:
 
 
 def _facts(f: Federation) -> tuple[object, ...]:
-    """What of a federation decides whether a layer may stay in the span, apart from its data."""
+    """What decides, apart from the data, whether a layer may stay implicit."""
     c, reads = f.clients, f.method.loss_reads_params
     kind = reads, c.checks_each_update, c.drift, bool(c.augment), f.bf16, f.device.type
     return id(f.model), f.clients.training.dense, f.clients.schedule, *kind
 
 
 def first_layer(federation: Federation) -> FirstLayer | None:
-    """The layer that may stay implicit; None where something stands against it."""
+    """The layer that may stay implicit; None where there is none."""
     f, model = federation, federation.model
     c = f.clients
     if c.checks_each_update or c.drift is not None or c.augment or not c.training.dense.is_plain:

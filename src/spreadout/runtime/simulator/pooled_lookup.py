@@ -39,16 +39,16 @@ class PooledFeatures:
         column: Sparse,
         at: Tensor,
         mask: Tensor,
-        asked: Ragged,
+        requested: Ragged,
         examples: Tensor,
         pooling: Pooling,
     ) -> PooledFeatures:
-        """at, mask (k, B): examples and which slots are filled; asked: the rows each client holds;
+        """at, mask (k, B): examples and which slots are filled; requested: the rows each client holds;
         examples (k,): what each client counts for."""
         device, slots = examples.device, mask.numel()
-        holder = torch.repeat_interleave(torch.arange(len(asked)), asked.lengths).to(device)
+        holder = torch.repeat_interleave(torch.arange(len(requested)), requested.lengths).to(device)
         counted = examples[holder].float()
-        rows, holders, behind = sum_by_id(asked.values.to(device), torch.ones_like(counted), counted)
+        rows, holders, behind = sum_by_id(requested.values.to(device), torch.ones_like(counted), counted)
         slot = mask.flatten().nonzero()[:, 0]
         features = column.select(at.flatten()[slot]).compact()
         ids = features.ids.to(device).long()

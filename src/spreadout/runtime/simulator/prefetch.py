@@ -1,4 +1,4 @@
-"""A few things made ready in the background while another is at work."""
+"""A few values computed in background threads before they are needed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 class Prefetcher(Generic[T]):
-    """What belongs to each of a few keys, computed in threads of their own."""
+    """A value for each of a few keys, each computed in its own thread."""
 
     def __init__(self, threads: int = 1) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ahead")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="prefetch")
         self._futures: dict[Hashable, Future[T]] = {}
 
     def begin(self, works: Mapping[Hashable, Callable[[], T]]) -> None:
-        """Begin with what belongs to these keys, unless it is begun already, and forget all others."""
+        """Start to compute the values of these keys, unless already started; forget all others."""
         for key in self._futures.keys() - works.keys():
             self._futures.pop(key).cancel()
         for key, work in works.items():
@@ -25,11 +25,11 @@ class Prefetcher(Generic[T]):
                 self._futures[key] = self._pool.submit(work)
 
     def get(self, key: Hashable) -> T | None:
-        """What belongs to this key, waiting for it; None if it was not begun, or failed."""
+        """The value of this key, waiting for it; None if it was not started, or failed."""
         future = self._futures.get(key)
         if future is None:
             return None
         if future.exception() is not None:
-            del self._futures[key]  # whoever needs it makes it again, and meets the error itself
+            del self._futures[key]  # the caller computes it again and meets the error itself
             return None
         return future.result()

@@ -1,4 +1,4 @@
-"""Sums of rows by bags made beforehand: the same bits whoever adds them, and no host need wait."""
+"""Sums of rows by segment, prepared in advance: always the same bits, and the host does not wait."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch.nn import functional as F
 from spreadout.core.merging import RowSum
 from spreadout.core.ragged import offsets_from_lengths
 
-PIECE = 128  # entries of a bag that are added one after another; a long bag is many pieces
+PIECE = 128  # entries added one after another; a long segment has many pieces
 
 
 @dataclass(frozen=True)
 class SegmentSum:
-    """Weighted sums of rows: one for every bag, the same bits whoever adds them."""
+    """Weighted sums of rows, one for every segment; always the same bits."""
 
-    at: Tensor  # (nnz,) which row, bag after bag
+    at: Tensor  # (nnz,) which row, segment after segment
     weights: Tensor  # (nnz,)
-    piece: Tensor  # (p,) where each piece of a bag begins
-    first: Tensor  # (n,) each bag's first piece
+    piece: Tensor  # (p,) where each piece of a segment begins
+    first: Tensor  # (n,) each segment's first piece
 
     @classmethod
     def of(cls, at: Tensor, weights: Tensor, lengths: Tensor) -> SegmentSum:
-        """lengths (n,): entries of each bag."""
+        """lengths (n,): entries of each segment."""
         pieces = (lengths + PIECE - 1) // PIECE
         first = offsets_from_lengths(pieces)[:-1]
         within = torch.arange(int(pieces.sum()), device=at.device)

@@ -28,13 +28,13 @@ from spreadout.models.nn.gather import FEW
 from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
 from spreadout.runtime.simulator.segment_sum import RowSlots, SegmentSum
 
-SHARE_STAGED_AHEAD = 8  # of the memory there is, this part may hold a round to come
-NARROW = 64  # batches below this width are padded without a second thought
+SHARE_STAGED_IN_ADVANCE = 8  # a later round may take one part in eight of the memory
+NARROW = 64  # batches up to this width are always padded to one width
 
 
 @dataclass(frozen=True)
 class PlannedChunk:
-    """Some clients of a cohort: what they will train on, still on the planned."""
+    """Some clients of a cohort: what they will train on, still on the host."""
 
     cohort: Cohort
     steps: Plan
@@ -58,7 +58,7 @@ class StagedChunk:
 
 @dataclass(frozen=True)
 class StagedRound:
-    """A round made ready: its chunks, most steps first."""
+    """The chunks of a round, most steps first."""
 
     cohort: Cohort
     idle: Ints  # places in the cohort of clients that have nothing to train on
@@ -76,7 +76,7 @@ def stage_round(
 ) -> StagedRound:
     """Cut a cohort into chunks that fit `memory` and plan their steps; the state gives shapes only.
 
-    fuses: whether whoever trains them makes one step of many clients one gradient.
+    fuses: whether one step of many clients may be computed as one gradient.
     """
     f = federation
     sizes = f.data.sizes[cohort.clients.numpy()]
@@ -92,18 +92,20 @@ def stage_round(
 def stage_chunk(federation: Federation, planned: PlannedChunk, *, adds: bool = False) -> StagedChunk:
     """Gather what a chunk trains on, and put it where it will be trained.
 
-    adds: whether its rows will be added up where they are trained, and that is to be laid out too.
+    adds: whether its rows will be summed on the device, so that these sums are prepared too.
     """
     f, cohort, steps = federation, planned.cohort, planned.steps
     sizes = f.data.sizes[cohort.clients.numpy()]
     counts = torch.from_numpy(f.clients.schedule.usable(sizes))
     examples = sent(counts, f.device)
-    asked, features = cohort.requests, None
+    requests, features = cohort.requests, None
     if planned.pools:
         features = _pooled(f, planned, examples)
         f = replace(f, data=f.data.without_features)
-        asked = {table: rows for table, rows in asked.items() if table in f.data.row_columns.values()}
-    ids = row_ids(asked, f.device)
+        requests = {
+            table: rows for table, rows in requests.items() if table in f.data.row_columns.values()
+        }
+    ids = row_ids(requests, f.device)
     batches = f.batches(cohort.clients, steps, ids, cohort.round)
     active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
     info = row_info(
@@ -111,7 +113,7 @@ def stage_chunk(federation: Federation, planned: PlannedChunk, *, adds: bool = F
     )
     # Rows that everybody holds, and those counted row by row, are summed otherwise.
     otherwise = f.rules.counted | f.clients.training.fixed
-    apart = [t for t in ids if asked[t].shared is None and t not in otherwise]
+    apart = [t for t in ids if requests[t].shared is None and t not in otherwise]
     sums = {table: RowSlots.of(ids[table], examples) for table in apart} if adds else {}
     return StagedChunk(cohort, batches, ids, info, examples, counts, sums, active, features)
 
@@ -123,21 +125,21 @@ def _pooled(federation: Federation, planned: PlannedChunk, examples: Tensor) -> 
     column = f.data.columns[name]
     assert isinstance(column, Sparse)
     at = f.data.offsets[planned.cohort.clients][:, None] + planned.steps.index[:, 0]
-    asked = planned.cohort.requests[table]
-    return PooledFeatures.of(column, at, planned.steps.mask[:, 0], asked, examples, model.pooling)
+    requested = planned.cohort.requests[table]
+    return PooledFeatures.of(column, at, planned.steps.mask[:, 0], requested, examples, model.pooling)
 
 
-def stage_ahead(
+def stage_in_advance(
     federation: Federation, staged: StagedRound, memory: int, trains: torch.cuda.Stream
 ) -> StagedRound:
-    """The same with its chunk on the device, copied there beside what the device is at work on.
+    """The same with its chunk copied to the device, while the device still trains another round.
 
-    Only where there is one, and a small one: several are as many because each fills the memory there
-    is. trains: the stream that will read it.
+    Only where the round is one small chunk: several chunks fill the memory each. trains: the stream that
+    will read it.
     """
     if (
         len(staged.chunks) != 1
-        or SHARE_STAGED_AHEAD * _staged_bytes(federation, staged.chunks[0]) > memory
+        or SHARE_STAGED_IN_ADVANCE * _staged_bytes(federation, staged.chunks[0]) > memory
     ):
         return staged
     first = stage_chunk(federation, staged.chunks[0], adds=True)
@@ -151,7 +153,7 @@ def _staged_bytes(federation: Federation, planned: PlannedChunk) -> int:
     """About what a chunk takes on the device before anything is trained."""
     columns = federation.data.columns.values()
     example = sum(column.example_bytes for column in columns if not isinstance(column, Sparse))
-    rows = sum(asked.values.numel() for asked in planned.cohort.requests.values())
+    rows = sum(requested.values.numel() for requested in planned.cohort.requests.values())
     return planned.steps.index.numel() * (example + 12) + 64 * rows
 
 
@@ -208,15 +210,15 @@ def _chunks(
     """
     steps = federation.clients.schedule.steps_per_client(sizes)
     widths = federation.clients.schedule.batch_widths(sizes)
-    held = {table: asked.lengths.numpy() for table, asked in cohort.requests.items()}
-    rows = np.sum([*held.values(), np.zeros_like(steps)], axis=0)
+    lengths_of = {table: requested.lengths.numpy() for table, requested in cohort.requests.items()}
+    rows = np.sum([*lengths_of.values(), np.zeros_like(steps)], axis=0)
     order = np.lexsort((-rows, -widths, -steps))
     order = order[~idle[order]]
     start = 0
     while start < len(order):
         rest = order[start:]
         # The first client has the most steps; batches and rows are as wide as any that may follow.
-        most = {table: int(lengths[rest].max()) for table, lengths in held.items()}
+        most = {table: int(lengths[rest].max()) for table, lengths in lengths_of.items()}
         widest = int(widths[rest].max())
         each = bytes_per_client(federation, state, int(steps[rest[0]]), widest, most, fuses)
         run = rest[: max(1, memory // each)]
@@ -232,12 +234,12 @@ def bytes_per_client(
     state: ServerState,
     steps: int,
     width: int,
-    held: Mapping[str, int],
+    row_counts: Mapping[str, int],
     fuses: bool,
 ) -> int:
     """A generous estimate of what one client of a chunk takes, padding included.
 
-    held: rows of each table that it holds.
+    row_counts: rows of each table that it holds.
     """
     copies = 6  # start, present, gradient, step, change, and one optimiser slot
     if federation.clients.keeps_state:
@@ -247,7 +249,7 @@ def bytes_per_client(
     shared = set(federation.model.row_columns.values()) if pooling else set()
     parameters = 0 if fused else nbytes(state.dense.values())
     pooled = 0
-    for table, count in held.items():
+    for table, count in row_counts.items():
         row = row_bytes(state.tables[table])
         if table in shared:  # its row and the row's change; what is pooled, and its gradient
             pooled += count * 2 * row + 4 * width * row
@@ -261,17 +263,19 @@ def bytes_per_client(
             named = -(-len(column.ids) // max(column.count, 1))  # features an example has, about
             pooled += width * named * 64  # sorted by example and by feature
         elif name in data.row_columns:
-            example += 4 * held[data.row_columns[name]]  # over the rows held, not over all features
+            example += (
+                4 * row_counts[data.row_columns[name]]
+            )  # over the client's rows, not over all features
         elif federation.clients.augment:
             example += column.example_bytes
         else:
             at_once += column.example_bytes  # one step after another
     activations = 8 * width * federation.activations * 4
-    # Scores of a batch against the class rows held, and their gradients.
-    activations += 6 * width * held.get("classes", 0) * 4
+    # Scores of a batch against the client's class rows, and their gradients.
+    activations += 6 * width * row_counts.get("classes", 0) * 4
     for name, table in data.row_columns.items():
         column = data.columns[name]
-        if isinstance(column, Lists) and federation.device.type == "cuda":  # see models/gathers.py
-            activations += width * (column.width or column.longest) * min(held[table], FEW) * 4
+        if isinstance(column, Lists) and federation.device.type == "cuda":  # see models/nn/gather.py
+            activations += width * (column.width or column.longest) * min(row_counts[table], FEW) * 4
     batches = steps * width * (example + 16) + 2 * width * at_once
     return max(1, copies * parameters + pooled + batches + activations)
