@@ -4,8 +4,8 @@
     python -m benchmarks.papers.drift bibtex --jobs 8
 
 Plain averaging, FedProx, SCAFFOLD and FedDyn under one server (SGD at rate 1, as FedDyn needs it). Every
-arm has eight settings to choose from on a fifth of the training data: rates, and where it has one, the
-strength of its pull. Writes results/drift/NAME-tuning.json and results/drift/NAME.json.
+arm has as many settings to choose from on a fifth of the training data (eight on digits, four on Bibtex):
+rates, and where it has one, the strength of its pull. Writes results/drift/NAME-tuning.json and results/drift/NAME.json.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ LABELS = {"fedaws": "FedAwS", "fedalc": "FedALC", "fedss": "FedSS"}
 
 
 def arms_of(data: str) -> dict[str, Candidate]:
-    """Every method with every number of local steps and every correction: eight settings each."""
+    """Every method with every number of local steps and every correction: equally many settings each."""
     found = {}
     for method, options in METHODS[data].items():
         for steps in STEPS:
             changes: dict[str, Any] = {"method": options, "clients": {"local_steps": steps}}
             if method == "fedss":
                 changes["clients"] = {"local_steps": steps, "row_lr": None}
-            few, many = RATES[method][1::2], RATES[method]
+            many = RATES[method] if data == "digits" else RATES[method][1::2]
+            few = RATES[method][1::2] if data == "digits" else RATES[method][2::4]
             drifts: dict[str, tuple[list[Any], list[float]]] = {
                 "plain": ([None], many),
                 "fedprox": ([{"name": "fedprox", "mu": mu} for mu in PULLS], few),
