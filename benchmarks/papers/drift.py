@@ -4,8 +4,9 @@
     python -m benchmarks.papers.drift bibtex --jobs 8
 
 Plain averaging, FedProx, SCAFFOLD and FedDyn under one server (SGD at rate 1, as FedDyn needs it). Every
-arm has as many settings to choose from on a fifth of the training data (eight on digits, four on Bibtex):
-rates, and where it has one, the strength of its pull. Writes results/drift/NAME-tuning.json and results/drift/NAME.json.
+arm has equally many settings to choose from on a fifth of the training data, eight on digits and four on
+Bibtex: rates, and where it has one, the strength of its pull. Writes results/drift/NAME-tuning.json and
+results/drift/NAME.json.
 """
 
 from __future__ import annotations
