@@ -68,7 +68,7 @@ def run_folders(kept: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def run_suites(suites: Sequence[Suite], folder: Path, device: str, jobs: int) -> list[list[Arm]]:
+def run_suites(suites: Sequence[Suite], folder: Path, device: str, jobs: int) -> list[Sequence[Arm]]:
     """The arms of every suite; all their runs share one pool of processes.
 
     Finished runs that an earlier call left below `folder` are taken as they are.

@@ -1,5 +1,8 @@
 """Federated learning when each client holds only a sliver of the label space.
 
+`run` an experiment, `resume` or `compare` some, `load` what was trained. A part of one's own is a class
+or a function with the decorator of its kind; then configs know it by name.
+
 >>> import spreadout as so
 >>> result = so.run(so.Experiment(rounds=2, clients={"local_steps": 1}))
 >>> result.summary["clients"]
@@ -15,7 +18,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from spreadout.config.experiment import Experiment
+    from spreadout.config.presets import register_preset
+    from spreadout.core.count_sketch import CountSketch
     from spreadout.core.errors import UserError
+    from spreadout.core.merging import RowMerge
+    from spreadout.core.optimizers import Optimizer
+    from spreadout.core.ragged import Ragged
+    from spreadout.core.rows import Rows
+    from spreadout.core.state import MethodState, ServerState
+    from spreadout.core.traffic import Traffic
+    from spreadout.core.types import Batch, Params, RowInfo
     from spreadout.data.columns import Dense, Lists, Sparse
     from spreadout.data.dataset import Examples, FederatedDataset, Splits
     from spreadout.data.load import DataConfig, load_data
@@ -25,45 +37,103 @@ if TYPE_CHECKING:
     from spreadout.data.sources.base import Instances, RawDataset, Source, register_source
     from spreadout.evaluation import metrics
     from spreadout.evaluation.metrics import Metric, MetricInputs, register_metric
+    from spreadout.federated.drift.base import DriftCorrection, register_drift_correction
+    from spreadout.federated.executor import Executor
+    from spreadout.methods.base import (
+        Method,
+        ServerContext,
+        SetupContext,
+        reads_params_via_model,
+        register_method,
+    )
+    from spreadout.methods.fedavg import FullSoftmax
+    from spreadout.methods.positive_only import PositiveOnly
     from spreadout.models.build import DataShape, ModelConfig, register_encoder
+    from spreadout.models.embedding import EmbeddingModel
     from spreadout.objectives import losses, regularizers
-    from spreadout.runs.train import Interrupted, Observer, Result, resume, run
+    from spreadout.runs.compare import compare
+    from spreadout.runs.comparison import Comparison
+    from spreadout.runs.predict import Predictor, load
+    from spreadout.runs.result import Result
+    from spreadout.runs.train import Interrupted, Observer, resume, run
+    from spreadout.runtime import register_executor
+    from spreadout.runtime.sequential import Sequential
 
-__all__ = [
-    "Assignment",
-    "DataConfig",
-    "DataShape",
-    "Dense",
-    "Examples",
+__all__ = [  # noqa: RUF022 (in the order in which people meet them)
+    # Runs
     "Experiment",
-    "FederatedDataset",
-    "Instances",
-    "Interrupted",
-    "Lists",
-    "Metric",
-    "MetricInputs",
-    "ModelConfig",
+    "run",
+    "resume",
+    "compare",
+    "load",
+    "Result",
+    "Comparison",
+    "Predictor",
     "Observer",
-    "Pairs",
-    "Partition",
+    "Interrupted",
+    "UserError",
+    # Data
+    "load_data",
+    "DataConfig",
+    "Splits",
+    "FederatedDataset",
+    "Examples",
+    "Dense",
+    "Lists",
+    "Sparse",
+    "Ragged",
+    # Functions of tensors
+    "losses",
+    "regularizers",
+    "metrics",
+    "CountSketch",
+    # A method of one's own
+    "Method",
+    "PositiveOnly",
+    "FullSoftmax",
+    "register_method",
+    "reads_params_via_model",
+    "EmbeddingModel",
+    "Params",
+    "Batch",
+    "RowInfo",
+    "RowMerge",
+    "Rows",
+    "Optimizer",
+    "ServerState",
+    "MethodState",
+    "ServerContext",
+    "SetupContext",
+    "Traffic",
+    # A correction of client drift
+    "DriftCorrection",
+    "register_drift_correction",
+    # An encoder
+    "register_encoder",
+    "DataShape",
+    "ModelConfig",
+    # A source of data
+    "Source",
+    "register_source",
+    "RawDataset",
+    "Instances",
     "PublishedDataset",
     "PublishedFile",
-    "RawDataset",
-    "Result",
-    "Source",
-    "Sparse",
-    "Splits",
-    "UserError",
-    "load_data",
-    "losses",
-    "metrics",
-    "register_encoder",
-    "register_metric",
+    # A partition
+    "Partition",
     "register_partition",
-    "register_source",
-    "regularizers",
-    "resume",
-    "run",
+    "Pairs",
+    "Assignment",
+    # A metric
+    "Metric",
+    "register_metric",
+    "MetricInputs",
+    # An executor
+    "Executor",
+    "Sequential",
+    "register_executor",
+    # A preset
+    "register_preset",
 ]
 
 _MODULES = {
@@ -71,45 +141,52 @@ _MODULES = {
     "regularizers": "objectives.regularizers",
     "metrics": "evaluation.metrics",
 }
-_HOMES = {
-    "Dense": "data.columns",
-    "Lists": "data.columns",
-    "Sparse": "data.columns",
-    "DataConfig": "data.load",
-    "load_data": "data.load",
-    "Examples": "data.dataset",
-    "FederatedDataset": "data.dataset",
-    "Splits": "data.dataset",
-    "Assignment": "data.partition",
-    "Pairs": "data.partition",
-    "Partition": "data.partitions",
-    "register_partition": "data.partitions",
-    "PublishedDataset": "data.published",
-    "PublishedFile": "data.published",
-    "Instances": "data.sources.base",
-    "RawDataset": "data.sources.base",
-    "Source": "data.sources.base",
-    "register_source": "data.sources.base",
-    "Metric": "evaluation.metrics",
-    "MetricInputs": "evaluation.metrics",
-    "register_metric": "evaluation.metrics",  # its own first, so that no other takes their names
-    "DataShape": "models.build",
-    "ModelConfig": "models.build",
-    "register_encoder": "models.build",
-    "UserError": "core.errors",
-    "Experiment": "config.experiment",
-    "Interrupted": "runs.train",
-    "Observer": "runs.train",
-    "Result": "runs.train",
-    "resume": "runs.train",
-    "run": "runs.train",
+_HOMES = {  # module → the names that are imported from it
+    "config.experiment": "Experiment",
+    "config.presets": "register_preset",
+    "core.count_sketch": "CountSketch",
+    "core.errors": "UserError",
+    "core.merging": "RowMerge",
+    "core.optimizers": "Optimizer",
+    "core.ragged": "Ragged",
+    "core.rows": "Rows",
+    "core.state": "MethodState ServerState",
+    "core.traffic": "Traffic",
+    "core.types": "Batch Params RowInfo",
+    "data.columns": "Dense Lists Sparse",
+    "data.dataset": "Examples FederatedDataset Splits",
+    "data.load": "DataConfig load_data",
+    "data.partition": "Assignment Pairs",
+    "data.partitions": "Partition register_partition",
+    "data.published": "PublishedDataset PublishedFile",
+    "data.sources.base": "Instances RawDataset Source register_source",
+    "evaluation.metrics": "Metric MetricInputs register_metric",
+    "federated.drift.base": "DriftCorrection register_drift_correction",
+    "federated.executor": "Executor",
+    "methods.base": "Method ServerContext SetupContext reads_params_via_model register_method",
+    "methods.fedavg": "FullSoftmax",
+    "methods.positive_only": "PositiveOnly",
+    "models.build": "DataShape ModelConfig register_encoder",
+    "models.embedding": "EmbeddingModel",
+    "runs.compare": "compare",
+    "runs.comparison": "Comparison",
+    "runs.predict": "Predictor load",
+    "runs.result": "Result",
+    "runs.train": "Interrupted Observer resume run",
+    "runtime": "register_executor",  # with its own first, so that no other takes their names
+    "runtime.sequential": "Sequential",
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use, so that `spreadout --help` does not wait for torch."""
     if name in _MODULES:
         return importlib.import_module(f"spreadout.{_MODULES[name]}")
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"spreadout.{_HOMES[name]}"), name)
+    if name in _HOME_OF:
+        return getattr(importlib.import_module(f"spreadout.{_HOME_OF[name]}"), name)
     raise AttributeError(f"module 'spreadout' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

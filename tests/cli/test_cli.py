@@ -203,7 +203,8 @@ def test_presets_and_doctor_answer_machines(monkeypatch, capsys) -> None:  # typ
 
 
 def test_every_preset_loads() -> None:
-    from spreadout.config.experiment import Experiment, presets, read_toml
+    from spreadout.config.experiment import Experiment, read_toml
+    from spreadout.config.presets import presets
     from spreadout.runs.compare import Suite
 
     for name, about in presets().items():
@@ -279,10 +280,10 @@ def test_the_hint_of_an_interrupted_comparison_can_be_typed_as_it_is(
 
     out = tmp_path / "my cmp"
     call = ["compare", "digits-demo", "--out", str(out), "--seeds", "5", "--set", "rounds=3"]
-    monkeypatch.setattr(cli.Stop, "asked", lambda self: True)  # as if Ctrl-C came at once
+    monkeypatch.setattr(cli.Stop, "requested", lambda self: True)  # as if Ctrl-C came at once
     assert invoke(monkeypatch, *call) == 130
     monkeypatch.undo()
-    hint = capsys.readouterr().err.partition("go on with: ")[2].strip()
+    hint = capsys.readouterr().err.partition("resume with: ")[2].strip()
     assert invoke(monkeypatch, *shlex.split(hint)[1:]) == 0
     assert json.loads((out / "comparison.json").read_text())["seeds"] == [5]
 

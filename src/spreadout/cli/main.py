@@ -72,10 +72,12 @@ def _import_own() -> None:
             break
         if word.startswith("--import="):
             named.append(word.removeprefix("--import="))
-        elif word == "--import" and words:
-            named.append(words.pop(0))
+        elif word == "--import":
+            named.append(words.pop(0) if words else "")
         else:
             kept.append(word)
+    if not all(named):
+        raise UserError("--import: needs the name of a module, such as --import my_module")
     if named:
         from spreadout.core.registry import import_modules
 
@@ -107,7 +109,7 @@ def run(
                 force=force,
                 device=device,
                 observer=observer,
-                stop=stop.asked,
+                stop=stop.requested,
             ),
             shlex.join(["spreadout", "resume", str(folder)]),
         )
@@ -124,16 +126,16 @@ def resume(
     """Continue an interrupted run from its last checkpoint."""
     from spreadout.report.terminal import print_summary
     from spreadout.runs.folder import DEPLOYMENT
-    from spreadout.runs.train import resume as go_on
+    from spreadout.runs.train import resume as resume_run
 
     if (folder / DEPLOYMENT).is_dir():
         local = (folder / DEPLOYMENT / "project").is_dir()
         how = f"`spreadout deploy resume {folder}`" if local else "`flwr run … resume=true`"
-        raise UserError(f"{folder}: was deployed; go on with {how}")
+        raise UserError(f"{folder}: was deployed; resume it with {how}")
 
     with watched(device) as (stop, observer):
         result = resumable(
-            lambda: go_on(folder, device=device, observer=observer, stop=stop.asked),
+            lambda: resume_run(folder, device=device, observer=observer, stop=stop.requested),
             shlex.join(["spreadout", "resume", str(folder)]),
         )
     if result.folder is not None:  # of several processes, the first one has it
@@ -172,7 +174,7 @@ def compare(
                 go_on=go_on,
                 device=device,
                 observer=observer.named,
-                stop=stop.asked,
+                stop=stop.requested,
             ),
             _again("compare", *configs, out=folder, seeds=seeds, set_=set_) + " --resume",
         )
@@ -192,10 +194,10 @@ def report(
 ) -> None:
     """Write a self-contained HTML page about finished runs."""
     from spreadout.report.page import write_page
-    from spreadout.runs.arms import arms_of, told_apart
+    from spreadout.runs.arms import arms_of, with_distinct_labels
 
     found = [(arm, folder) for folder in folders for arm in arms_of(folder)]
-    arms = told_apart([arm for arm, _ in found], [folder for _, folder in found])
+    arms = with_distinct_labels([arm for arm, _ in found], [folder for _, folder in found])
     title = folders[0].resolve().name if len(folders) == 1 else "comparison"
     print(write_page(arms, output, title=title))
 
@@ -244,10 +246,10 @@ def predict(
 
 @app.command()
 def presets(as_json: AsJson = False) -> None:
-    """List the configs that ship with the package."""
-    from spreadout.config.experiment import presets as shipped
+    """List the configs that ship with the package, and those of modules given with --import."""
+    from spreadout.config.presets import presets as every
 
-    found = shipped()
+    found = every()
     if as_json:
         print(json.dumps(found, indent=2))
         return
@@ -310,9 +312,12 @@ def _root(
 
 def _again(command: str, *arguments: str, out: Path, seeds: str | None, set_: list[str] | None) -> str:
     """The command line that continues this one."""
+    from spreadout.core.registry import IMPORTED
+
     parts = ["spreadout", command, *arguments, "--out", str(out)]
     parts += ["--seeds", seeds] if seeds else []
     parts += [part for change in set_ or [] for part in ("--set", change)]
+    parts += [part for module in IMPORTED for part in ("--import", module)]
     return shlex.join(parts)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from spreadout import runtime  # noqa: F401  (its executors register themselves)
 from spreadout.config.explain import explain
+from spreadout.config.presets import preset_text
 from spreadout.core.errors import UserError
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.registry import IMPORTED, import_modules
@@ -112,7 +112,7 @@ class RunConfig(_Section):
     graphs: bool = True  # replay local steps as CUDA graphs where that can be done
     shard_mb: float = Field(256.0, ge=0)  # larger class tables are shared out among processes
     checkpoint_every: int | None = Field(None, ge=1)  # rounds; None: at every evaluation
-    log_requests: bool = False  # write requests.jsonl: who asked for which class rows, for `audit`
+    log_requests: bool = False  # write requests.jsonl: the class rows each client requests, for `audit`
 
     @field_validator("executor")
     @classmethod
@@ -128,7 +128,7 @@ class DeployConfig(_Section):
     nodes: int = Field(1, ge=1)  # training begins when so many nodes are there …
     wait: PositiveFloat = 120.0  # … or fails after so many seconds
     timeout: PositiveFloat = 120.0  # seconds a round waits for its clients' answers
-    max_rows: int | None = Field(None, ge=1)  # of a table, that a client may ask for in a round
+    max_rows: int | None = Field(None, ge=1)  # of a table, that a client may request in a round
     roster: Path | None = None  # which node may answer for a client, and which classes are its own
     takeover: bool = False  # whether another node may answer for a client whose own node is gone
 
@@ -163,7 +163,7 @@ class Experiment(_Section):
             return values
         named = _imports_of(values)
         if values.get("imports", named) != named:
-            return values  # told of by the field itself
+            return values  # the field's own check reports it
         import_modules(named)
         every = [*named, *(name for name in IMPORTED if name not in named)]
         return {**values, "imports": every} if every else values
@@ -200,7 +200,7 @@ class Experiment(_Section):
 
 
 def _imports_of(values: Mapping[str, Any]) -> list[str]:
-    """The modules a config names; none where they are not names, of which the field itself tells."""
+    """The modules a config names; none where they are not names, which the field's own check reports."""
     named = values.get("imports", [])
     return named if isinstance(named, list) and all(isinstance(name, str) for name in named) else []
 
@@ -209,8 +209,8 @@ def read_toml(source: str | Path) -> dict[str, Any]:
     """The values in a TOML file, or in the preset of this name."""
     path = Path(source)
     try:
-        if not path.exists() and str(source) in presets():
-            return tomllib.loads(_preset(f"{source}.toml").read_text(encoding="utf-8"))
+        if not path.exists() and (preset := preset_text(str(source))) is not None:
+            return tomllib.loads(preset)
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(
@@ -220,20 +220,6 @@ def read_toml(source: str | Path) -> dict[str, Any]:
         raise UserError(f"{source}: is a folder, not a config file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{source}: not valid TOML ({error})") from None
-
-
-def presets() -> dict[str, str]:
-    """Shipped configs: name → its first comment line."""
-    found = {}
-    for file in sorted(_preset("").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".toml"):
-            head = file.read_text(encoding="utf-8").splitlines()[:1]
-            found[file.name[:-5]] = head[0].lstrip("# ") if head else ""
-    return found
-
-
-def _preset(name: str) -> Any:
-    return resources.files("spreadout.config.presets").joinpath(name)
 
 
 def changes_of(overrides: Iterable[str]) -> dict[str, Any]:

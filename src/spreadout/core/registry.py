@@ -10,6 +10,7 @@ import difflib
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
@@ -116,7 +117,7 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}"
 
 
-IMPORTED: list[str] = []  # modules of the user's own, in the order they were asked for
+IMPORTED: list[str] = []  # the user's own modules, in the order of import
 
 
 def import_modules(names: Iterable[str]) -> None:
@@ -130,10 +131,26 @@ def import_modules(names: Iterable[str]) -> None:
             sys.path.append(here)
         try:
             importlib.import_module(name)
-        except ImportError as error:
-            raise UserError(f"import of {name}: {error}; is it installed, or in {here}?") from None
+        except UserError as error:  # of what it registers
+            raise UserError(f"import of {name}: {error}") from None
+        except Exception as error:
+            raise UserError(f"import of {name}: {_reason(name, error, here)}") from None
         if name not in IMPORTED:
             IMPORTED.append(name)
+
+
+def _reason(name: str, error: Exception, here: str) -> str:
+    """Why a module cannot be imported, in one line."""
+    said = str(error).partition("\n")[0]
+    if name.endswith(".py") or os.sep in name:
+        called = name.removesuffix(".py").replace(os.sep, ".").strip(".")
+        return f"is the name of a file; give the module's own, {called}"
+    if isinstance(error, ModuleNotFoundError) and error.name and name.startswith(error.name):
+        return f"{said}; is it installed, or in {here}?"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [at for at in frames if not at.filename.startswith("<") and "importlib" not in at.filename]
+    place = f" ({own[1].filename}:{own[1].lineno})" if len(own) > 1 else ""  # the first is ours
+    return f"{type(error).__name__}: {said}{place}"
 
 
 def _home(part: object) -> str:

@@ -32,7 +32,7 @@ StateT = TypeVar("StateT", bound=MethodState)
 
 @dataclass
 class ClientRecords:
-    """What the server keeps about each client, by its place; nothing before somebody asks for it."""
+    """What the server keeps about each client, by its place; created when first needed."""
 
     has_fixed_rows: Tensor | None = None  # (clients,) bool: who was sent its rows that never change
     releases: Tensor | None = None  # (clients,) int32: noisy updates each has sent
@@ -60,6 +60,14 @@ class ServerState:
 
     Tables are updated in place, because copying one costs what C costs; whoever needs an old state
     keeps a checkpoint of it.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> state = so.ServerState(round=0, dense={}, tables={"classes": torch.eye(3)})
+    >>> up = so.Rows(torch.tensor([2]), torch.tensor([[0.0, 0.0, 4.0]]))
+    >>> state.descend_("classes", up, so.Optimizer(lr=0.5), sphere=False)
+    >>> state.tables["classes"].diagonal()
+    tensor([ 1.,  1., -1.])
     """
 
     round: int
@@ -67,7 +75,7 @@ class ServerState:
     tables: Tables  # (C, d) each
     slots: dict[str, Tables] = field(default_factory=dict)  # optimiser state by part
     stored: Tensors = field(default_factory=dict)  # a method's state as a checkpoint gave it
-    method: MethodState | None = None  # … and as the method itself has it, once it has looked
+    method: MethodState | None = None  # … and as the method has it, after `recall`
     records: ClientRecords = field(default_factory=ClientRecords)
     control: Tensors = field(default_factory=dict)  # of a drift correction, by part of the model
     clients: ClientStates = field(default_factory=dict)  # what stays with clients; in simulation only
@@ -86,7 +94,7 @@ class ServerState:
         return self.stored if self.method is None else self.method.tensors()
 
     def keep_clients_(self, new: ClientStates) -> None:
-        """Keep what clients will want back in their next round."""
+        """Keep the clients' states for their next round."""
         for part, theirs in new.items():
             known = self.clients.get(part)
             self.clients[part] = theirs if known is None else known.updated(theirs)
@@ -114,6 +122,16 @@ class ServerState:
             if isinstance(like, Sharded):
                 self.slots[part] = {name: replace(like, local=slot) for name, slot in made.items()}
         return {name: local_of(slot) for name, slot in self.slots[part].items()}
+
+    def descend_(
+        self, table: str, gradient: Rows, optimizer: Optimizer, *, sphere: bool, part: str = "step"
+    ) -> None:
+        """One step of some rows of a table down a gradient; no other row moves.
+
+        sphere: whether rows have unit length, and keep it. part: whose step it is, by which what the
+        optimiser remembers is kept from round to round.
+        """
+        descend_table_(self, f"{part}/{table}", table, gradient, optimizer, sphere=sphere)
 
 
 @torch.no_grad()

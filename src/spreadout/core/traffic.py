@@ -32,3 +32,16 @@ class Traffic:
     @property
     def up(self) -> int:
         return self.requests_up + self.dense_up + self.rows_up + self.once_up
+
+
+def human_bytes(count: float) -> str:
+    """As people read it.
+
+    >>> human_bytes(1234567)
+    '1.18 MiB'
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
+        count /= 1024
+    return f"{count:.2f} TiB"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+import sysconfig
+from collections.abc import Iterable
+from importlib.resources import files as resources
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
@@ -26,6 +29,7 @@ def write_project(folder: Path, experiment: Experiment) -> list[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists and is not empty; choose another folder")
     refuse_misfits(experiment, experiment.method)
+    modules = own_modules(experiment.imports)
     values = {
         "name": experiment.name,
         "project": experiment.name.lower().replace(".", "-").replace("_", "-").strip("-") or "run",
@@ -35,11 +39,35 @@ def write_project(folder: Path, experiment: Experiment) -> list[Path]:
     }
     written = []
     for template, place in TEMPLATES.items():
-        text = files("spreadout.flower.templates").joinpath(f"{template}.txt").read_text("utf-8")
+        text = resources("spreadout.flower.templates").joinpath(f"{template}.txt").read_text("utf-8")
         written.append(_write(folder / place, Template(text).substitute(values)))
     written.append(_write(folder / PACKAGE / "__init__.py", '"""The deployed app."""\n'))
     written.append(_write(folder / PACKAGE / "experiment.toml", experiment.to_toml()))
+    written += [_write(folder / place, text) for place, text in modules.items()]
     return written
+
+
+def own_modules(names: Iterable[str]) -> dict[str, str]:
+    """The source of modules that a config imports, by place; those installed as packages are not copied.
+
+    Flower carries them to every node with the rest of the project.
+    """
+    installed = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib")]
+    found: dict[str, str] = {}
+    for top in dict.fromkeys(name.partition(".")[0] for name in names):
+        spec = find_spec(top)
+        folders = list(spec.submodule_search_locations or []) if spec else []
+        if spec is None or not (folders or spec.origin):
+            continue
+        home = Path(folders[0] if folders else str(spec.origin)).resolve()
+        if any(home.is_relative_to(place) for place in installed):
+            continue
+        if top == PACKAGE:
+            raise UserError(f"imports: a module named {top} is the project's own; rename yours")
+        files = sorted(home.rglob("*.py")) if folders else [home]  # a package with all that is in it
+        for file in files:
+            found[str(file.relative_to(home.parent))] = file.read_text(encoding="utf-8")
+    return found
 
 
 def _write(path: Path, text: str) -> Path:

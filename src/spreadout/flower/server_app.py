@@ -32,7 +32,8 @@ from spreadout.methods.base import Method
 from spreadout.runs import train as training
 from spreadout.runs.build import build_federation, cohort_size
 from spreadout.runs.folder import DEPLOYMENT, RunFolder
-from spreadout.runs.train import Interrupted, Result
+from spreadout.runs.result import Result
+from spreadout.runs.train import Interrupted
 
 EVENTS, STOP = "events.jsonl", "stop"  # in the run folder's deployment part
 LOOK = 0.5  # seconds between two looks for nodes
@@ -47,7 +48,7 @@ def server_app(
 ) -> ServerApp:
     """The app of the server: the config, and what the model is judged on.
 
-    Run config: `out`, the run folder; `resume`, whether to go on with it; `device`.
+    Run config: `out`, the run folder; `resume`, whether to resume it; `device`.
     """
     app = ServerApp()
 
@@ -57,9 +58,9 @@ def server_app(
         e = Experiment.load(experiment)
         given = context.run_config
         out = Path(str(given.get("out") or f"runs/{e.name}-{context.run_id}")).absolute()
-        beside = out / DEPLOYMENT
-        beside.mkdir(parents=True, exist_ok=True)
-        events = Events(beside / EVENTS)
+        deployment = out / DEPLOYMENT
+        deployment.mkdir(parents=True, exist_ok=True)
+        events = Events(deployment / EVENTS)
         log(INFO, "run folder: %s", out)
         try:
             result = serve(
@@ -72,7 +73,7 @@ def server_app(
                 resume=bool(given.get("resume", False)),
                 device=str(given.get("device", "auto")),
                 observer=events,
-                stop=(beside / STOP).exists,
+                stop=(deployment / STOP).exists,
             )
             events.done(result.summary)
         except Interrupted as stopped:
@@ -104,7 +105,7 @@ def serve(
     """Train on whoever is on the grid; `resume`: from the run folder's last checkpoint."""
     refuse_misfits(experiment, method or experiment.method)
     if not resume and RunFolder(out).config.is_file():  # before anything of it is touched
-        raise UserError(f"{out}: exists; choose another `out`, or go on with it with resume=true")
+        raise UserError(f"{out}: exists; choose another `out`, or set resume=true to continue it")
     build = Builder(grid, out, resume, stop)
     parts: Mapping[str, Any] = {
         "data": server_data(experiment),
@@ -142,7 +143,7 @@ class Builder:
     def __call__(
         self,
         experiment: Experiment,
-        held: Splits,
+        splits: Splits,
         device: torch.device,
         encoder: nn.Module | None,
         method: Method | None,
@@ -150,7 +151,7 @@ class Builder:
         e, deploy = experiment, experiment.deploy
         everyone = e.clients.model_copy(update={"per_round": "all"})
         form = build_federation(
-            e.model_copy(update={"clients": everyone}), held, device, encoder, method
+            e.model_copy(update={"clients": everyone}), splits, device, encoder, method
         )
         access = AccessControl(
             form.method.row_access,
@@ -167,7 +168,7 @@ class Builder:
         else:
             access.log.parent.mkdir(parents=True, exist_ok=True)
             access.log.unlink(missing_ok=True)
-        nodes = Nodes(self.grid, access, deploy.timeout, held.train.classes, self._refused)
+        nodes = Nodes(self.grid, access, deploy.timeout, splits.train.classes, self._refused)
         self._gather(nodes, e, setup=not (self.resume and folder.has_checkpoint))
         access.close()
         data = RemoteClients.of(form.data, access.sizes)

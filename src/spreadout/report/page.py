@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
+from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.metrics import Metric, described
 from spreadout.report.scores import axis_range
 from spreadout.report.svg import LINES, Line, line_chart, plane
-from spreadout.report.terminal import human_bytes
 from spreadout.runs.arms import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
 
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
@@ -205,7 +205,7 @@ def _shown(value: float | None, digits: int = 2) -> str:
 
 
 def _clients(arms: Sequence[Arm]) -> str:
-    """As many as there are; a run in one place has one, and is not asked beside others."""
+    """The numbers of clients; centralised runs, which have one, are left out next to others."""
     several = [arm for arm in arms if int(arm.summaries[0]["clients"]) > 1]
     return _each(several or arms, "clients")
 

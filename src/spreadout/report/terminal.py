@@ -15,6 +15,7 @@ from rich.table import Table
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.files import as_json as to_json
+from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.metrics import described
 from spreadout.federated.round import RoundReport
@@ -79,7 +80,7 @@ class TerminalObserver(Observer):
 
 @contextmanager
 def rehearsing(experiment: Experiment) -> Iterator[None]:
-    """A sign of life while a run is rehearsed."""
+    """Shows a status line while a forecast runs."""
     console, said = (
         Console(stderr=True),
         f"rehearsing {experiment.name}: loading data, then running a few rounds",
@@ -107,14 +108,14 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     by = judged[0] if len(judged) == 1 else f"the mean of {', '.join(judged)}"
     after = "1 round" if summary["rounds"] == 1 else f"{summary['rounds']} rounds"
     for place, (name, value) in enumerate(summary["metrics"].items()):
-        told = f"{best[name]:.2f} at round {best['round']}"
+        note = f"{best[name]:.2f} at round {best['round']}"
         if judged == [name]:
-            told = f"best {told}"
+            note = f"best {note}"
         else:
-            told = f"{best[name]:.2f} then" if place else f"{told}, the best round by {by}"
+            note = f"{best[name]:.2f} then" if place else f"{note}, the best round by {by}"
         if described(name).better == "lower":
-            told += "; lower is better"
-        rows.append((name, f"[bold]{value:.2f}[/] after {after} ({told})"))
+            note += "; lower is better"
+        rows.append((name, f"[bold]{value:.2f}[/] after {after} ({note})"))
     if summary.get("stopped_early"):
         rows.append(("stopped", f"early: {by} did not improve; the saved model is from the last round"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
@@ -141,25 +142,25 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     _print_rows(rows)
 
 
-def print_forecast(told: Forecast, *, as_json: bool) -> None:
+def print_forecast(cost: Forecast, *, as_json: bool) -> None:
     """What a run is expected to take."""
     if as_json:
-        print(to_json(asdict(told), indent=2))
+        print(to_json(asdict(cost), indent=2))
         return
-    each = told.seconds_per_round
-    before = f", {human_bytes(told.once_bytes)} before the first round" if told.once_bytes else ""
-    moved = f"{human_bytes(told.down_per_client)} down, {human_bytes(told.up_per_client)} up"
-    evaluation = f"{told.seconds_per_evaluation:.2f} s an evaluation"
-    if told.seconds_per_checkpoint >= 0.1:
-        evaluation += f", {told.seconds_per_checkpoint:.1f} s a checkpoint"
-    if told.seconds_before >= 1:
-        evaluation += f", {human_seconds(told.seconds_before)} before the first round"
+    each = cost.seconds_per_round
+    before = f", {human_bytes(cost.once_bytes)} before the first round" if cost.once_bytes else ""
+    moved = f"{human_bytes(cost.down_per_client)} down, {human_bytes(cost.up_per_client)} up"
+    evaluation = f"{cost.seconds_per_evaluation:.2f} s an evaluation"
+    if cost.seconds_per_checkpoint >= 0.1:
+        evaluation += f", {cost.seconds_per_checkpoint:.1f} s a checkpoint"
+    if cost.seconds_before >= 1:
+        evaluation += f", {human_seconds(cost.seconds_before)} before the first round"
     rows = [
-        ("run", f"{told.rounds} rounds of {told.cohort} of {told.clients} clients"),
-        ("model", f"{human_bytes(told.model_bytes)}, {told.classes} classes"),
+        ("run", f"{cost.rounds} rounds of {cost.cohort} of {cost.clients} clients"),
+        ("model", f"{human_bytes(cost.model_bytes)}, {cost.classes} classes"),
         ("traffic", f"{moved} per client and round{before}"),
-        ("time", f"{human_seconds(told.seconds)}: {1000 * each:.0f} ms a round, {evaluation}"),
-        ("memory", f"{human_bytes(told.peak_memory_bytes)} at most"),
+        ("time", f"{human_seconds(cost.seconds)}: {1000 * each:.0f} ms a round, {evaluation}"),
+        ("memory", f"{human_bytes(cost.peak_memory_bytes)} at most"),
     ]
     _print_rows(rows)
 
@@ -208,15 +209,6 @@ def human_seconds(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def human_bytes(count: float) -> str:
-    """1234567 → '1.18 MiB'."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
-        count /= 1024
-    return f"{count:.2f} TiB"
 
 
 def print_hash_plans(

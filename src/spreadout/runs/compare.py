@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +11,22 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import nn
 
 from spreadout.config.experiment import Experiment, overlay, read_toml
 from spreadout.config.explain import explain
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_json
 from spreadout.data import load as splits
+from spreadout.data.dataset import Splits
 from spreadout.runs.arms import Arm, as_json, gather
 from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.comparison import Comparison
 from spreadout.runs.folder import COMPARISON_MARK, RunFolder, remove_run
 from spreadout.runs.train import Observer, resume, run
+
+Variant = str | Path | Experiment  # a config, a preset, or what one of them says
+Variants = Variant | Sequence[Variant] | Mapping[str, Variant]
 
 
 class SuiteConfig(BaseModel):
@@ -60,9 +67,30 @@ class Suite:
             if len(sources) > 1:
                 raise UserError(f"{sources[0]}: is a suite; give one suite, or several configs")
             return cls._from_suite(sources[0], first, seeds, overrides)
-        experiments = [Experiment.load(source, overrides) for source in sources]
+        return cls._of_experiments([Experiment.load(source, overrides) for source in sources], seeds)
+
+    @classmethod
+    def of(cls, variants: Variants, seeds: Sequence[int] | None = None) -> Suite:
+        """As `so.compare` is given them."""
+        if isinstance(variants, Mapping):
+            for name in variants:
+                if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+                    raise UserError(
+                        f"variant {name!r}: a folder is named so; take letters, digits, . _ -"
+                    )
+            named = [_read(one).model_copy(update={"name": name}) for name, one in variants.items()]
+            return cls._of_experiments(named, seeds)
+        several = [variants] if isinstance(variants, str | Path | Experiment) else list(variants)
+        if not several:
+            raise UserError("compare: was given no variant; give configs, presets or experiments")
+        if len(several) == 1 and not isinstance(several[0], Experiment):
+            return cls.load([str(several[0])], seeds)
+        return cls._of_experiments([_read(one) for one in several], seeds)
+
+    @classmethod
+    def _of_experiments(cls, experiments: Sequence[Experiment], seeds: Sequence[int] | None) -> Suite:
         variants = {experiment.name: experiment for experiment in experiments}
-        if len(variants) < len(sources):
+        if len(variants) < len(experiments):
             ((name, _),) = Counter(experiment.name for experiment in experiments).most_common(1)
             raise UserError(
                 f"name = {name!r}: two of the configs have it; rename one, it tells runs apart"
@@ -93,21 +121,65 @@ class Suite:
 
 
 def compare(
-    suite: Suite,
-    out: Path,
+    variants: Suite | Variants,
+    out: str | Path | None = None,
     *,
+    seeds: Sequence[int] | None = None,
+    data: Splits | None = None,
+    encoder: nn.Module | None = None,
     force: bool = False,
     go_on: bool = False,
     device: str = "auto",
     observer: Callable[[str, int], Observer] = lambda variant, seed: Observer(),
     stop: Callable[[], bool] = lambda: False,
-) -> list[Arm]:
-    """Run every variant under every seed below `out`; write `comparison.json` beside them.
+) -> Comparison:
+    """Run every variant under every seed and set them side by side.
 
-    With `go_on`, runs already finished there are kept and the one cut short is resumed.
+    variants: configs, presets or experiments, in a list, or in a dictionary with a name for each; or one
+    suite. `data` and `encoder` are for all of them, as in `run`. With `out`, every run has a folder
+    below it, and `comparison.json` lies beside them; then `go_on` keeps runs that are finished there and
+    resumes the one that was cut short.
+
+    >>> import spreadout as so
+    >>> base = so.Experiment(rounds=2, clients={"local_steps": 1})
+    >>> found = so.compare({"slow": base, "fast": so.Experiment(rounds=2)})
+    >>> [(arm.name, len(arm.summaries)) for arm in found]
+    [('slow', 1), ('fast', 1)]
     """
-    where = pick_device(device)
-    _check(suite, where)  # before anything is written or replaced
+    suite = variants if isinstance(variants, Suite) else Suite.of(variants, seeds)
+    folder = None if out is None else Path(out)
+    _check(suite, pick_device(device), data, encoder)  # before anything is written or replaced
+    if folder is not None:
+        _make_room(folder, force=force, go_on=go_on)
+    parts: dict[str, Any] = {"device": device, "data": data, "encoder": encoder, "stop": stop}
+    arms = {}
+    for variant, experiment in suite.variants.items():
+        label, kept = suite.labels[variant], []
+        for seed in suite.seeds:
+            seeded = experiment.model_copy(update={"seed": seed})
+            watch = observer(label, seed)
+            place = None if folder is None else folder / variant / f"seed-{seed}"
+            if place is None:
+                result = run(seeded, observer=watch, **parts)
+                kept.append((result.summary, result.history))
+            elif not (go_on and _was_started(place, seeded)):
+                run(seeded, out=place, force=go_on, observer=watch, **parts)
+            elif not RunFolder(place).finished:
+                resume(place, observer=watch, **parts)
+        if folder is None:
+            arms[variant] = Arm(variant, label, [s for s, _ in kept], [h for _, h in kept], None)
+        else:
+            places = [folder / variant / f"seed-{seed}" for seed in suite.seeds]
+            arms[variant] = gather(variant, label, places)
+    if folder is not None:
+        shown = [as_json(arm) for arm in arms.values()]
+        table = {"name": suite.name, "seeds": list(suite.seeds), "variants": shown}
+        write_json(folder / "comparison.json", table)
+    return Comparison(suite.name, tuple(arms.values()), folder)
+
+
+def _make_room(out: Path, *, force: bool, go_on: bool) -> None:
+    """A folder for a comparison; one that is there is gone on with, or replaced, if so told."""
     taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
     if taken and go_on and not (out / COMPARISON_MARK).is_file():
         raise UserError(f"{out}: is not the folder of a comparison; there is nothing to resume")
@@ -117,35 +189,14 @@ def compare(
         remove_run(out)
     out.mkdir(parents=True, exist_ok=True)
     (out / COMPARISON_MARK).touch()
-    for variant, experiment in suite.variants.items():
-        for seed in suite.seeds:
-            seeded = experiment.model_copy(update={"seed": seed})
-            folder = out / variant / f"seed-{seed}"
-            watch = observer(suite.labels[variant], seed)
-            if go_on and _was_started(folder, seeded):
-                if not RunFolder(folder).finished:
-                    resume(folder, device=device, observer=watch, stop=stop)
-            else:
-                run(seeded, out=folder, device=device, observer=watch, stop=stop, force=go_on)
-    arms = [
-        gather(name, suite.labels[name], [out / name / f"seed-{seed}" for seed in suite.seeds])
-        for name in suite.variants
-    ]
-    table = {
-        "name": suite.name,
-        "seeds": list(suite.seeds),
-        "variants": [as_json(arm) for arm in arms],
-    }
-    write_json(out / "comparison.json", table)
-    return arms
 
 
-def _check(suite: Suite, device: torch.device) -> None:
+def _check(suite: Suite, device: torch.device, data: Splits | None, encoder: nn.Module | None) -> None:
     """Build every variant once, so that a bad one is told of first; data they share is read once."""
     distinct = {experiment.data for experiment in suite.variants.values()}
-    held = {data: splits.load_data(data, suite.seeds[0]) for data in distinct}
+    held = {each: data or splits.load_data(each, suite.seeds[0]) for each in distinct}
     for experiment in suite.variants.values():
-        build_federation(experiment, held[experiment.data], device)
+        build_federation(experiment, held[experiment.data], device, encoder)
 
 
 def _was_started(folder: Path, experiment: Experiment) -> bool:
@@ -155,6 +206,10 @@ def _was_started(folder: Path, experiment: Experiment) -> bool:
     if Experiment.load(folder / "config.toml") != experiment:
         raise UserError(f"{folder}: was run with another config; use --force to run all afresh")
     return True
+
+
+def _read(variant: Variant) -> Experiment:
+    return variant if isinstance(variant, Experiment) else Experiment.load(variant)
 
 
 def _beside(source: str, base: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,19 +15,23 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
+from spreadout.core.types import Tensors
 from spreadout.data.arrays import refuse_infinite
 from spreadout.data.columns import Column, Dense, Lists, Sparse
-from spreadout.data.dataset import Examples
+from spreadout.data.dataset import Examples, Splits
 from spreadout.data.feature_hashing import hashed as hash_features
+from spreadout.data.load import DataConfig
 from spreadout.evaluation.embed import ranked
+from spreadout.federated.federation import Federation
+from spreadout.methods.base import Method
 from spreadout.models.build import DataShape
-from spreadout.models.embedding import EmbeddingModel
+from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.runs.folder import RunFolder
 
 
@@ -39,9 +44,36 @@ class Guess:
     score: float
 
 
-@dataclass(frozen=True)
+def load(
+    folder: str | Path, encoder: nn.Module | None = None, method: Method | None = None
+) -> Predictor:
+    """The trained model of a run folder, ready to be asked.
+
+    Give `encoder` and `method` again if the run was given them: the folder holds the trained weights,
+    not the code. The encoder's own weights are left as they are.
+
+    >>> import tempfile
+    >>> import spreadout as so
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> result = so.run(so.Experiment(rounds=2, clients={"local_steps": 1}), out=folder)
+    >>> predictor = so.load(folder)
+    >>> guesses = predictor.predict([[0.5] * 64, [1.0] * 64], top=3)  # two inputs, three classes each
+    >>> [len(each) for each in guesses]
+    [3, 3]
+    """
+    return Predictor.load(Path(folder), encoder, method)
+
+
+@dataclass(frozen=True, repr=False)
 class Predictor:
-    """A finished run, ready to be asked."""
+    """A trained model, ready to be asked: `so.load` gives one, and `Result.predictor` is one.
+
+    >>> import spreadout as so
+    >>> predictor = so.run(so.Experiment(rounds=2, clients={"local_steps": 1})).predictor
+    >>> best, second = predictor.predict([[0.0] * 64], top=2)[0]
+    >>> best.score >= second.score
+    True
+    """
 
     model: EmbeddingModel
     state: ServerState
@@ -51,30 +83,60 @@ class Predictor:
     hashed: tuple[int, bool] | None = None  # features hashed into so many, with signs or without
 
     @classmethod
-    def load(cls, path: Path) -> Predictor:
-        """The model of a run folder."""
+    def of(
+        cls, config: DataConfig, data: Splits, federation: Federation, state: ServerState
+    ) -> Predictor:
+        """The model of a run in this process, and what its data calls the classes."""
+        shape = DataShape.of(federation.data)
+        names, ids = data.class_names, data.class_ids
+        return cls(federation.model, state, shape, names, ids, _hashing(config))
+
+    @classmethod
+    def load(
+        cls, path: Path, encoder: nn.Module | None = None, method: Method | None = None
+    ) -> Predictor:
+        """As `so.load`."""
         folder = RunFolder.open(path)
         about = _about(path)
-        if about["own"]:
-            raise UserError(f"{path}: was trained with its own {about['own'][0]}; ask it in Python")
+        _refuse_other_parts(path, about["own"], {"encoder": encoder, "method": method})
         experiment = Experiment.load(folder.config)
         try:
             shape = DataShape(**about["shape"])
             tensors = load_file(path / "model" / "weights.safetensors")
         except (KeyError, TypeError, OSError, SafetensorError) as error:
             raise UserError(f"{path / 'model'}: is damaged ({error}); run it again") from None
-        model = experiment.method.build_model(experiment.model, shape, experiment.seed)
         dense, tables = (
             {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
             for kind in ("dense.", "table.")
         )
-        data = experiment.data
-        hashing = None if data.hash_features is None else (data.hash_features, data.hash_signs)
+        if encoder is None:
+            build = (method or experiment.method).build_model
+            model = build(experiment.model, shape, experiment.seed)
+        else:
+            model = _around(encoder, path, dense, tables["classes"])
         state = ServerState(0, dense, dict(tables))
-        return cls(model, state, shape, about["names"], about["ids"], hashing)
+        return cls(model, state, shape, about["names"], about["ids"], _hashing(experiment.data))
+
+    def __repr__(self) -> str:
+        takes = "histories" if self.model.takes_histories else f"{self.shape.features} numbers"
+        return f"<Predictor: {takes} in, {self.shape.classes - self.shape.first_class} classes>"
+
+    def predict(self, inputs: Any, top: int = 10, *, unseen: bool = False) -> list[list[Guess]]:
+        """The best classes of every input, best first.
+
+        inputs: arrays of numbers (n, …), or for a run on histories a list of lists of items, by id or
+        title. unseen: leave out items that are in the history already.
+        """
+        if self.model.takes_histories:
+            return self.from_histories(
+                [[str(one) for one in each] for each in inputs], top, unseen=unseen
+            )
+        if unseen:
+            raise UserError("unseen: is for histories; arrays have none")
+        return self.from_arrays(np.asarray(inputs), top)
 
     def from_histories(
-        self, histories: Sequence[Sequence[str]], top: int, *, unseen: bool = False
+        self, histories: Sequence[Sequence[str]], top: int = 10, *, unseen: bool = False
     ) -> list[list[Guess]]:
         """The next items after each history of ids or titles; `unseen`: none that it has already."""
         if not self.model.takes_histories:
@@ -87,7 +149,7 @@ class Predictor:
         column = Lists.of(recent, pad=0, width=self.shape.window)
         return self._best({"history": column}, len(rows), top, rows if unseen else None)
 
-    def from_arrays(self, x: np.ndarray, top: int) -> list[list[Guess]]:
+    def from_arrays(self, x: np.ndarray, top: int = 10) -> list[list[Guess]]:
         """The best classes of every example."""
         if self.model.takes_histories:
             raise UserError("this run takes histories of items, not arrays: give a text file")
@@ -220,6 +282,34 @@ def parse_histories(text: str, origin: str) -> Iterator[list[str]]:
             yield re.findall(r"\d+", line)
         else:
             yield [line.strip()]
+
+
+def _hashing(data: DataConfig) -> tuple[int, bool] | None:
+    return None if data.hash_features is None else (data.hash_features, data.hash_signs)
+
+
+def _refuse_other_parts(path: Path, own: Sequence[str], given: Mapping[str, object]) -> None:
+    """A run is asked with the parts it was given in Python, and with no others."""
+    for name, part in given.items():
+        if name in own and part is None:
+            raise UserError(
+                f"{path}: was trained with its own {name}; load it in Python: "
+                f"so.load({str(path)!r}, {name}=...)"
+            )
+        if name not in own and part is not None:
+            raise UserError(f"{path}: was trained with the {name} its config names; give no other")
+
+
+def _around(encoder: nn.Module, path: Path, dense: Tensors, classes: Tensor) -> EmbeddingModel:
+    """A model around the user's own encoder, if it is one that the saved weights fit."""
+    module = copy.deepcopy(encoder).cpu().eval()
+    trained = {n: tuple(v.shape) for n, v in module.named_parameters() if v.requires_grad}
+    saved = {name: tuple(value.shape) for name, value in dense.items()}
+    for name in sorted(trained.keys() | saved.keys()):
+        if trained.get(name) != saved.get(name):
+            here, there = trained.get(name, "missing"), saved.get(name, "missing")
+            raise UserError(f"{path}: encoder: {name} is {here} here, and {there} in the trained one")
+    return EmbeddingModel(module, {"classes": TableShape(*classes.shape)})
 
 
 def _about(path: Path) -> dict[str, Any]:

@@ -26,10 +26,11 @@ from spreadout.evaluation.projection import projection_of
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
-from spreadout.models.build import DataShape
 from spreadout.runs import advice, checkpoint
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.folder import RunFolder
+from spreadout.runs.predict import Predictor
+from spreadout.runs.result import Result
 from spreadout.runs.summary import summarize
 from spreadout.runtime import distributed
 
@@ -51,21 +52,6 @@ class Observer:
     def round_done(self, report: RoundReport) -> None: ...
     def evaluated(self, record: Record) -> None: ...
     def warned(self, text: str) -> None: ...
-
-
-@dataclass
-class Result:
-    """A finished run."""
-
-    summary: dict[str, Any]
-    history: list[Record]  # one record per evaluation, as in metrics.jsonl
-    state: ServerState
-    federation: Federation
-    folder: Path | None = None
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        return dict(self.summary["metrics"])
 
 
 def run(
@@ -306,16 +292,17 @@ class _Session:
             self.experiment, self.data, self.federation, self.state, self.history, self.seconds
         )
         whole = self._gathered(slots=False)
+        asked = Predictor.of(self.experiment.data, self.data, self.federation, whole)
         if self.folder is not None:
             drawable = "classes" in self.state.tables
             test = self.data.test
             projection = projection_of(self.federation.model, whole, test) if drawable else None
             about = {
-                "shape": asdict(DataShape.of(self.federation.data)),
+                "shape": asdict(asked.shape),
                 "own": [part for part in ("encoder", "method") if part in self.own],
-                "names": list(self.data.class_names),
-                "ids": list(self.data.class_ids),
+                "names": list(asked.names),
+                "ids": list(asked.ids),
             }
             self.folder.finish(summary, whole, projection, about)
         path = self.folder.path if self.folder else None
-        return Result(summary, self.history, self.state, self.federation, path)
+        return Result(summary, self.history, self.state, self.federation, asked, path)

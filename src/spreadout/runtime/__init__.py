@@ -1,6 +1,7 @@
 """Where clients train: one after another, side by side, on several processes."""
 
+from spreadout.federated.executor import register_executor
 from spreadout.runtime.sequential import Sequential
 from spreadout.runtime.simulator.executor import Simulator
 
-__all__ = ["Sequential", "Simulator"]
+__all__ = ["Sequential", "Simulator", "register_executor"]

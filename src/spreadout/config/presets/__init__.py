@@ -1,1 +1,81 @@
-"""Configs shipped with the package; `spreadout presets` lists them."""
+"""Configs by name: those that ship with the package, beside this file, and those of the user's own."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from spreadout.core.errors import UserError
+from spreadout.core.registry import Registry
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The text of a config; its first line, a comment, says what it is."""
+
+    text: str
+    home: str  # the module that registered it
+
+    def __post_init__(self) -> None:  # by which the registry tells two of one name apart
+        object.__setattr__(self, "__module__", self.home)
+
+    @property
+    def about(self) -> str:
+        head = self.text.lstrip().partition("\n")[0]
+        return head.lstrip("# ") if head.startswith("#") else ""
+
+
+OWN: Registry[Preset] = Registry("preset")
+
+
+def register_preset(name: str, config: str | Path) -> None:
+    """Make a config known by name: to `spreadout presets`, and wherever a preset may be named.
+
+    config: a TOML file, or the text of one. A comment in its first line says what it is.
+
+    >>> import spreadout as so
+    >>> so.register_preset("two-rounds", '''
+    ... # FedAwS on digits, as short as can be
+    ... rounds = 2
+    ... data.source = "digits"
+    ... ''')
+    >>> so.Experiment.load("two-rounds").rounds
+    2
+    """
+    is_text = isinstance(config, str) and ("\n" in config or "=" in config)
+    if not name or "=" in name or name.endswith(".toml"):
+        raise UserError(f"preset {name!r}: is no name for a preset; choose another")
+    if name in _shipped():
+        raise UserError(f"preset {name!r}: spreadout has that name; choose another")
+    try:
+        text = str(config) if is_text else Path(config).expanduser().read_text(encoding="utf-8")
+        tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"preset {name!r}: {config} cannot be read ({error})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"preset {name!r}: not valid TOML ({error})") from None
+    OWN.add(name, Preset(text, str(sys._getframe(1).f_globals.get("__name__"))))
+
+
+def presets() -> dict[str, str]:
+    """All presets, the user's own last: name → what it is."""
+    every = {**_shipped(), **{name: OWN[name] for name in OWN}}
+    return {name: preset.about for name, preset in every.items()}
+
+
+def preset_text(name: str) -> str | None:
+    """The config of this name; None if there is none."""
+    found = OWN[name] if name in OWN else _shipped().get(name)
+    return None if found is None else found.text
+
+
+def _shipped() -> dict[str, Preset]:
+    files = sorted(resources.files(__name__).iterdir(), key=lambda file: file.name)
+    return {
+        file.name.removesuffix(".toml"): Preset(file.read_text(encoding="utf-8"), __name__)
+        for file in files
+        if file.name.endswith(".toml")
+    }
