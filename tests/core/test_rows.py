@@ -8,12 +8,12 @@ from spreadout.core.rows import (
     Update,
     along_sphere,
     gather,
-    nbytes,
     project_to_sphere,
     scatter_add_,
     sub_model,
     sum_by_id,
 )
+from spreadout.runtime.sequential import traffic_of
 
 
 def test_gather_copies_and_scatter_touches_only_the_named_rows() -> None:
@@ -27,8 +27,10 @@ def test_gather_copies_and_scatter_touches_only_the_named_rows() -> None:
 def test_bytes_are_those_of_the_tensors_sent() -> None:
     dense = {"w": torch.zeros(3, 5), "b": torch.zeros(5, dtype=torch.float64)}
     sent = sub_model(0, dense, {"classes": torch.zeros(100, 7)}, {"classes": torch.tensor([4, 9])})
+    update = Update(client=0, round=0, examples=1, dense={"w": torch.zeros(2)}, tables={})
+    traffic = traffic_of(sent, update)
     # 15 floats of 4 bytes, 5 of 8, two ids of 8 and two rows of 7 floats.
-    assert sent.nbytes == 60 + 40 + 16 + 56
+    assert traffic.down == 60 + 40 + 16 + 56
     flat = {
         **sent.dense,
         "ids": sent.tables["classes"].ids,
@@ -36,12 +38,9 @@ def test_bytes_are_those_of_the_tensors_sent() -> None:
     }
     payload = save(flat)
     header = 8 + int.from_bytes(payload[:8], "little")
-    assert sent.nbytes == len(payload) - header  # exactly what a serialiser puts on the wire
-
-
-def test_an_update_without_trained_rows_sends_none() -> None:
-    update = Update(client=0, round=0, examples=1, dense={"w": torch.zeros(2)}, tables={})
-    assert update.nbytes == nbytes([torch.zeros(2)]) == 8
+    assert traffic.down == len(payload) - header  # exactly what a serialiser puts on the wire
+    # Up: two ids of 8 bytes in the request, two floats of 4 in an update without trained rows.
+    assert (traffic.requests_up, traffic.dense_up, traffic.rows_up) == (16, 8, 0)
 
 
 def test_projection_gives_unit_rows_and_leaves_padding_at_zero() -> None:

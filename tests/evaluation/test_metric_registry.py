@@ -78,10 +78,10 @@ def test_a_metric_is_found_by_every_name_it_goes_by_and_no_other_is(name: str, k
     assert found.name == with_k(name, k)
     assert found.k == (k if "@k" in name else None)
     assert found.function is METRICS[name].function
-    assert sum(m.asked(found.name) is not None for m in METRICS.parts()) == 1
+    assert sum(m.named(found.name) is not None for m in METRICS.parts()) == 1
 
 
-@given(st.text(max_size=12).filter(lambda name: all(m.asked(name) is None for m in METRICS.parts())))
+@given(st.text(max_size=12).filter(lambda name: all(m.named(name) is None for m in METRICS.parts())))
 def test_a_name_nobody_goes_by_is_refused_with_what_there_is(name: str) -> None:
     with pytest.raises(ValueError, match=r"is unknown.*P@k, .*retrieval R@k, .*mean rank, .*where k is"):
         find_metric(name)

@@ -19,7 +19,7 @@ from spreadout.core.optimizers import Optimizer
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
-from spreadout.core.types import NO_ROWS, Params, RowInfo
+from spreadout.core.types import Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
 from spreadout.evaluation import metrics, standings
 from spreadout.evaluation.embed import class_vectors, embed
@@ -41,6 +41,8 @@ from spreadout.runtime.simulator.prefetch import Prefetcher
 from toys import shop, shop_config
 
 CPU = torch.device("cpu")
+
+NO_ROWS = RowInfo({}, {}, {}, {})  # of a model without tables
 
 
 def built(splits: so.Splits, **changes: object) -> tuple[Federation, ServerState]:

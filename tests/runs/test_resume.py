@@ -132,7 +132,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert f"go on with: spreadout resume {folder}" in err
+    assert f"resume with: spreadout resume {folder}" in err
     assert "Traceback" not in err
     state, _ = checkpoint.load(folder / "checkpoint", torch.device("cpu"))
     assert f"interrupted after round {state.round}," in err

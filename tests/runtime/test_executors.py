@@ -10,7 +10,7 @@ from torch import Tensor
 import spreadout as so
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.core.state import ServerState
-from spreadout.core.types import NO_ROWS, Batch, Params, RowInfo
+from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.federation import Federation, draw_cohort
@@ -23,6 +23,8 @@ from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.graphs import GraphCache
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitOutputs
 from spreadout.runtime.simulator.staging import bytes_per_client, stage_round
+
+NO_ROWS = RowInfo({}, {}, {}, {})  # of a model without tables
 
 
 def federation(data: Splits, *overrides: str) -> Federation:

@@ -25,20 +25,20 @@ class Stop:
     """The first Ctrl-C (or SIGTERM) asks a run to stop after its round; a second one stops it now."""
 
     def __init__(self) -> None:
-        self._asked = False
+        self._requested = False
 
-    def asked(self) -> bool:
-        return self._asked
+    def requested(self) -> bool:
+        return self._requested
 
-    def _ask(self, signum: int, frame: object) -> None:
-        if self._asked:
+    def _request(self, _signum: int, _frame: object) -> None:
+        if self._requested:
             raise KeyboardInterrupt
-        self._asked = True
+        self._requested = True
         if speaks():
             print("\nstopping after this round; press Ctrl-C again to stop now", file=sys.stderr)
 
     def __enter__(self) -> Stop:
-        self._before = [signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)]
+        self._before = [signal.signal(s, self._request) for s in (signal.SIGINT, signal.SIGTERM)]
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -62,7 +62,7 @@ def watched(device: str) -> Iterator[tuple[Stop, Observer]]:
 
 
 def speaks() -> bool:
-    """Whether this process is the one that talks: under torchrun all of them meet the same."""
+    """Whether this process prints: under torchrun only the first one does."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -80,6 +80,6 @@ def resumable(work: Any, how: str) -> Any:
         return work()
     except Interrupted as stopped:
         if speaks():
-            said = f"interrupted after round {stopped.round}, state saved; go on with: {how}"
+            said = f"interrupted after round {stopped.round}, state saved; resume with: {how}"
             print(said, file=sys.stderr)
         raise typer.Exit(130) from None

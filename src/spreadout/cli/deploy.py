@@ -67,7 +67,7 @@ def local(
                 secure=secure,
                 force=force,
                 observer=observer,
-                stop=stop.asked,
+                stop=stop.requested,
             ),
             _again(folder),
         )
@@ -81,11 +81,13 @@ def resume(
 ) -> None:
     """Continue a stopped or killed rehearsal from its last checkpoint."""
     _need_flower()
-    from spreadout.flower.local import resume as go_on
+    from spreadout.flower.local import resume as resume_rehearsal
     from spreadout.report.terminal import TerminalObserver, print_summary
 
     with Stop() as stop, TerminalObserver() as observer:
-        summary = resumable(lambda: go_on(folder, observer=observer, stop=stop.asked), _again(folder))
+        summary = resumable(
+            lambda: resume_rehearsal(folder, observer=observer, stop=stop.requested), _again(folder)
+        )
     print_summary(summary, folder, as_json=as_json)
 
 

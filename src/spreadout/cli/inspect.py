@@ -98,11 +98,15 @@ def plan_hash(
         raise UserError(f"--delta {delta}: must lie between 1e-12 and 1, such as 0.01")
     found = plans(classes, delta, features=features, hidden=hidden)
     mean = None if positives is None else positives / classes
-    told = {
+    per_bucket = {
         plan.tables: bucket_positives(mean, mean * classes, plan.buckets) if mean else None
         for plan in found
     }
     if as_json:
-        print(json.dumps([{**asdict(plan), "positives": told[plan.tables]} for plan in found], indent=2))
+        print(
+            json.dumps(
+                [{**asdict(plan), "positives": per_bucket[plan.tables]} for plan in found], indent=2
+            )
+        )
         return
-    print_hash_plans(found, told, classes=classes, delta=delta, mean=mean)
+    print_hash_plans(found, per_bucket, classes=classes, delta=delta, mean=mean)

@@ -139,7 +139,15 @@ class DeployConfig(_Section):
 
 
 class Experiment(_Section):
-    """A complete run. `Experiment.load` reads one; `to_toml` writes it back, complete."""
+    """A complete run. `Experiment.load` reads one; `to_toml` writes it back, complete.
+
+    >>> import spreadout as so
+    >>> experiment = so.Experiment.load("digits-fedaws", ["clients.lr=0.2", "rounds=5"])
+    >>> experiment.method.name, experiment.clients.lr
+    ('fedaws', 0.2)
+    >>> so.Experiment.of({"rounds": 5, "method": {"name": "fedavg"}}).method.scale
+    20.0
+    """
 
     name: str = Field("run", pattern=r"^[A-Za-z0-9._-]+$")
     imports: list[str] = []  # modules of your own that register what the config names

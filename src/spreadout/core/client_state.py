@@ -24,12 +24,12 @@ class PerClient:
     values: Tensor  # (n, …)
 
     def of(self, clients: Tensor, like: Tensor) -> Tensor:
-        """The tensors of these clients: (k, …). like: the form of one, where nobody has any yet."""
+        """The tensors of these clients: (k, …). like: a tensor of the same shape as one of them."""
         found = like.new_zeros(len(clients), *like.shape)
         if len(self.clients):
-            asked = clients.to(self.clients.device)
-            place = torch.searchsorted(self.clients, asked).clamp_max(len(self.clients) - 1)
-            known = self.clients[place] == asked
+            wanted = clients.to(self.clients.device)
+            place = torch.searchsorted(self.clients, wanted).clamp_max(len(self.clients) - 1)
+            known = self.clients[place] == wanted
             found[known.to(found.device)] = self.values[place[known]].to(found)
         return found
 

@@ -1,4 +1,4 @@
-"""Files that are never half-written: beside, flushed, then moved into place."""
+"""Files that are never half-written: written to a temporary file, flushed, then moved into place."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 
 def write_atomic(path: Path, payload: bytes) -> None:
-    """Write a file so that its name never stands for half of it."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write a file so that no reader ever finds half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(beside, "wb") as file:
+        with open(temporary, "wb") as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:

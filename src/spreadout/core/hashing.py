@@ -30,7 +30,7 @@ class HashFamily:
 
     @property
     def nbytes(self) -> int:
-        """What tells a client all of them: (a, b) of each, and the number of buckets."""
+        """Bytes of the family as it is sent: (a, b) of each function, and the number of buckets."""
         return 8 * (2 * self.tables + 1)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Lists of different lengths in two flat tensors: what clients hold, what they ask for, label sets."""
+"""Lists of different lengths in two flat tensors: rows that clients request, label sets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Ragged:
-    """List `i` is `values[offsets[i]:offsets[i + 1]]` (compressed sparse rows without weights)."""
+    """List `i` is `values[offsets[i]:offsets[i + 1]]` (compressed sparse rows without weights).
+
+    >>> import spreadout as so
+    >>> lists = so.Ragged.from_lists([[3, 5], [], [8]])
+    >>> lists.offsets.tolist(), lists.values.tolist(), lists[0].tolist()
+    ([0, 2, 2, 3], [3, 5, 8], [3, 5])
+    """
 
     offsets: Tensor  # (n + 1,) int64, non-decreasing, starting at 0
     values: Tensor  # (offsets[-1],) int64
@@ -39,10 +45,10 @@ class Ragged:
         """One list per owner in [0, n): its distinct values, ascending."""
         if value.numel() == 0:
             return cls(torch.zeros(n + 1, dtype=torch.int64), value.to(torch.int64))
-        span = int(value.max()) + 1
-        pairs = torch.unique(owner.to(torch.int64) * span + value)  # sorted: by owner, then value
-        lengths = torch.bincount(pairs // span, minlength=n)
-        return cls(offsets_from_lengths(lengths), pairs % span)
+        width = int(value.max()) + 1
+        pairs = torch.unique(owner.to(torch.int64) * width + value)  # sorted: by owner, then value
+        lengths = torch.bincount(pairs // width, minlength=n)
+        return cls(offsets_from_lengths(lengths), pairs % width)
 
     @classmethod
     def concatenated(cls, parts: Sequence[Ragged]) -> Ragged:
@@ -71,11 +77,11 @@ class Ragged:
             return self.shared.expand(len(self), -1)
         width = int(self.lengths.max()) if len(self) else 0
         column = torch.arange(width)  # (longest,)
-        held = column < self.lengths[:, None]  # (n, longest)
+        filled = column < self.lengths[:, None]  # (n, longest)
         at = (self.offsets[:-1, None] + column).clamp_max(max(self.values.numel() - 1, 0))
         if self.values.numel() == 0:
             return torch.full((len(self), width), fill, dtype=torch.int64)
-        return torch.where(held, self.values[at], fill)
+        return torch.where(filled, self.values[at], fill)
 
 
 def offsets_from_lengths(lengths: Tensor) -> Tensor:

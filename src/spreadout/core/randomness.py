@@ -45,7 +45,7 @@ def permute(place: Ints, n: int, keys: Bits) -> Ints:
     """Where each place of [0, n) goes under the random order of its key, without making the order.
 
     A Feistel network on the smallest even number of bits that holds n, walked until it lands below n: a
-    bijection of [0, n) whose cost follows the places asked for. place and keys: (…) → (…)
+    bijection of [0, n) whose cost grows with the places given. place and keys: (…) → (…)
     """
     half = np.uint64(max(1, -(-int(n - 1).bit_length() // 2)))
     mask = (np.uint64(1) << half) - np.uint64(1)

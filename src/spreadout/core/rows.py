@@ -23,7 +23,15 @@ TINY = 1e-12  # shorter rows, such as the zeros of padding, are divided by this
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a table: which ones, and their values (or what is to be added to them)."""
+    """Some rows of a table: which ones, and their values (or what is to be added to them).
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> table = torch.eye(4)
+    >>> ids = torch.tensor([1, 3])
+    >>> so.Rows(ids, table[ids]).nbytes  # two ids of 8 bytes, two rows of 16
+    48
+    """
 
     ids: Tensor  # (m,) int64, strictly increasing
     values: Tensor  # (m, d)
@@ -45,11 +53,6 @@ class SubModel:
     tables: dict[str, Rows]
     control: Tensors = field(default_factory=dict)  # of a drift correction, by part of the model
 
-    @property
-    def nbytes(self) -> int:
-        whole = nbytes([*self.dense.values(), *self.control.values()])
-        return whole + sum(rows.nbytes for rows in self.tables.values())
-
 
 @dataclass(frozen=True)
 class Update:
@@ -62,11 +65,6 @@ class Update:
     tables: dict[str, Rows]  # values are local − sent
     loss: float = field(default=float("nan"), compare=False)
     positives: Tensors = field(default_factory=dict)  # (m,) per table: examples each row's class has
-
-    @property
-    def nbytes(self) -> int:
-        counted = nbytes([*self.dense.values(), *self.positives.values()])
-        return counted + sum(rows.nbytes for rows in self.tables.values())
 
 
 def nbytes(tensors: Iterable[Tensor]) -> int:
@@ -119,7 +117,7 @@ def sum_by_id(ids: Tensor, *columns: Tensor) -> tuple[Tensor, ...]:
     which a GPU happens to run.
     """
     unique, inverse = torch.unique(ids, return_inverse=True)
-    if unique.numel() == ids.numel():  # every row held once: a permutation, no sums
+    if unique.numel() == ids.numel():  # every id once: a permutation, no sums
         order = torch.argsort(ids)
         return (unique, *(column[order] for column in columns))
     summed = []

@@ -19,7 +19,19 @@ from spreadout.core.types import Tensors
 
 @dataclass
 class MethodState:
-    """What a method remembers between rounds. A method's own subclass has a field for each tensor."""
+    """What a method remembers between rounds. A method's own subclass has a field for each tensor.
+
+    >>> from dataclasses import dataclass
+    >>> import torch
+    >>> import spreadout as so
+    >>> @dataclass
+    ... class Seen(so.MethodState):
+    ...     count: torch.Tensor | None = None
+    >>> state = so.ServerState(round=0, dense={}, tables={})
+    >>> state.recall(Seen).count = torch.tensor(5)
+    >>> state.method_tensors()  # what a checkpoint holds
+    {'count': tensor(5)}
+    """
 
     def tensors(self) -> Tensors:
         """All that there is of it, by field: what a checkpoint holds."""

@@ -1,4 +1,4 @@
-"""Tables that are not one tensor: rows that lie with several processes, or only those somebody holds.
+"""Tables that are not one tensor: rows split over several processes, or only some rows.
 
 All kinds are read alike: `table[ids]` are the rows with these ids. A sharded table is read by all its
 processes together, and each writes the rows it has.
@@ -44,7 +44,7 @@ class Sharded:
         return self.local.device
 
     def __getitem__(self, ids: Tensor) -> Tensor:
-        """Rows of the whole table; every process asks, and for the same ones."""
+        """Rows of the whole table. A collective call: every process gives the same ids."""
         place, here = self.places(ids)
         found = self.local.new_zeros(*ids.shape, *self.local.shape[1:])
         found[here] = self.local[place[here]]
@@ -123,7 +123,7 @@ def bounds(count: int, rank: int, ranks: int) -> tuple[int, int]:
 
 
 def fetched(table: Sharded, ids: Tensor) -> Fetched:
-    """The rows that this process asks for, and those the others do; every process asks."""
+    """The rows that any process gives ids of. A collective call."""
     every: list[Tensor] = [ids] * dist.get_world_size()
     dist.all_gather_object(every, ids.cpu())
     union = torch.unique(torch.cat(every)).to(table.device)
@@ -145,7 +145,7 @@ def places_in(table: Table, ids: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def whole_of(table: Table) -> Tensor:
-    """All rows, here: as many bytes as there are classes."""
+    """All rows, in this process."""
     return table.whole(everywhere=True) if isinstance(table, Sharded) else local_of(table)
 
 
@@ -155,7 +155,7 @@ def each_row(table: Table, change: Callable[[Tensor], Tensor]) -> Table:
 
 
 def added(part: Tensor, table: Table) -> Tensor:
-    """The sum of what every process that has rows of a table has made of its own."""
+    """The sum over the processes that share a sharded table."""
     if isinstance(table, Sharded):
         dist.all_reduce(part)
     return part

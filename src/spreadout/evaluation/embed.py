@@ -17,16 +17,16 @@ from spreadout.federated.batches import over_rows
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives.neighbours import Nearest
 
-INPUT_BYTES = 1 << 28  # of gathered inputs held at once
-OUTPUTS_AT_ONCE = 1 << 26  # numbers the model puts out for examples held at once
+INPUT_BYTES = 1 << 28  # of gathered inputs in memory at once
+OUTPUTS_AT_ONCE = 1 << 26  # numbers the model puts out at once
 EXAMPLES_AT_ONCE = 4096
 
 
-def blocks(examples: Examples, outputs: int, block: int | None = None) -> Iterator[Tensor]:
+def blocks(examples: Examples, outputs: int) -> Iterator[Tensor]:
     """Examples in runs whose inputs and outputs, so many numbers for one, stay within a budget."""
     widest = max((column.example_bytes for column in examples.inputs.values()), default=1)
     most = min(EXAMPLES_AT_ONCE, max(1, OUTPUTS_AT_ONCE // outputs), INPUT_BYTES // widest)
-    size = block or max(1, most)
+    size = max(1, most)
     for start in range(0, len(examples), size):
         yield torch.arange(start, min(start + size, len(examples)))
 

@@ -41,16 +41,15 @@ def evaluate(
     names: Sequence[str],
     *,
     seen: Frequencies | None = None,
-    block: int | None = None,
 ) -> Evaluation:
-    """Compute metrics, and of what they are computed from only what they need.
+    """Compute metrics, and only those inputs that they need.
 
-    seen: how often training has each label, for metrics that ask (`frequencies`).
+    seen: how often training has each label, for metrics that need `frequencies`.
     """
-    asked = [find_metric(name) for name in names]
+    metrics = [find_metric(name) for name in names]
     classes = class_vectors(model, state) if model.has_class_table else None  # (C, dim)
-    inputs, own = _inputs(model, state, examples, asked, classes, seen, block)
-    scores = {metric.name: metric.value(inputs) for metric in asked}
+    inputs, own = _inputs(model, state, examples, metrics, classes, seen)
+    scores = {metric.name: metric.value(inputs) for metric in metrics}
     if classes is None:
         return Evaluation(scores, None)
     epsilon = float(own.mean()) if own.numel() else float("nan")
@@ -63,17 +62,16 @@ def _inputs(
     model: EmbeddingModel,
     state: ServerState,
     examples: Examples,
-    asked: Sequence[Metric],
+    metrics: Sequence[Metric],
     classes: Table | None,
     seen: Frequencies | None,
-    block: int | None,
 ) -> tuple[MetricInputs, Tensor]:
     """What the metrics are computed from, and how far examples are from their own classes.
 
     One pass over the examples: a block's embeddings are kept only if a metric needs them all.
     """
-    needs = {need for metric in asked for need in metric.needs}
-    deepest = max([1, *(metric.looks_at or 1 for metric in asked if "ranking" in metric.needs)])
+    needs = {need for metric in metrics for need in metric.needs}
+    deepest = max([1, *(metric.looks_at or 1 for metric in metrics if "ranking" in metric.needs)])
     depth = min(deepest, model.class_count)
     keeps = not needs.isdisjoint({"scores", "embeddings", "neighbours"})
 
@@ -86,7 +84,7 @@ def _inputs(
     ranks: list[Tensor] = []
     kept: list[Tensor] = []
     away: list[Tensor] = [torch.empty(0)] if classes is None else []
-    for some in blocks(examples, model.outputs, block):
+    for some in blocks(examples, model.outputs):
         embedded, labels = embed(model, state, examples, some), examples.labels.select(some)
         if keeps:
             kept.append(embedded)
@@ -97,7 +95,7 @@ def _inputs(
             ranks.append(rank_of_right(embedded, every_class()[first:], labels, first))
         if classes is not None:
             away.append(distance_to_own(embedded, classes, labels))
-    near = [metric.looks_at for metric in asked if "neighbours" in metric.needs]
+    near = [metric.looks_at for metric in metrics if "neighbours" in metric.needs]
     makers: dict[str, Callable[[], Any]] = {
         "ranking": lambda: torch.cat(ranking),
         "rank": lambda: torch.cat(ranks),
@@ -107,15 +105,15 @@ def _inputs(
         "batch_rivals": lambda: batch_rivals(model, state, examples, every_class()),
         "frequencies": lambda: seen,
     }
-    ready = {part for need in needs for part in PARTS[need]} - (
-        {"frequencies"} if seen is None else set()
-    )
-    found = MetricInputs(examples.labels, {part: makers[part] for part in ready})
+    parts = {part for need in needs for part in PARTS[need]}
+    if seen is None:
+        parts.discard("frequencies")
+    found = MetricInputs(examples.labels, {part: makers[part] for part in parts})
     return found, torch.cat(away)
 
 
 def needed_frequencies(train: FederatedDataset, config: EvalConfig) -> Frequencies | None:
-    """How many training instances have each class, where a metric asks."""
+    """How many training instances have each class; None if no metric needs it."""
     if not any("frequencies" in find_metric(name).needs for name in config.metrics):
         return None
     return frequencies(train, config.frequent, config.propensity)

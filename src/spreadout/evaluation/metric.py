@@ -1,7 +1,7 @@
 """What a metric says of itself, and the registry that knows all metrics by name.
 
 A metric is a function of `MetricInputs`, registered with its unit, its range, which direction is better
-and what it needs. Whatever computes, draws, compares or stops early by a metric asks it.
+and what it needs. Whatever computes, draws, compares or stops early by a metric reads these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spreadout.evaluation.geometry import Geometry
 
 Better = Literal["higher", "lower"]
 Need = Literal["ranking", "rank", "scores", "embeddings", "neighbours", "batch rivals", "frequencies"]
-PARTS: Mapping[Need, tuple[str, ...]] = {  # of `MetricInputs`, that a need makes ready
+PARTS: Mapping[Need, tuple[str, ...]] = {  # the parts of `MetricInputs` that belong to each need
     "ranking": ("ranking",),
     "rank": ("rank",),
     "scores": ("embeddings", "class_vectors"),
@@ -50,7 +50,15 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True)
 class MetricInputs:
-    """What metrics are computed from. A part is made when it is first asked for, once for all."""
+    """What metrics are computed from. A part is computed once, when it is first read.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> labels = so.Ragged.from_lists([[0], [1]])
+    >>> inputs = so.MetricInputs.of(labels, ranking=torch.tensor([[0, 1], [0, 1]]))
+    >>> so.metrics.find_metric("P@1").value(inputs)
+    50.0
+    """
 
     labels: Ragged  # the right classes of every example
     makers: Mapping[str, Callable[[], Any]] = field(default_factory=dict)  # of the parts, by name
@@ -106,9 +114,15 @@ class MetricInputs:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: how it is computed, and what is to be known of it."""
+    """A metric: how it is computed, and what is to be known of it.
 
-    name: str  # as registered ("P@k"), or as asked for ("P@5")
+    >>> import spreadout as so
+    >>> metric = so.metrics.find_metric("mean rank")
+    >>> metric.title, metric.range
+    ('mean rank (lower is better)', (1, None))
+    """
+
+    name: str  # as registered ("P@k"), or as a config names it ("P@5")
     function: Callable[..., Any]  # of inputs, and of k where the name has one
     needs: frozenset[Need]
     unit: str = ""
@@ -118,7 +132,7 @@ class Metric:
     k: int | None = None  # where its name has one
 
     def __post_init__(self) -> None:
-        # It goes by its function's own name, by which the registry tells two of one name apart.
+        # The registry compares parts by these names: a metric has those of its function.
         for name in ("__module__", "__qualname__"):
             object.__setattr__(self, name, getattr(self.function, name, ""))
 
@@ -153,8 +167,8 @@ class Metric:
         notes = [*unit, *(["lower is better"] if self.better == "lower" else [])]
         return f"{self.name} ({', '.join(notes)})" if notes else self.name
 
-    def asked(self, name: str) -> Metric | None:
-        """The same under the name somebody gave it, `P@5` for `P@k`; None if that is not its name."""
+    def named(self, name: str) -> Metric | None:
+        """The same under a config's name for it, `P@5` for `P@k`; None if that is not its name."""
         if not self.takes_k:
             return self if name == self.name else None
         before, after = _K.split(self.name)
@@ -184,9 +198,14 @@ def register_metric(
     none; of percentages 0 and 100. depth: how many classes of the ranking, or neighbours, a metric
     without a k looks at; if not given, the first class, or as many neighbours as the largest class has.
 
-        @so.register_metric("misses", needs=("rank",), better="lower")
-        def misses(inputs: so.MetricInputs) -> float:
-            return float((inputs.rank > 1).sum())
+    >>> import spreadout as so
+    >>> @so.register_metric("misses", needs=("rank",), better="lower")
+    ... def misses(inputs):
+    ...     return float((inputs.rank > 1).sum())
+    >>> experiment = so.Experiment.of({"rounds": 2, "eval": {"metrics": ["P@1", "misses"]}})
+    >>> metrics = so.run(experiment).metrics
+    >>> round(100 - metrics["P@1"], 6) == round(100 * metrics["misses"] / 540, 6)
+    True
     """
     bounds = range or ((0.0, 100.0) if unit == "%" else (None, None))
     given: tuple[Need, ...] = (needs,) if isinstance(needs, str) else needs
@@ -196,7 +215,7 @@ def register_metric(
         metric = Metric(name, function, frozenset(given), unit, better, bounds, depth)
         for other in METRICS.parts():
             one, two = (m.name.replace("@k", "@1") for m in (metric, other))
-            if other.name != name and (other.asked(one) or metric.asked(two)):
+            if other.name != name and (other.named(one) or metric.named(two)):
                 raise UserError(f"metric {name!r}: {other.name} has such names; choose another")
         METRICS.add(name, metric)
         return function
@@ -205,14 +224,14 @@ def register_metric(
 
 
 def find_metric(name: str) -> Metric:
-    """The metric a config asks for; a `ValueError` says which there are.
+    """The metric with this name; a `ValueError` says which there are.
 
     >>> from spreadout.evaluation.metrics import find_metric
     >>> find_metric("P@5").title, find_metric("mean rank").better
     ('P@5 (%)', 'lower')
     """
     for metric in METRICS.parts():
-        if (found := metric.asked(name)) is not None:
+        if (found := metric.named(name)) is not None:
             return found
     known = near(re.sub(r"@\d+\b", "@k", name), METRICS)
     raise ValueError(f"{name!r} is unknown{known}, where k is a whole number from 1, such as P@1")

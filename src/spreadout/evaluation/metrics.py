@@ -1,9 +1,16 @@
-"""The metrics: plain functions of tensors, each beside the name configs know it by.
+"""The metrics: plain functions of tensors, each with the name that configs know it by.
 
 `P@k`, `R@k`, `nDCG@k` and `PSP@k` look at the first k classes; `MRR` and `mean rank` at where the
 best-placed right class stands among all of them; `batch R@k` only at the right classes of a batch of
 examples; `mAP` ranks the examples of every class; `MAP@k`, `MAP@R` and `retrieval R@k` rank examples
 for each other, whatever was trained. Nearly all are percentages, named as in the papers.
+
+>>> import torch
+>>> import spreadout as so
+>>> ranked = torch.tensor([[2, 0], [1, 2]])  # two examples, their two best classes
+>>> right = so.Ragged.from_lists([[0], [1]])
+>>> so.metrics.precision_at(ranked, right, k=1), so.metrics.recall_at(ranked, right, k=2)
+(50.0, 100.0)
 """
 
 from __future__ import annotations
@@ -58,12 +65,12 @@ def hits(ranked: Tensor, labels: Ragged) -> Tensor:
     device = ranked.device
     owner = torch.repeat_interleave(torch.arange(len(labels)), labels.lengths)
     most = [int(part.max()) for part in (ranked, labels.values) if part.numel()]
-    span = max(most, default=0) + 1
-    right = (owner * span + labels.values).to(device).sort().values
-    asked = torch.arange(len(ranked), device=device)[:, None] * span + ranked
+    width = max(most, default=0) + 1
+    right = (owner * width + labels.values).to(device).sort().values
+    wanted = torch.arange(len(ranked), device=device)[:, None] * width + ranked
     if not len(right):
-        return torch.zeros_like(asked, dtype=torch.bool)
-    return right[torch.searchsorted(right, asked).clamp_max(len(right) - 1)] == asked
+        return torch.zeros_like(wanted, dtype=torch.bool)
+    return right[torch.searchsorted(right, wanted).clamp_max(len(right) - 1)] == wanted
 
 
 def precision_at(ranked: Tensor, labels: Ragged, k: int) -> float:

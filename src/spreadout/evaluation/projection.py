@@ -1,4 +1,4 @@
-"""A picture of the embedding space: classes and some examples on the plane that shows classes best."""
+"""The embedding space on a plane: classes and some examples on their two principal axes."""
 
 from __future__ import annotations
 

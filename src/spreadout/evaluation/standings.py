@@ -1,4 +1,4 @@
-"""Where right classes and like examples stand: ranks among all classes, rivals in a batch, neighbours.
+"""Ranks of right classes among all classes, rivals in a batch, neighbours among examples.
 
 Everything is counted in blocks of bounded memory.
 """
@@ -22,7 +22,8 @@ from spreadout.evaluation.metric import Neighbours
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives.neighbours import nearest
 
-RANKED_AT_ONCE = 1 << 26  # scores held at once when ranks are counted
+BATCH = 16  # examples of a batch whose items are rivals (003, Fig. 3)
+RANKED_AT_ONCE = 1 << 26  # scores in memory at once when ranks are counted
 
 
 def rank_of_right(embedded: Tensor, classes: Tensor, labels: Ragged, first: int = 0) -> Tensor:
@@ -51,7 +52,7 @@ def rank_of_right(embedded: Tensor, classes: Tensor, labels: Ragged, first: int 
 
 
 def batch_rivals(
-    model: EmbeddingModel, state: ServerState, examples: Examples, classes: Tensor, *, batch: int = 16
+    model: EmbeddingModel, state: ServerState, examples: Examples, classes: Tensor
 ) -> Tensor:
     """How many items of its batch stand before each example's own (003, Fig. 3): what training sees.
 
@@ -60,7 +61,7 @@ def batch_rivals(
     """
     first = examples.labels.offsets[:-1].clamp_max(max(len(examples.labels.values) - 1, 0))
     trained = (examples.labels.lengths > 0) & (examples.labels.values[first] < len(classes))
-    usable = trained.nonzero()[:, 0].numpy()
+    batch, usable = BATCH, trained.nonzero()[:, 0].numpy()
     bits = randomness.bits(randomness.key(0, "batch recall"), usable)
     order = torch.from_numpy(usable[np.argsort(bits, kind="stable")])
     order = order[: len(order) // batch * batch]
@@ -76,17 +77,17 @@ def batch_rivals(
     return torch.cat(found) if found else torch.empty(0)
 
 
-def neighbours_of(embedded: Tensor, labels: Ragged, asked: Sequence[int | None]) -> Neighbours:
+def neighbours_of(embedded: Tensor, labels: Ragged, depths: Sequence[int | None]) -> Neighbours:
     """Of every example with a label: which of its nearest others share its first one, and how many do.
 
-    asked: how many neighbours each metric looks at; None: as many as the largest class has.
+    depths: how many neighbours each metric looks at; None: as many as the largest class has.
     """
     labelled = (labels.lengths > 0).nonzero()[:, 0]
     label = labels.values[labels.offsets[labelled]]
     _, place, count = torch.unique(label, return_inverse=True, return_counts=True)
     sizes = count[place] - 1
     rows = project_to_sphere(embedded[labelled.to(embedded.device)])
-    deepest = max((int(sizes.max()) if k is None else k for k in asked), default=1)
+    deepest = max((int(sizes.max()) if k is None else k for k in depths), default=1)
     most = min(deepest, len(rows) - 1)
     every = torch.arange(len(rows), device=rows.device)
     found = nearest(rows, rows, max(most, 1), exclude=every)

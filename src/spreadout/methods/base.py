@@ -1,4 +1,4 @@
-"""What a method chooses: which rows a client asks for, its loss, the merge, and the server's own step.
+"""What a method chooses: which rows a client requests, its loss, the merge, and the server's own step.
 
 A method is a frozen value: its hyper-parameters are its fields (and the keys of `[method]` in a
 config), and everything it does is a function of them.
@@ -26,15 +26,24 @@ from spreadout.data.dataset import FederatedDataset
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import EmbeddingModel
 
-SetupMessage = Mapping[str, NDArray[Any]]  # what one client says once, before the first round
+SetupMessage = Mapping[str, NDArray[Any]]  # what one client sends once, before the first round
 RowAccess = Literal["own", "sample", "all"]
-"""Which rows a client may ask for: its own, the same ones every time; those among others that it draws;
-or any."""
+"""Which rows a client may request: its own, always the same; its own among others it draws; or any."""
 
 
 @dataclass(frozen=True)
 class ServerContext:
-    """What the server knows when it takes its own step at the end of a round."""
+    """What the server knows when it takes its own step at the end of a round.
+
+    >>> import spreadout as so
+    >>> class Watching(so.PositiveOnly):
+    ...     name: str = "watching"
+    ...
+    ...     def server_step(self, state, model, context):
+    ...         print(f"round {context.round} trained rows {context.touched['classes'].ids.tolist()}")
+    >>> result = so.run(so.Experiment(rounds=1, clients={"per_round": 3}), method=Watching())
+    round 0 trained rows [0, 3, 7]
+    """
 
     seed: int
     noise_seed: int  # of the server's own noise: the seed in a simulation, a secret elsewhere
@@ -46,15 +55,35 @@ class ServerContext:
 
 @dataclass(frozen=True)
 class SetupContext:
-    """What the server has before the first round."""
+    """What the server has before the first round.
 
-    messages: Iterable[SetupMessage]  # as `client_setup` makes them; trusted like any client's word
-    clients: int  # who are told what all must know
+    >>> import spreadout as so
+    >>> class Greeting(so.PositiveOnly):
+    ...     name: str = "greeting"
+    ...
+    ...     def server_setup(self, setup, state, model):
+    ...         print(f"{setup.clients} clients")
+    ...         return so.Traffic(once_down=8 * setup.clients)
+    >>> so.run(so.Experiment(rounds=1), method=Greeting()).summary["bytes"]["once_down"]
+    10 clients
+    80
+    """
+
+    messages: Iterable[SetupMessage]  # as `client_setup` makes them; not trusted
+    clients: int  # to whom the server sends what all must know
     noise_seed: int  # of the server's own noise
 
 
+@dataclass(frozen=True)
+class Draws:
+    """How clients draw the rows they request besides their own; whoever reads the requests knows it."""
+
+    by_popularity: bool = False  # else uniformly
+    fixed: bool = False  # once for all rounds; else again in every round
+
+
 class ClassSpread(Protocol):
-    """How the classes lie, as far as a method's advice asks: a `Geometry` is one."""
+    """What a method's advice needs to know of the class table; a `Geometry` has it."""
 
     @property
     def max_cosine(self) -> float: ...
@@ -70,8 +99,20 @@ LossT = TypeVar("LossT", bound=Callable[..., Tensor])
 def reads_params_via_model(loss: LossT) -> LossT:
     """Mark a `loss` that reads the encoder and the rows of inputs through `model.embed` alone.
 
-    Only then may an executor compute `embed` in another way (`in_span.py`, `pooled.py`) and
-    leave those parameters out of `params`. An override of a marked loss is not marked.
+    Only then may an executor compute `embed` in another way (`implicit_first_layer.py`,
+    `pooled_lookup.py`) and leave those parameters out of `params`. An override of a marked loss is not
+    marked.
+
+    >>> import spreadout as so
+    >>> class Pulled(so.PositiveOnly):
+    ...     name: str = "pulled"
+    ...
+    ...     @so.reads_params_via_model
+    ...     def loss(self, model, params, batch, info):
+    ...         scores = (model.embed(params, batch) * params.rows["classes"][batch["y"]]).sum(-1)
+    ...         return so.losses.masked_mean(so.losses.positive_square(scores), batch["mask"])
+    >>> Pulled().loss_reads_params
+    False
     """
     loss.via_model = True  # type: ignore[attr-defined]
     return loss
@@ -82,22 +123,47 @@ MethodT = TypeVar("MethodT", bound="type[Method]")
 
 
 def register_method(method: MethodT) -> MethodT:
-    """A class decorator: configs then know the method by its `name`."""
+    """A class decorator: configs then know the method by its `name`.
+
+    >>> import spreadout as so
+    >>> @so.register_method
+    ... class Shrinking(so.PositiveOnly):
+    ...     name: str = "shrinking"
+    ...
+    ...     def server_step(self, state, model, context):
+    ...         for value in state.dense.values():
+    ...             value *= 0.9
+    >>> so.Experiment.of({"method": {"name": "shrinking"}}).method.margin
+    0.9
+    """
     method.register()
     return method
 
 
 class Method(NamedSection, ABC):
-    """Base of all methods. A subclass names itself and overrides what its paper does differently."""
+    """Base of all methods. A subclass names itself and overrides what its paper does differently.
+
+    >>> import spreadout as so
+    >>> class OwnScore(so.Method):
+    ...     name: str = "own-score"
+    ...
+    ...     def loss(self, model, params, batch, info):
+    ...         scores = (model.embed(params, batch) * params.rows["classes"][batch["y"]]).sum(-1)
+    ...         return so.losses.masked_mean(1 - scores, batch["mask"])
+    >>> so.run(so.Experiment(rounds=2), method=OwnScore()).summary["method"]
+    'own-score'
+    """
 
     registry: ClassVar[Registry[type[Method]]] = METHODS
     is_centralized: ClassVar[bool] = False  # centralised reference: all data in one place, no traffic
     label_sets: ClassVar[bool] = False  # whether the loss takes examples with several labels
     has_class_table: ClassVar[bool] = True  # whether labels name rows of a table
-    takes_histories: ClassVar[bool] = False  # whether it trains models of what somebody had before
+    takes_histories: ClassVar[bool] = False  # whether it trains models of histories
     state_type: ClassVar[type[MethodState]] = MethodState  # what it remembers between rounds
     needs_own: ClassVar[bool] = False  # whether the loss must know which rows a client's examples name
-    needs_shared_key: ClassVar[bool] = False  # whether what clients tell is keyed by a secret of theirs
+    needs_shared_key: ClassVar[bool] = (
+        False  # whether setup messages are keyed by a secret that clients share
+    )
     weighting: Weighting = "examples"
 
     @property
@@ -107,17 +173,22 @@ class Method(NamedSection, ABC):
 
     @property
     def row_access(self) -> RowAccess:
-        """What a server may let a client ask for."""
+        """Which rows a server may let a client request."""
         return "own"
 
     @property
+    def draws(self) -> Draws:
+        """How a client draws the rows it requests besides its own, if it does."""
+        return Draws()
+
+    @property
     def has_secret_draws(self) -> bool:
-        """Whether what a client draws hides something of it: then a server must not know its seed."""
+        """Whether a client's draws hide something about it: then the server must not know their seed."""
         return self.row_access == "sample"
 
     @property
     def can_shard(self) -> bool:
-        """Whether it works, and to some end, on a class table that lies with several processes."""
+        """Whether it can train a class table that is split over several processes, and gains from it."""
         return self.row_access != "all"
 
     def build_model(self, config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
@@ -135,9 +206,9 @@ class Method(NamedSection, ABC):
     def request(
         self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
     ) -> dict[str, Ragged]:
-        """The rows each client of a cohort asks for, ascending: by default, its own.
+        """The rows each client of a cohort requests, ascending: by default, its own.
 
-        Every row a client's examples name must be among them. What is drawn at random follows from
+        They must include every row that the client's examples name. Random draws are a function of
         (seed, round, client).
         """
         return data.rows_of(clients)
@@ -152,10 +223,10 @@ class Method(NamedSection, ABC):
         return not getattr(type(self).loss, "via_model", False)
 
     def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
-        """What each client says once, before the first round; nothing by default.
+        """What each client sends once, before the first round; nothing by default.
 
-        Each says what it could say from its own view. key: a secret the clients share, and the server
-        does not have.
+        A message depends on the client's own view only. key: a secret that the clients share and the
+        server does not have.
         """
         return iter(())
 
@@ -165,7 +236,7 @@ class Method(NamedSection, ABC):
 
     @property
     def setup_steps(self) -> int:
-        """How many steps `server_setup` takes of its own."""
+        """How many optimiser steps `server_setup` takes."""
         return 0
 
     def with_setup_steps(self, steps: int) -> Self:
@@ -173,7 +244,7 @@ class Method(NamedSection, ABC):
         return self
 
     def public_state(self, state: ServerState) -> Tensors:
-        """What every client must be told before it can ask for rows; nothing by default."""
+        """What every client must be sent before it can request rows; nothing by default."""
         return {}
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
@@ -221,6 +292,6 @@ def is_row_list(rows: NDArray[Any], count: int) -> bool:
 
 
 def every_row(data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:
-    """The request of a client that needs the whole class table, and of others what it has."""
+    """The request of a client that needs the whole class table; of other tables, its own rows."""
     table = torch.arange(data.first_class, data.classes)
     return {**data.rows_of(clients), "classes": Ragged.repeated(table, len(clients))}

@@ -48,14 +48,14 @@ class DualEncoder(Method):
     loss_form: Loss = "batch_softmax"
     scale: float = Field(1.0, gt=0)  # logits are scale · similarity: an inverse temperature
     margin: float = Field(0.9, gt=-1, le=1)  # β of the hinge (§3.1)
-    negatives: int = Field(256, ge=1)  # sampled_softmax: items a client asks for beside its own
+    negatives: int = Field(256, ge=1)  # sampled_softmax: items a client requests besides its own
     row_spreadout: float = Field(0.0, ge=0)  # λ of ‖offdiag(ŴŴᵀ)‖_F on the rows a client holds
     server_spreadout: float = Field(0.0, ge=0)  # the same over the whole table, on the server
     context_spreadout: float = Field(0.0, ge=0)  # ‖offdiag(XXᵀ)‖_F over a batch's contexts
     label_spreadout: float = Field(0.0, ge=0)  # ‖offdiag(YYᵀ)‖_F over a batch's items
     cross_spreadout: float = Field(0.0, ge=0)  # ‖offdiag(XYᵀ)‖_F between them
     l2: float = Field(0.0, ge=0)  # on the encoder and on the rows of a batch
-    requests: Literal["own", "all"] = "own"  # items batch_softmax and hinge ask for
+    requests: Literal["own", "all"] = "own"  # items that clients with batch_softmax and hinge request
     merge: RowMerge = "sum"
     centralized: bool = False  # all data in one place: the paper's centralised rows
 
@@ -95,15 +95,14 @@ class DualEncoder(Method):
     def request(
         self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
     ) -> dict[str, Ragged]:
-        """Its own items; all of them for a softmax over all; a sample beside its own for a sampled."""
+        """A client's own items; a sample too for the sampled softmax; all items for the global one."""
         if self.row_access == "all":
             return every_row(data, clients)
         own = data.rows_of(clients)
         if self.row_access == "sample":
             stream = randomness.key(seed, "negatives", round)
-            span = (data.first_class, data.classes)
-            numbers = data.number_of(clients)
-            own["classes"] = with_negatives(own["classes"], self.negatives, span, stream, numbers)
+            bounds, numbers = (data.first_class, data.classes), data.number_of(clients)
+            own["classes"] = with_negatives(own["classes"], self.negatives, bounds, stream, numbers)
         return own
 
     @reads_params_via_model
@@ -158,7 +157,7 @@ class DualEncoder(Method):
 
     @property
     def can_shard(self) -> bool:
-        return False  # contexts look rows up too
+        return False  # contexts read rows too
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """A step of the whole table down its own spreadout, at the clients' rate."""

@@ -1,7 +1,7 @@
 """FedALC and FedALC-fixed: federated averaging by exploring label correlations (An et al. 2024).
 
 Algorithm 1                                           here
-4–10  collect and merge label sets                    CollectsLabels.tell, prepare
+4–10  collect and merge label sets                    CollectsLabels.client_setup, server_setup
 13    send θ, w_i to client i                         Method.request: its own rows
 15    (θ, w_i) ← (θ, w_i) − η ∇R_pos                  PositiveOnly.loss (Eq. 14)
 19    θ ← mean of θ_i                                 weighting
@@ -54,7 +54,7 @@ class NoisyTable(CollectsLabels):
         return self
 
     def noisy(self, loss: TableLoss, *where: int | str) -> TableLoss:
-        """With the noise of one step; where: what tells this draw from all others."""
+        """The loss with the noise of one step; where: the key of this draw."""
         if not self.table_noise:
             return loss
         assert self.table_clip is not None
@@ -65,8 +65,8 @@ class NoisyTable(CollectsLabels):
             loss.value, Rows(rows.ids, rows.values + self.table_noise * self.table_clip * noise)
         )
 
-    def told_of_noise(self, releases: int) -> dict[str, Any] | None:
-        """What the noise of so many steps promises, and to whom."""
+    def noise_guarantee(self, releases: int) -> dict[str, Any] | None:
+        """The guarantee of so many noisy steps, for the run's summary."""
         if self.table_clip is None:
             return None
         epsilon = None
@@ -122,7 +122,7 @@ class FedALC(NoisyTable, Spreadout):
         return self.noisy(loss, context.noise_seed, "table noise", context.round, step)
 
     def privacy(self, state: ServerState) -> dict[str, Any] | None:
-        return self.told_of_noise(state.round * self.spreadout_steps)
+        return self.noise_guarantee(state.round * self.spreadout_steps)
 
 
 @register_method
@@ -181,7 +181,7 @@ class FedALCFixed(NoisyTable):
         )
 
     def privacy(self, state: ServerState) -> dict[str, Any] | None:
-        return self.told_of_noise(self.table_steps)
+        return self.noise_guarantee(self.table_steps)
 
     def warnings(self, data: FederatedDataset) -> str | None:
         if data.classes > MANY_CLASSES:

@@ -1,7 +1,7 @@
 """FedMLH: federated multiple label hashing (Dai et al. 2021), and FedAvg on the same network.
 
 Algorithm 2                                           here
-2–3   draw R hash functions, broadcast them           FedMLH.prepare
+2–3   draw R hash functions, broadcast them           FedMLH.server_setup
 4–7   bucket labels: the union of the classes'        Buckets.loss
 10    S of K clients                                  clients.per_round
 13    train R networks on their bucket labels         Buckets.loss, models/buckets.py
@@ -81,8 +81,10 @@ class FedMLH(Buckets):
         return HashFamily.drawn(self.hash_tables, self.buckets, seed=seed, use="labels")
 
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
-        """Line 3: every client is told the hash functions, once."""
-        return Traffic(once_down=setup.clients * self.hashes(0).nbytes)  # as long with any seed
+        """Line 3: every client is sent the hash functions, once."""
+        return Traffic(
+            once_down=setup.clients * self.hashes(0).nbytes
+        )  # the size does not depend on the seed
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         if self.buckets >= data.classes:

@@ -2,7 +2,7 @@
 
 Algorithm 1                                           here
 5   client k samples negatives N_k                    FedSS.request
-6   it asks for S_k = P_k ∪ N_k                       the same: which of them are its own is not said
+6   it requests S_k = P_k ∪ N_k                       the same; the request does not say which are P_k
 10  θ ← θ − η ∇L_sampled                              FedSS.loss (Eqs. 5, 7 and 8)
 12  mean of the updates, n_k/n                        weighting, merge
 13  θ ← θ + α·mean                                    [server]; the paper's minus is a slip
@@ -28,6 +28,7 @@ from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import (
+    Draws,
     Method,
     RowAccess,
     SetupContext,
@@ -43,10 +44,10 @@ from spreadout.objectives import losses
 
 Draw = Literal["fresh", "fixed", "popular", "popular-fixed"]
 """How a client draws its negatives: anew every round, or once and for all; uniformly, or by how many
-clients hold a class. What that tells the server is in `spreadout audit`."""
+clients hold a class. `spreadout audit` shows what the server learns from it."""
 
 
-NEGATIVES = 100  # unless told
+NEGATIVES = 100  # the default
 
 
 @dataclass
@@ -91,6 +92,10 @@ class FedSS(Method):
         return self.draw.startswith("popular")
 
     @property
+    def draws(self) -> Draws:
+        return Draws(by_popularity=self.needs_popularity, fixed=self.draw.endswith("fixed"))
+
+    @property
     def row_access(self) -> RowAccess:
         return "own" if self.loss_form == "positives" else "sample"
 
@@ -100,43 +105,43 @@ class FedSS(Method):
     def request(
         self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
     ) -> dict[str, Ragged]:
-        """S_k = P_k ∪ N_k, ascending, so that the order tells nothing either."""
-        asked = data.rows_of(clients)
-        own = asked["classes"]
+        """S_k = P_k ∪ N_k, ascending, so that the order does not reveal P_k."""
+        requests = data.rows_of(clients)
+        own = requests["classes"]
         if self.loss_form == "positives":
-            return asked
+            return requests
         counts = np.full(len(clients), self.negatives or NEGATIVES)
         if self.sampled_rows is not None:
             counts = np.maximum(self.sampled_rows - own.lengths.numpy(), 0)
         if self.matched:
             counts = counts + np.maximum(own.lengths.numpy() - 1, 0)
-        turn = () if self.draw.endswith("fixed") else (round,)
+        turn = () if self.draws.fixed else (round,)
         stream = randomness.key(seed, "negatives", *turn)
-        span, numbers = (data.first_class, data.classes), data.number_of(clients)
+        bounds, numbers = (data.first_class, data.classes), data.number_of(clients)
         if self.needs_popularity:
             drawn = with_popular_negatives(own, counts, data.popularity, stream, numbers)
         else:
-            drawn = with_negatives(own, counts, span, stream, numbers)
-        return {**asked, "classes": drawn}
+            drawn = with_negatives(own, counts, bounds, stream, numbers)
+        return {**requests, "classes": drawn}
 
     def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
-        """Where negatives go by popularity: which classes it holds."""
+        """The classes each client holds, where negatives are drawn by popularity."""
         if self.needs_popularity:
-            held = data.rows_of(torch.arange(data.clients))["classes"]
-            yield from ({"classes": held[i].numpy()} for i in range(len(held)))
+            rows = data.rows_of(torch.arange(data.clients))["classes"]
+            yield from ({"classes": rows[i].numpy()} for i in range(len(rows)))
 
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
-        """The popularity of all classes, which every client is then told."""
+        """The popularity of all classes, which is then sent to every client."""
         if not self.needs_popularity:
             return Traffic()
         counts, sent = torch.zeros(model.tables["classes"].count), 0
         for message in setup.messages:
-            held = message.get("classes")
-            if held is None or not is_row_list(held, len(counts)):
+            rows = message.get("classes")
+            if rows is None or not is_row_list(rows, len(counts)):
                 state.refused["class message: malformed"] += 1
                 continue
-            counts[torch.from_numpy(held)] += 1
-            sent += held.nbytes
+            counts[torch.from_numpy(rows)] += 1
+            sent += rows.nbytes
         state.recall(PopularityState).popularity = counts / counts.sum().clamp_min(1)
         return Traffic(once_up=sent, once_down=setup.clients * nbytes([counts]))
 

@@ -26,7 +26,7 @@ PARTS = ("alone", "first", "second", "both", "reversed")  # of the weights
 
 @dataclass
 class LabelState(SpreadoutState):
-    """The weights of pairs of labels that the server has made of the collection."""
+    """The weights of pairs of labels that the server computes from the collected label sets."""
 
     alone: Tensor | None = None
     first: Tensor | None = None
@@ -82,7 +82,7 @@ class CollectsLabels(PositiveOnly):
         return Traffic(once_up=sent)
 
     def pair_weights(self, state: ServerState) -> PairWeights:
-        """What the server has kept of the collection: a weight for every pair of labels."""
+        """A weight for every pair of labels, from the collected label sets."""
         memory = state.recall(LabelState)
         return PairWeights(*(getattr(memory, name) for name in PARTS))
 

@@ -1,4 +1,4 @@
-"""Negatives a client draws by itself: the rows it asks for beside its own."""
+"""Negatives that a client draws by itself: the rows it requests besides its own."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from spreadout.core.randomness import Ints
 
 
 def with_negatives(
-    own: Ragged, counts: int | Ints, span: tuple[int, int], stream: int, numbers: Ints
+    own: Ragged, counts: int | Ints, bounds: tuple[int, int], stream: int, numbers: Ints
 ) -> Ragged:
     """Each client's own rows and so many distinct others of [first, end) drawn uniformly, ascending.
 
-    A draw is a function of (stream, client): a client makes it alone. Where fewer others are left, all
-    of them come.
+    A draw is a function of (stream, client): a client makes it alone. Where fewer others are left, it
+    gets all of them.
     """
-    first, end = span
+    first, end = bounds
     lists = []
     for i, (number, count) in enumerate(_each(numbers, counts)):
         mine = own[i].numpy()
@@ -42,7 +42,7 @@ def with_negatives(
 def with_popular_negatives(
     own: Ragged, counts: int | Ints, popularity: Tensor, stream: int, numbers: Ints
 ) -> Ragged:
-    """The same with others drawn by their popularity, without replacement; it costs what C costs."""
+    """The same with others drawn by their popularity, without replacement; the cost grows with C."""
     weight = popularity.numpy()
     lists = []
     for i, (number, count) in enumerate(_each(numbers, counts)):

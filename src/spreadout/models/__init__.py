@@ -1,5 +1,5 @@
-"""Encoders and the row tables beside them."""
+"""Encoders and their row tables."""
 
 from spreadout.models import encoders
 
-__all__ = ["encoders"]  # read first: a config may name them wherever models are known
+__all__ = ["encoders"]  # imported first, so that a config may name them

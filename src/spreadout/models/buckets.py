@@ -26,7 +26,7 @@ from spreadout.objectives.neighbours import Nearest
 Decoding = Literal["log-probability", "logits"]
 """A class's score: the mean over its buckets of the log of their probability, or of their logits."""
 
-SCORES_AT_ONCE = 1 << 26  # scores of rows against classes held at once
+SCORES_AT_ONCE = 1 << 26  # scores of rows against classes in memory at once
 
 
 class SideBySide(nn.Module):
@@ -80,7 +80,7 @@ class BucketModel(EmbeddingModel):
     def initial(
         self, seed: int, device: torch.device, sharded: frozenset[str] = frozenset()
     ) -> tuple[Tensors, Tables]:
-        """Fresh networks: the largest part of memory, so they are there once."""
+        """Fresh networks. They are most of the memory, so there is only one copy."""
         named = self.fresh().named_parameters()
         return {name: value.detach().to(device) for name, value in named}, {}
 

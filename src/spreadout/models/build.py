@@ -23,7 +23,12 @@ from spreadout.models.nn.encoders import seeded
 
 
 class ModelConfig(Section):
-    """`[model]`: the encoder, or the two towers. Class rows have its output's width, `dim`."""
+    """`[model]`: the encoder, or the two towers. Class rows have its output's width, `dim`.
+
+    >>> import spreadout as so
+    >>> so.Experiment.of({"model": {"encoder": "mlp", "hidden": [32], "dim": 16}}).model.dim
+    16
+    """
 
     encoder: str = "mlp"
     hidden: list[int] | None = None  # None: [128] for mlp, [1024, 1024] for lookup, [] for a tower
@@ -50,9 +55,14 @@ class ModelConfig(Section):
             raise ValueError("every width must be at least 1")
         return widths
 
+    @property
+    def features_are_rows(self) -> bool:
+        """Whether the encoder looks features up as rows of a table."""
+        return ENCODERS[self.encoder].features_are_rows
+
     @model_validator(mode="after")
     def _used(self) -> ModelConfig:
-        """What an encoder does not look at must not be set: it would do nothing, silently."""
+        """Refuse keys that the encoder does not read: they would have no effect."""
         for name in idle_keys(self.encoder):
             if getattr(self, name) != type(self).model_fields[name].default:
                 set_to = f"model.{name} = {getattr(self, name)!r}"
@@ -62,7 +72,14 @@ class ModelConfig(Section):
 
 @dataclass(frozen=True)
 class DataShape:
-    """What a model must know of its data: how many classes there are, and what inputs look like."""
+    """What a model must know of its data: how many classes there are, and what inputs look like.
+
+    >>> import spreadout as so
+    >>> train = so.FederatedDataset.from_arrays([[0.0, 1.0], [1.0, 0.0]], [0, 1], client=[0, 1])
+    >>> shape = so.DataShape.of(train)
+    >>> shape.classes, shape.features
+    (2, 2)
+    """
 
     classes: int
     first_class: int
@@ -91,11 +108,11 @@ OPTIONAL = frozenset(ModelConfig.model_fields) - {"encoder", "dim"}
 
 
 class Encoder:
-    """Builds the model with an encoder; `uses` are the keys of `[model]` it looks at."""
+    """Builds the model with an encoder; `uses` are the keys of `[model]` it reads."""
 
-    def __init__(self, build: BuildModel, uses: frozenset[str]) -> None:
-        self.uses, self._build = uses, build
-        functools.update_wrapper(self, build)  # a registry tells parts apart by where they are from
+    def __init__(self, build: BuildModel, uses: frozenset[str], *, features_are_rows: bool) -> None:
+        self.uses, self.features_are_rows, self._build = uses, features_are_rows, build
+        functools.update_wrapper(self, build)  # the registry compares the modules parts come from
 
     def __call__(self, shape: DataShape, config: ModelConfig, seed: int) -> EmbeddingModel:
         return self._build(shape, config, seed)
@@ -108,7 +125,16 @@ def register_encoder(name: str, *, uses: Iterable[str] = ()) -> Callable[[Build]
     """A decorator of a function that makes an encoder of the input x; configs then know it by name.
 
     The module maps (B, …) to (B, `config.dim`) and is built under the run's seed. `uses` are the keys
-    of `[model]` it looks at beside `dim`; the others may not be set with it.
+    of `[model]` it reads besides `dim`; the others may not be set with it.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> @so.register_encoder("one-layer")
+    ... def one_layer(shape, config):
+    ...     return torch.nn.Linear(shape.features, config.dim)
+    >>> result = so.run(so.Experiment.of({"rounds": 2, "model": {"encoder": "one-layer", "dim": 8}}))
+    >>> sorted(result.state.dense)
+    ['bias', 'weight']
     """
     add = register_model(name, uses=uses)
 
@@ -126,15 +152,20 @@ def register_encoder(name: str, *, uses: Iterable[str] = ()) -> Callable[[Build]
     return register
 
 
-def register_model(name: str, *, uses: Iterable[str] = ()) -> Callable[[BuildModel], BuildModel]:
-    """The same for encoders with tables or inputs of their own: the function builds the whole model."""
+def register_model(
+    name: str, *, uses: Iterable[str] = (), features_are_rows: bool = False
+) -> Callable[[BuildModel], BuildModel]:
+    """The same for encoders with tables or inputs of their own: the function builds the whole model.
+
+    features_are_rows: whether sparse features name rows of the table `inputs`, as in a lookup.
+    """
     keys = frozenset(uses)
     if keys - OPTIONAL:
         known = ", ".join(key for key in ModelConfig.model_fields if key in OPTIONAL)
         raise UserError(f"encoder {name!r}: uses {min(keys - OPTIONAL)!r}; keys of [model] are {known}")
 
     def register(build: BuildModel) -> BuildModel:
-        ENCODERS.add(name, Encoder(build, keys))
+        ENCODERS.add(name, Encoder(build, keys, features_are_rows=features_are_rows))
         return build
 
     return register

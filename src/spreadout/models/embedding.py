@@ -31,7 +31,7 @@ class TableShape:
     scale: float = 1.0  # deviation of fresh rows that do not live on the sphere
 
     def drawn(self, seed: int, start: int, stop: int) -> Tensor:
-        """Some of its fresh rows: the same whichever are drawn, and never more held than those."""
+        """Some of its fresh rows. A row does not depend on which others are drawn with it."""
         generator = torch.Generator().manual_seed(seed)
         found = torch.empty(stop - start, self.dim)
         blocks = max(1, self.count // DRAWN_AT_ONCE)  # the last takes what is left over
@@ -50,14 +50,22 @@ class TableShape:
 
 @dataclass(frozen=True)
 class EmbeddingModel:
-    """Scores are dot products of the encoder's output with class rows, both of unit length."""
+    """Scores are dot products of the encoder's output with class rows, both of unit length.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> model = so.run(so.Experiment(rounds=1)).federation.model
+    >>> dense, tables = model.initial(seed=0, device=torch.device("cpu"))
+    >>> model.embed(so.Params(dense, tables), {"x": torch.ones(2, 64)}).shape
+    torch.Size([2, 64])
+    """
 
     takes_histories: ClassVar[bool] = False  # whether inputs are items somebody had, not numbers
 
     encoder: nn.Module  # maps a batch of inputs to (B, dim); no batch statistics, no buffers that move
     tables: Mapping[str, TableShape]
     inputs: tuple[str, ...] = field(default=("x",))  # the columns the encoder takes
-    first_class: int = 0  # rows below it are nobody's class and are never ranked
+    first_class: int = 0  # rows below it are no class and are never ranked
     row_columns: Mapping[str, str] = field(default_factory=dict)  # inputs that name rows of which table
 
     @property
@@ -80,13 +88,13 @@ class EmbeddingModel:
         return self.tables["classes"].dim
 
     def on(self, device: torch.device) -> EmbeddingModel:
-        """The same with what it computes by, beside its parameters, on a device."""
+        """The same with its constants, such as hash functions, on a device."""
         return self
 
     def activations(self, shape: tuple[int, ...] | None) -> int:
         """How many numbers the encoder's layers put out for one example of this shape, about.
 
-        Where that cannot be told, as many as the layers are wide.
+        Where the encoder cannot be run, as many as the layers are wide.
         """
         if shape is not None:
             with suppress(Exception):  # an encoder of the user's own may not run without values
@@ -129,12 +137,12 @@ class EmbeddingModel:
         return unit(output.float())
 
     def class_vectors(self, params: Params) -> Tensor:
-        """What embeddings are compared with, for every class row held: (m, dim)."""
+        """What embeddings are compared with, for every class row of the client: (m, dim)."""
         return params.rows["classes"]
 
     def ranked_rows(self, classes: Table) -> Table:
-        """Those of all class vectors that are somebody's class."""
-        # A sharded table has no rows that are nobody's class.
+        """The class vectors that are ranked: rows below `first_class` are no class."""
+        # A sharded table has no such rows.
         return classes[self.first_class :] if isinstance(classes, Tensor) else classes
 
     def best_classes(self, embedded: Tensor, classes: Table | None, k: int) -> Nearest:

@@ -21,9 +21,9 @@ def _mlp(shape: DataShape, config: ModelConfig) -> nn.Module:
     return mlp(features_of(shape, config), hidden, config.dim)
 
 
-@register_model("lookup", uses=["hidden", "width", "pooling", "init"])
+@register_model("lookup", uses=["hidden", "width", "pooling", "init"], features_are_rows=True)
 def _lookup(shape: DataShape, config: ModelConfig, seed: int) -> EmbeddingModel:
-    """Rows of features, pooled: a table beside that of the classes."""
+    """Rows of features, pooled: a second table besides that of the classes."""
     hidden = [1024, 1024] if config.hidden is None else config.hidden
     width = config.width or 512
     inputs = TableShape(features_of(shape, config), width, sphere=False, scale=config.init)
@@ -97,7 +97,7 @@ def _two_tower(
     dim, window = config.dim, shape.window
 
     def towers() -> nn.Module:
-        before = context(window)  # first: it draws first
+        before = context(window)  # first, so that it draws its weights first
         item = Lookup() if config.item == "lookup" else mlp(dim, config.hidden or [], dim)
         return Towers(before, item)
 

@@ -23,7 +23,7 @@ Pooling = Literal["mean", "sqrtn", "sum"]
 
 @dataclass(frozen=True)
 class LookupModel(EmbeddingModel):
-    """`encoder` takes pooled rows; inputs are feature vectors over the rows held."""
+    """`encoder` takes pooled rows; inputs are feature vectors over the client's rows."""
 
     row_columns: Mapping[str, str] = field(default_factory=lambda: {"x": "inputs"})
     pooling: Pooling = "mean"

@@ -25,7 +25,7 @@ Similarity = Literal["cosine", "dot"]
 
 @dataclass(frozen=True)
 class TwoTower(EmbeddingModel):
-    """`encoder` is a `Towers`; histories are places among the rows held, −1 where there is none."""
+    """`encoder` is a `Towers`; histories are places among the client's rows, −1 for padding."""
 
     takes_histories: ClassVar[bool] = True
 
@@ -42,7 +42,7 @@ class TwoTower(EmbeddingModel):
         return self._sized(found.float())
 
     def class_vectors(self, params: Params) -> Tensor:
-        """g(y): every item held, (m, dim)."""
+        """g(y): every item of the client, (m, dim)."""
         found: Tensor = functional_call(self.encoder, params.dense, (params.rows["classes"], None))
         return self._sized(found.float())
 
@@ -51,7 +51,7 @@ class TwoTower(EmbeddingModel):
 
 
 class Towers(nn.Module):
-    """Both towers under one roof: with a mask it is the context tower, without one the item tower."""
+    """Both towers in one module: with a mask it is the context tower, without one the item tower."""
 
     def __init__(self, context: nn.Module, item: nn.Module) -> None:
         super().__init__()

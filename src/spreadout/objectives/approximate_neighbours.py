@@ -2,7 +2,7 @@
 
 The index holds rows as they were when it was made, in half precision. It only proposes: what it finds is
 scored again with the rows as they are. It is a function of that old copy, which belongs to the server's
-state, so a run that is resumed goes on with the same neighbours.
+state, so a resumed run finds the same neighbours.
 """
 
 from __future__ import annotations

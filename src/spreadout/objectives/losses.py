@@ -2,6 +2,14 @@
 
 `s` is the score g(x)·w of unit vectors, so the cosine distance is `1 − s` (Eq. 10) and the Euclidean
 one is `sqrt(2 − 2s)`. Every function returns one loss per example; `masked_mean` makes it a scalar.
+
+>>> import torch
+>>> import spreadout as so
+>>> scores = torch.tensor([0.9, 0.5])
+>>> so.losses.positive_hinge(scores, margin=0.9)
+tensor([0.0000, 0.1600])
+>>> so.losses.masked_mean(so.losses.positive_square(scores), mask=torch.tensor([0.0, 1.0]))
+tensor(0.2500)
 """
 
 from __future__ import annotations
@@ -55,32 +63,32 @@ def spreadout_surrogate(scores: Tensor, label: Tensor, class_rows: Tensor, *, ma
 def softmax(
     scores: Tensor,
     label: Tensor,
-    held: Tensor,
+    present: Tensor,
     *,
     scale: float,
     correction: Tensor | None = None,
 ) -> Tensor:
     """Cross-entropy of scaled cosine logits over the rows a client holds.
 
-    scores: (B, m); label: (B,) places among the rows; held: (m,) or (B, m) bool, False for rows that
+    scores: (B, m); label: (B,) places among the rows; present: (m,) or (B, m) bool, False for rows that
     do not count; correction: (m,) the log of how often each row is expected in the sample (FedSS,
     Eq. 3), None: all are there.
     → (B,)
     """
     logits = scale * scores if correction is None else scale * scores - correction
-    logits = torch.where(held, logits, torch.finfo(scores.dtype).min)
+    logits = torch.where(present, logits, torch.finfo(scores.dtype).min)
     return -logits.log_softmax(-1).gather(-1, label[:, None])[:, 0]
 
 
-def log_expected(held: Tensor, own: Tensor, chance: Tensor) -> Tensor:
+def log_expected(present: Tensor, own: Tensor, chance: Tensor) -> Tensor:
     """log(m q) of the rows a client has sampled: how often each is expected among them (FedSS, Eq. 3).
 
-    held, own: (m,) bool, the rows that are real and those that are the client's, which are always there:
+    present, own: (m,) bool, the rows that are real, and the client's own, which are always there:
     0; chance: (m,) or (), q of each other row. Drawn without replacement, a row is there once at most:
     where q differs from row to row, m·q capped at 1 stands for how likely that is. → (m,)
     """
-    drawn = (held & ~own).sum().clamp_min(1)  # m of the paper
-    return torch.where(own | ~held, 0.0, torch.log((drawn * chance).clamp(1e-12, 1.0)))
+    drawn = (present & ~own).sum().clamp_min(1)  # m of the paper
+    return torch.where(own | ~present, 0.0, torch.log((drawn * chance).clamp(1e-12, 1.0)))
 
 
 def batch_softmax(scores: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:

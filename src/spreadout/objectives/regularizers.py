@@ -2,94 +2,52 @@
 with a weight for every class or pair (FedALC, Eqs. 8 to 11), and FedALC's pull and push (Eq. 12).
 
 Both are sums of a penalty φ(s) of the dot product s of two unit rows, over ordered pairs. Values and
-gradients are written out by hand and computed in blocks: no (C, C) matrix is ever held. Where φ is a
+gradients are written out by hand and computed in blocks: there is never a (C, C) matrix. Where φ is a
 polynomial of degree two on all of [−1, 1], the all-pairs sum has an exact O(C d²) form.
+
+>>> import torch
+>>> import spreadout as so
+>>> rows = torch.eye(3)  # three classes at right angles: a cosine distance of 1
+>>> found = so.regularizers.all_pairs(rows, so.regularizers.HingePenalty(margin=1.5))
+>>> found.value  # six ordered pairs, (1.5 − 1)² each
+tensor(1.5000)
+>>> found.gradient.values.shape
+torch.Size([3, 3])
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from spreadout.core.rows import Rows
 from spreadout.core.tables import Table, added, local_of, places_in
 from spreadout.objectives.cooccurrence import PairWeights
 from spreadout.objectives.neighbours import DEFAULT_BUDGET, Nearest, nearest
+from spreadout.objectives.penalties import Distance, FarPenalty, HingePenalty, NearPenalty, Penalty
 
-Distance = Literal["cosine", "euclidean"]
+__all__ = [
+    "Distance",
+    "FarPenalty",
+    "HingePenalty",
+    "NearPenalty",
+    "Penalty",
+    "Reduction",
+    "Search",
+    "TableLoss",
+    "all_pairs",
+    "mined_pairs",
+    "off_diagonal",
+    "pull_and_push",
+    "stored_pairs",
+]
+
 Reduction = Literal["sum", "mean"]
 Search = Callable[[Tensor, Tensor], Nearest]
 """Neighbours of some rows, given with their ids, which are not their own neighbours."""
-
-
-@dataclass(frozen=True)
-class HingePenalty:
-    """φ(s) = max(0, ν − d)² (Eq. 7)."""
-
-    margin: float  # ν
-    distance: Distance = "cosine"
-
-    def value(self, s: Tensor) -> Tensor:
-        return F.relu(self.margin - self._d(s)).square()
-
-    def slope(self, s: Tensor) -> Tensor:
-        """dφ/ds."""
-        short = F.relu(self.margin - self._d(s))
-        if self.distance == "cosine":
-            return 2 * short
-        return 2 * short / self._d(s).clamp_min(1e-6)  # dd/ds = −1/d; two equal rows have no direction
-
-    def polynomial(self) -> tuple[float, float, float] | None:
-        """(a, b, c) with φ = a + b·s + c·s² for every s in [−1, 1], if there are such."""
-        if self.distance == "cosine" and self.margin >= 2:  # d ≤ 2: the hinge never switches off
-            mu = self.margin - 1
-            return mu * mu, 2 * mu, 1.0
-        return None
-
-    def _d(self, s: Tensor) -> Tensor:
-        return 1 - s if self.distance == "cosine" else (2 - 2 * s).clamp_min(0).sqrt()
-
-
-@dataclass(frozen=True)
-class FarPenalty:
-    """φ(s) = −d² (Eq. 8).
-
-    With the cosine distance the slope 2(1 − s) vanishes where rows coincide, and over nearly all
-    pairs two antipodal clusters are the optimum; with the Euclidean distance −d² = 2s − 2 the push
-    is the same at any distance.
-    """
-
-    distance: Distance = "cosine"
-
-    def value(self, s: Tensor) -> Tensor:
-        return -(1 - s).square() if self.distance == "cosine" else 2 * s - 2
-
-    def slope(self, s: Tensor) -> Tensor:
-        return 2 * (1 - s) if self.distance == "cosine" else torch.full_like(s, 2.0)
-
-    def polynomial(self) -> tuple[float, float, float] | None:
-        return (-1.0, 2.0, -1.0) if self.distance == "cosine" else (-2.0, 2.0, 0.0)
-
-
-@dataclass(frozen=True)
-class NearPenalty:
-    """φ(s) = d²: what pulls classes together that occur together (FedALC, Eq. 12)."""
-
-    distance: Distance = "cosine"
-
-    def value(self, s: Tensor) -> Tensor:
-        return -FarPenalty(self.distance).value(s)
-
-    def slope(self, s: Tensor) -> Tensor:
-        return -FarPenalty(self.distance).slope(s)
-
-
-Penalty = HingePenalty | FarPenalty
 
 
 class TableLoss(NamedTuple):
@@ -296,9 +254,25 @@ def mined_pairs(
     if clip is not None:  # a pair may be mined from both its ends: half for each
         slope = slope.clamp(-clip / 8**0.5, clip / 8**0.5)
     scale = 1.0 if reduction == "sum" else 1.0 / max(int(real.sum()), 1)
+    ids, gradient = _gradient_of_pairs(table, anchors, rows, neighbours, slope, real, budget)
+    return TableLoss(value * scale, Rows(ids, gradient * scale))
 
-    # A pair whose neighbour lies with another process is that one's, and where too few neighbours were
-    # found there is no pair: here neither has a slope, nor moves a row.
+
+def _gradient_of_pairs(
+    table: Table,
+    anchors: Tensor,
+    rows: Tensor,
+    neighbours: Tensor,
+    slope: Tensor,
+    real: Tensor,
+    budget: int,
+) -> tuple[Tensor, Tensor]:
+    """The rows that mined pairs move, and their gradient.
+
+    rows (n, d): those of the anchors; neighbours, slope, real: (n, k). Of a sharded table each process
+    computes the pairs whose neighbour it has. Other pairs, and those that are not real, have no slope
+    here and move no row.
+    """
     here = local_of(table)
     place, mine = places_in(table, neighbours)
     mine &= real
@@ -308,7 +282,7 @@ def mined_pairs(
     anchor_slot, neighbour_slot = slot[: len(anchors)], slot[len(anchors) :].view_as(neighbours)
     gradient = rows.new_zeros(len(ids), rows.shape[1])
     pulled = torch.zeros_like(rows)
-    pairs_at_once = max(1, budget // (2 * rows.element_size() * rows.shape[1] * s.shape[1]))
+    pairs_at_once = max(1, budget // (2 * rows.element_size() * rows.shape[1] * slope.shape[1]))
     for i in range(0, len(anchors), pairs_at_once):
         part = slice(i, i + pairs_at_once)
         pull = slope[part, :, None]  # (b, k, 1)
@@ -316,7 +290,7 @@ def mined_pairs(
         towards = (pull * rows[part, None]).flatten(0, 1)  # (b·k, d)
         gradient.index_put_((neighbour_slot[part].flatten(),), towards, accumulate=True)
     gradient[anchor_slot] += added(pulled, table)
-    return TableLoss(value * scale, Rows(ids, gradient * scale))
+    return ids, gradient
 
 
 def off_diagonal(left: Tensor, right: Tensor, real: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
 """Which labels an instance has, when each of them is known to another client (FedALC, §IV-E).
 
-Every client sends, once, a keyed digest of each of its instances beside a keyed digest of its label. The
+Every client sends, once, a keyed digest of each of its instances with a keyed digest of its label. The
 server merges equal digests into label sets. Without the key, which the clients share, a digest cannot be
 tried against candidate instances as an unkeyed hash of guessable data could. What the server does learn:
-the label set of every (nameless) instance, and which clients hold the same one. What a client asks for
-besides, such as the rows of a lookup, may tell more.
+the label set of every (nameless) instance, and which clients hold the same one. Other requests
+of a client, such as the rows of a lookup, may reveal more.
 
 Digests are of the raw bytes: embeddings are not the same to the last bit on every machine.
 """
@@ -37,32 +37,22 @@ Digests = NDArray[np.void]
 
 @dataclass(frozen=True)
 class LabelMessage:
-    """What one client tells of its labels: an entry per example, and which row each label has."""
+    """What one client sends about its labels: an entry per example, and the row of each label."""
 
     instances: Digests  # (n,) of 32 bytes
     labels: Digests  # (n,) of 8 bytes
-    row_labels: Digests  # (m,) of 8 bytes: the labels of the rows it asks for …
+    row_labels: Digests  # (m,) of 8 bytes: the labels of the rows it requests …
     rows: NDArray[np.int64]  # (m,) … and those rows
-
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in (self.instances, self.labels, self.row_labels, self.rows))
-
-
-def message_of(view: FederatedDataset, key: bytes, *, dummies: int = 0, seed: int = 0) -> LabelMessage:
-    """What a client says of the examples in its own view, in an order that tells nothing.
-
-    dummies: it adds between 0 and twice so many entries that stand for no instance, each under one of
-    its labels.
-    """
-    (message,) = messages_of(view, key, dummies=dummies, seed=seed)
-    return message
 
 
 def messages_of(
     data: FederatedDataset, key: bytes, *, dummies: int = 0, seed: int = 0
 ) -> Iterator[LabelMessage]:
-    """Every client's message. Each could be made from its client's view; a digest is taken once here."""
+    """Every client's message, its entries in random order. A message depends on its client's view only.
+
+    dummies: a client adds between 0 and twice so many entries that stand for no instance, each under one
+    of its labels.
+    """
     digests = digests_of(data, key)
     labels = data.columns["y"].take(torch.arange(data.examples)).cpu().numpy()
     named = _label_digests(np.arange(data.classes), key)
@@ -112,7 +102,7 @@ class Collected:
 def wrong_message(
     message: LabelMessage, classes: int, row_of: dict[bytes, int], label_of: dict[int, bytes]
 ) -> str | None:
-    """Why the server must refuse a message, or None; with what it was told of rows and labels before."""
+    """Why the server must refuse a message, or None. row_of, label_of: from the messages before it."""
     if len(message.instances) != len(message.labels) or len(message.row_labels) != len(message.rows):
         return "malformed"
     if len(message.rows) and not (message.rows.min() >= 0 and message.rows.max() < classes):
@@ -142,18 +132,18 @@ def label_sets(messages: Iterable[LabelMessage | None], classes: int) -> Collect
         if message is None or reason:
             refused[f"label message: {reason}"] += 1
             continue
-        labels, held = message.row_labels.tolist(), message.rows.tolist()
-        row_of.update(zip(labels, held, strict=True))
-        label_of.update(zip(held, labels, strict=True))
-        holders[held] += 1 / max(len(held), 1)
+        labels, own = message.row_labels.tolist(), message.rows.tolist()
+        row_of.update(zip(labels, own, strict=True))
+        label_of.update(zip(own, labels, strict=True))
+        holders[own] += 1 / max(len(own), 1)
         taken.append(message)
     if not row_of:
         return Collected(Ragged.from_lists([]), holders, refused)
-    told = np.frombuffer(b"".join(row_of), dtype=f"V{LABEL_BYTES}")
-    order = np.argsort(told)
+    known = np.frombuffer(b"".join(row_of), dtype=f"V{LABEL_BYTES}")
+    order = np.argsort(known)
     rows = np.fromiter(row_of.values(), dtype=np.int64)[order]
     digests, instance = np.unique(np.concatenate([one.instances for one in taken]), return_inverse=True)
-    label = rows[np.searchsorted(told[order], np.concatenate([one.labels for one in taken]))]
+    label = rows[np.searchsorted(known[order], np.concatenate([one.labels for one in taken]))]
     sets = Ragged.from_pairs(
         torch.from_numpy(instance.reshape(-1)), torch.from_numpy(label), len(digests)
     )
@@ -172,7 +162,7 @@ def guarded(
     invented: Tensor | None = None,
     seed: int = 0,
 ) -> CoOccurrence:
-    """The counts as the server goes on with them.
+    """The counts that the server uses.
 
     anonymity: pairs seen in fewer instances are forgotten. noise: deviation of Gaussian noise on every
     count; it hides how often a pair occurs, not that it does. invented: (C,) dummy entries there are of

@@ -1,6 +1,6 @@
-"""What a server learns of a client's classes from the rows it asks for (FedSS).
+"""What a server learns about a client's classes from the rows it requests (FedSS).
 
-A client asks for S_k = P_k ∪ N_k: its own classes among negatives. An observer keeps, for each client,
+A client requests S_k = P_k ∪ N_k: its own classes among negatives. An observer keeps, for each client,
 the classes that were in all its requests so far: its own are among them. How likely each candidate is to
 be the client's follows from how popular the class is (who holds many clients' class is more likely
 theirs) and from how likely it would have been drawn so often by chance. He is assumed to know the
@@ -42,7 +42,7 @@ def posterior(
     candidates: Classes,
     own: int,
     requests: int,
-    asked: int,
+    requested: int,
     popularity: Weights,
     *,
     by_popularity: bool = False,
@@ -50,7 +50,7 @@ def posterior(
 ) -> Weights:
     """For each candidate, the probability that it is one of the client's `own` classes.
 
-    asked: how many rows it asks for; popularity: (C,) shares; by_popularity: negatives are drawn by
+    requested: how many rows it requests; popularity: (C,) shares; by_popularity: negatives are drawn by
     them, else uniformly; clock: `ringing` of this popularity, if it is at hand.
     """
     if own == 0:
@@ -60,12 +60,12 @@ def posterior(
     until = clock or partial(ringing, popularity)
     rate = np.maximum(popularity[candidates], 1e-12)
     odds = np.log(rate) if own == 1 else np.log(np.expm1(rate * until(own)))
-    if not by_popularity or asked <= own:  # drawn by chance, all are alike
+    if not by_popularity or requested <= own:  # drawn by chance, all are alike
         return _exactly(odds, own)
-    belief = _exactly(odds - requests * np.log(-np.expm1(-rate * until(asked))), own)
+    belief = _exactly(odds - requests * np.log(-np.expm1(-rate * until(requested))), own)
     strange = np.ones(len(popularity))  # the others are drawn among those that are not its own
     strange[candidates] -= belief
-    drawn = ringing(popularity, asked - own, strange)
+    drawn = ringing(popularity, requested - own, strange)
     return _exactly(odds - requests * np.log(-np.expm1(-rate * drawn)), own)
 
 
@@ -120,7 +120,7 @@ def watch(
 ) -> Iterator[tuple[int, int, Classes, Weights]]:
     """After every request: whose it was, which of its requests, the candidates left, his belief in them.
 
-    requests: (client, rows) in the order they came; fixed: the client says that it asks for the same
+    requests: (client, rows) in the order they came; fixed: the client requests the same
     rows every time, so that seeing them again is no evidence. Clients without classes are passed over.
     """
     seen: dict[int, tuple[int, Classes]] = {}
@@ -129,12 +129,12 @@ def watch(
         mine = own[client]
         if not len(mine):
             continue
-        asked = np.unique(np.asarray(rows, dtype=np.int64))
-        turn, before = seen.get(client, (0, asked))
-        candidates = np.intersect1d(before, asked, assume_unique=True)
+        requested = np.unique(np.asarray(rows, dtype=np.int64))
+        turn, before = seen.get(client, (0, requested))
+        candidates = np.intersect1d(before, requested, assume_unique=True)
         seen[client] = turn + 1, candidates
         times = 1 if fixed else turn + 1
-        known = candidates, len(mine), times, len(asked), popularity
+        known = candidates, len(mine), times, len(requested), popularity
         belief = posterior(*known, by_popularity=by_popularity, clock=clock)
         yield client, turn + 1, candidates, belief
 

@@ -49,15 +49,15 @@ def confusion(
 
 def write_confusion(shares: Tensor, names: Sequence[str], output: Path, *, title: str) -> Path:
     """A page with the matrix; the last column is all classes the client does not hold."""
-    told = [*names, "a class it does not hold"]
-    square = [*shares.tolist(), [0.0] * len(told)]
+    columns = [*names, "a class it does not hold"]
+    square = [*shares.tolist(), [0.0] * len(columns)]
     right = float(torch.diagonal(shares).mean())
     note = (
         f"Rows: the client's {len(names)} classes; columns: what its examples are taken for, among all "
         f"classes, the last column for those it does not hold. {100 * right:.0f} % are right, in the "
         "mean over its classes."
     )
-    drawn = heat_map(square, told, title=title)
+    drawn = heat_map(square, columns, title=title)
     figure = f"<figure style='max-width:640px'>{drawn}</figure><p class=note>{html.escape(note)}</p>"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(
@@ -72,14 +72,16 @@ def draw_confusion(path: Path, client: int, output: Path) -> Path:
     refuse_own_parts(folder)
     predictor = Predictor.load(path)
     experiment = Experiment.load(folder.config)
-    held = load_data(experiment.data, experiment.seed)
-    if client >= held.train.clients:
-        raise UserError(f"--client {client}: the run has {held.train.clients} clients, numbered from 0")
-    view = held.train.view(client)
+    splits = load_data(experiment.data, experiment.seed)
+    if client >= splits.train.clients:
+        raise UserError(
+            f"--client {client}: the run has {splits.train.clients} clients, numbered from 0"
+        )
+    view = splits.train.view(client)
     if isinstance(view.columns["y"], Lists):
         raise UserError(f"{path}: its examples have label sets; a confusion matrix needs one label each")
     if not view.examples:
         raise UserError(f"--client {client}: has no examples")
     classes, shares = confusion(predictor.model, predictor.state, view)
-    names = [held.class_names[c] if c < len(held.class_names) else str(c) for c in classes.tolist()]
+    names = [splits.class_names[c] if c < len(splits.class_names) else str(c) for c in classes.tolist()]
     return write_confusion(shares, names, output, title=f"{experiment.name}, client {client}")

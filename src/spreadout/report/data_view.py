@@ -20,7 +20,7 @@ BLOCKS = " ▏▎▍▌▋▊▉█"
 
 
 def print_description(found: Description, console: Console | None = None) -> None:
-    """Counts, distributions, and small pictures of them."""
+    """Counts, distributions, and small bar charts."""
     out = console or Console()
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in counted(found):
@@ -33,10 +33,10 @@ def print_description(found: Description, console: Console | None = None) -> Non
     for name, spread in distributions(found):
         table.add_row(name, *(_number(value) for value in _marks(spread)))
     out.print(table)
-    held = found.size_of > 0
+    nonempty = found.size_of > 0
     for title, values in (
-        ("clients by how many examples they hold", found.size_of[held]),
-        ("clients by how many classes they hold", found.classes_of[held]),
+        ("clients by how many examples they hold", found.size_of[nonempty]),
+        ("clients by how many classes they hold", found.classes_of[nonempty]),
     ):
         out.print(f"\n{title}")
         _print_bars(out, histogram(values))
@@ -59,16 +59,16 @@ def page(found: Description) -> str:
         + "</tr>"
         for name, spread in distributions(found)
     )
-    held = found.size_of > 0
+    nonempty = found.size_of > 0
     curve = ranked(found.label_counts)
     charts = [
         (
             "How much clients hold",
-            bar_chart(histogram(found.size_of[held]), x_title="examples", y_title="clients"),
+            bar_chart(histogram(found.size_of[nonempty]), x_title="examples", y_title="clients"),
         ),
         (
             "How many classes clients hold",
-            bar_chart(histogram(found.classes_of[held]), x_title="classes", y_title="clients"),
+            bar_chart(histogram(found.classes_of[nonempty]), x_title="classes", y_title="clients"),
         ),
         (
             "Label frequency",
@@ -134,8 +134,8 @@ def histogram(values: Ints) -> list[tuple[str, float]]:
     edges = np.unique(np.geomspace(max(low, 1), high + 1, BARS + 1).round().astype(int))
     edges = edges if low else np.concatenate([[0], edges])
     count, _ = np.histogram(values, edges)
-    spans = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-    labels = [f"{a:,}" if b - a == 1 else f"{a:,}–{b - 1:,}" for a, b in spans]
+    bins = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    labels = [f"{a:,}" if b - a == 1 else f"{a:,}–{b - 1:,}" for a, b in bins]
     return list(zip(labels, count.astype(float).tolist(), strict=True))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from spreadout.evaluation.metrics import Metric
 
-MARGIN = 0.05  # of the values' own span, above and below them
+MARGIN = 0.05  # of the distance from the least to the largest value, added on both sides
 
 
 def axis_range(metric: Metric, values: Iterable[float]) -> tuple[float, float]:

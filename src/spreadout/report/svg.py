@@ -1,4 +1,4 @@
-"""Pictures as inline SVG: lines and bars over an axis, points on a plane, a matrix of shares."""
+"""Charts as inline SVG: lines and bars over an axis, points on a plane, a matrix of shares."""
 
 from __future__ import annotations
 
@@ -99,9 +99,7 @@ def line_chart(
     return "".join(parts)
 
 
-def bar_chart(
-    bars: Sequence[tuple[str, float]], *, x_title: str, y_title: str, colour: str = LINES[2]
-) -> str:
+def bar_chart(bars: Sequence[tuple[str, float]], *, x_title: str, y_title: str) -> str:
     """One bar per label, from 0; its value appears under the pointer."""
     most = max([1.0, *(value for _, value in bars)])
     width = (WIDTH - LEFT - RIGHT) / max(len(bars), 1)
@@ -122,7 +120,7 @@ def bar_chart(
         x = LEFT + i * width
         parts.append(
             f'<rect x="{x + 0.5:.1f}" y="{floor - tall:.1f}" width="{max(width - 1, 0.5):.1f}" height="{tall:.1f}" '
-            f'fill="{colour}"><title>{html.escape(label)}: {value:g}</title></rect>'
+            f'fill="{LINES[2]}"><title>{html.escape(label)}: {value:g}</title></rect>'
         )
         if i % every == 0:
             parts.append(
@@ -221,10 +219,10 @@ def heat_map(values: Sequence[Sequence[float]], names: Sequence[str], *, title: 
         for j, value in enumerate(row):
             if not value:
                 continue
-            told = html.escape(f"{names[i]} taken for {names[j]}: {100 * value:.0f} %")
+            tooltip = html.escape(f"{names[i]} taken for {names[j]}: {100 * value:.0f} %")
             parts.append(
                 f'<rect x="{1 + j * side:.1f}" y="{1 + i * side:.1f}" width="{side:.1f}" height="{side:.1f}" '
-                f'fill="#0072b2" fill-opacity="{0.08 + 0.92 * value:.2f}"><title>{told}</title></rect>'
+                f'fill="#0072b2" fill-opacity="{0.08 + 0.92 * value:.2f}"><title>{tooltip}</title></rect>'
             )
     parts.append(
         f'<rect class="frame" x="1" y="1" width="{size:.1f}" height="{size:.1f}" fill="none"/></svg>'

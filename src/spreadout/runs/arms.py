@@ -68,9 +68,9 @@ def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
 
 
 def _import_own(folder: Path) -> None:
-    """What a run's own modules register, for what its metrics say of themselves.
+    """Import the run's own modules: they describe its metrics.
 
-    Where a module is not at hand, the runs are shown all the same, their metrics by name alone.
+    Where a module is missing, the runs are still shown, with the names of their metrics only.
     """
     with suppress(UserError):
         import_modules(read_toml(folder / "config.toml").get("imports", []))
@@ -91,8 +91,8 @@ def arms_of(folder: Path) -> list[Arm]:
     return [Arm(name, name, arm.summaries, arm.histories, arm.projection)]
 
 
-def told_apart(arms: Sequence[Arm], folders: Sequence[Path]) -> list[Arm]:
-    """Runs of one name by the names of their folders."""
+def with_distinct_labels(arms: Sequence[Arm], folders: Sequence[Path]) -> list[Arm]:
+    """Runs that have the same name get the name of their folder too."""
     named = Counter(arm.label for arm in arms)
     return [
         arm if named[arm.label] == 1 else replace(arm, label=f"{arm.label} ({folder.name})")

@@ -1,9 +1,9 @@
-"""Looking at a run from outside: as the server that reads requests, and at one client's classes."""
+"""What a server learns from the requests of a run, logged or to be expected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from spreadout.data.dataset import FederatedDataset
 from spreadout.data.load import load_data
 from spreadout.federated.federation import Federation, draw_cohort
 from spreadout.methods.base import Method
-from spreadout.methods.fedss import FedSS
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
 from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation, pick_device
@@ -24,7 +23,7 @@ from spreadout.runs.folder import RunFolder
 
 @dataclass(frozen=True)
 class Watched:
-    """Requests as they came, and the truth an observer's guesses are held against."""
+    """Requests in the order they came, and the true classes that an observer tries to guess."""
 
     requests: Iterable[tuple[int, Sequence[int]]]
     data: FederatedDataset
@@ -33,12 +32,12 @@ class Watched:
     def looks(self) -> list[Look]:
         """What an observer knows, in the mean over clients."""
         own, popularity = self._known()
-        return audit(self._sound(), own, popularity, **self._how())
+        return audit(self._sound(), own, popularity, **asdict(self.method.draws))
 
     def beliefs(self) -> Iterator[dict[str, Any]]:
-        """After every request, what he thinks of that client: its candidates, and how likely each is."""
+        """After every request: the candidates for that client's classes, and how likely each is."""
         own, popularity = self._known()
-        watched = watch(self._sound(), own, popularity, **self._how())
+        watched = watch(self._sound(), own, popularity, **asdict(self.method.draws))
         for client, turn, candidates, belief in watched:
             likely = dict(zip(candidates.tolist(), belief.round(6).tolist(), strict=True))
             yield {"client": client, "request": turn, "posterior": likely}
@@ -59,19 +58,12 @@ class Watched:
     def _known(self) -> tuple[dict[int, Classes], Weights]:
         if not self.method.has_class_table:
             raise UserError(
-                f"method.name = {self.method.name!r}: clients get whole networks and ask for no rows"
+                f"method.name = {self.method.name!r}: clients get whole networks and request no rows"
             )
         data = self.data
         rows = data.rows_of(torch.arange(data.clients))["classes"]
         own = {i: rows[i].numpy() for i in range(data.clients)}
         return own, data.popularity.double().numpy()
-
-    def _how(self) -> dict[str, bool]:
-        sampled = self.method if isinstance(self.method, FedSS) else None
-        return {
-            "by_popularity": sampled is not None and sampled.needs_popularity,
-            "fixed": sampled is not None and sampled.draw.endswith("fixed"),
-        }
 
 
 def logged(path: Path) -> Watched:
@@ -95,10 +87,10 @@ def refuse_own_parts(folder: RunFolder) -> None:
 def foreseen(config: str, overrides: Sequence[str], rounds: int | None) -> Watched:
     """The requests clients would make: they do not depend on the model, so nothing is trained."""
     experiment = Experiment.load(config, overrides)
-    held = load_data(experiment.data, experiment.seed)
-    federation = build_federation(experiment, held, pick_device("cpu"))
-    asked = _requests(federation, rounds or experiment.rounds)
-    return Watched(asked, federation.data, federation.method)
+    splits = load_data(experiment.data, experiment.seed)
+    federation = build_federation(experiment, splits, pick_device("cpu"))
+    requests = _requests(federation, rounds or experiment.rounds)
+    return Watched(requests, federation.data, federation.method)
 
 
 def _requests(federation: Federation, rounds: int) -> Iterator[tuple[int, Sequence[int]]]:

@@ -29,7 +29,7 @@ DENSE_UP_TO = 1 << 30
 
 def build_federation(
     experiment: Experiment,
-    held: Splits,
+    splits: Splits,
     device: torch.device,
     encoder: nn.Module | None = None,
     method: Method | None = None,
@@ -37,34 +37,13 @@ def build_federation(
     """All fixed parts of a run, from its description and its data; own parts take precedence."""
     e = experiment
     method = method or e.method
-    _refuse_misfits(e, held, method)
-    looks_up = encoder is None and e.model.encoder == "lookup"
-    if e.clients.request_features == "seen" and not looks_up:
-        raise UserError(
-            'clients.request_features = "seen": is for model.encoder = "lookup", whose features are rows'
-        )
-    data = _looked_up(held.train) if looks_up else held.train
-    if not method.has_class_table:
-        data = _without_rows(data)
-    if method.needs_popularity and data.clients:
-        data = replace(data, public_popularity=data.popularity)
-    if method.is_centralized:
-        data = data.pooled()
+    _refuse_misfits(e, splits, method)
+    feature_rows = encoder is None and e.model.features_are_rows
+    data = _train_data(e, splits.train, method, feature_rows=feature_rows)
     per_round, selection = cohort_size(e, data, method)
     model = _model(e, data, method, encoder).on(device)
-    tables = model.tables
-    training = LocalTraining(
-        dense=e.clients.optimizer_for(),
-        rows={
-            name: e.clients.optimizer_for(e.clients.input_lr if name == "inputs" else e.clients.row_lr)
-            for name in tables
-        },
-        sphere=model.sphere,
-        fixed=method.fixed_tables(),
-        pull=0.0 if e.clients.drift is None else e.clients.drift.pull,
-    )
     optimizers = ServerOptimizers(
-        e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in tables}
+        e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in model.tables}
     )
     _refuse_unfit_optimizers(e)
     federation = Federation(
@@ -73,7 +52,7 @@ def build_federation(
         method=method,
         clients=ClientSettings(
             schedule=e.clients.schedule,
-            training=training,
+            training=_local_training(e, model, method),
             decay=e.clients.lr_decay,
             augment=_augment(e, data),
             drift=e.clients.drift,
@@ -89,15 +68,48 @@ def build_federation(
         bf16=e.run.precision == "bf16",
         activations=model.activations(_example_shape(data)),
     )
-    if not looks_up and not federation.executor.keeps_sparse(federation):
-        federation = replace(federation, data=_densified(data))
-    held_there = federation.data.to(device) if _fits(federation.data, device) else federation.data
-    return replace(federation, data=held_there)
+    if not feature_rows and not federation.executor.keeps_sparse(federation):
+        data = _densified(data)
+    return replace(federation, data=data.to(device) if _fits(data, device) else data)
+
+
+def _train_data(
+    e: Experiment, data: FederatedDataset, method: Method, *, feature_rows: bool
+) -> FederatedDataset:
+    """The training data in the form that the method and the model need.
+
+    feature_rows: whether the model looks its features up as rows of a table.
+    """
+    if e.clients.request_features == "seen" and not feature_rows:
+        raise UserError(
+            'clients.request_features = "seen": is for model.encoder = "lookup", whose features are rows'
+        )
+    if feature_rows:
+        data = _with_feature_rows(data, e.model.encoder)
+    if not method.has_class_table:
+        data = _without_rows(data)
+    if method.needs_popularity and data.clients:
+        data = replace(data, public_popularity=data.popularity)
+    return data.pooled() if method.is_centralized else data
+
+
+def _local_training(e: Experiment, model: EmbeddingModel, method: Method) -> LocalTraining:
+    """How clients train: the rates of the dense part and of each table, and what stays fixed."""
+    c = e.clients
+    return LocalTraining(
+        dense=c.optimizer_for(),
+        rows={
+            name: c.optimizer_for(c.input_lr if name == "inputs" else c.row_lr) for name in model.tables
+        },
+        sphere=model.sphere,
+        fixed=method.fixed_tables(),
+        pull=0.0 if c.drift is None else c.drift.pull,
+    )
 
 
 def _executor(e: Experiment, device: torch.device) -> Executor:
-    """The config's; among several processes, each trains its own part."""
-    alone = distributed.size() == 1  # what is staged ahead is a whole cohort's
+    """The config's executor; with several processes, each trains its part of the cohort."""
+    alone = distributed.size() == 1  # prefetching stages whole cohorts
     memory = int(e.run.memory_gb * 2**30)
     options = ExecutorOptions(device, memory, graphs=e.run.graphs, prefetch=alone)
     executor = EXECUTORS[e.run.executor].from_options(options)
@@ -130,11 +142,11 @@ def _example_shape(data: FederatedDataset) -> tuple[int, ...] | None:
     return tuple(x.values.shape[1:]) if isinstance(x, Dense) else None
 
 
-def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
-    """Parts that are sound by themselves and do not go together."""
-    data = held.train
-    if complaint := method.validate_data(data):
-        raise UserError(complaint)
+def _refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
+    """Raise an error for parts that do not go together."""
+    data = splits.train
+    if problem := method.validate_data(data):
+        raise UserError(problem)
     y = data.columns["y"]
     named = y.values if isinstance(y, Lists | Dense) else torch.empty(0)
     if len(named) and int(named.max()) >= data.classes:
@@ -151,17 +163,17 @@ def _refuse_misfits(e: Experiment, held: Splits, method: Method) -> None:
             f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
             + remedy
         )
-    asked = [find_metric(name) for name in e.eval.metrics]
-    ranked = [metric for metric in asked if metric.needs_trained_classes]
-    if e.eval.split == "test" and len(held.test) and _unseen(held) and ranked:
+    metrics = [find_metric(name) for name in e.eval.metrics]
+    ranked = [metric for metric in metrics if metric.needs_trained_classes]
+    if e.eval.split == "test" and len(splits.test) and _unseen(splits) and ranked:
         raise UserError(
-            f"data.source = {held.name!r}: its test classes are never trained on, so they have no "
+            f"data.source = {splits.name!r}: its test classes are never trained on, so they have no "
             f"{ranked[0].name}; take MAP@10, MAP@R or retrieval R@k, or set "
             'data.validation_fraction and eval.split = "validation"'
         )
     if method.is_centralized and e.privacy is not None:
         raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
-    for metric in asked:
+    for metric in metrics:
         if not method.has_class_table and metric.needs_embeddings:
             raise UserError(
                 f"eval.metrics: {metric.name} needs a score of every class; "
@@ -214,10 +226,10 @@ def _model(
     return model
 
 
-def _unseen(held: Splits) -> bool:
+def _unseen(splits: Splits) -> bool:
     """Whether no test class has a row in the table."""
-    labels = held.test.labels.values
-    return len(labels) > 0 and int(labels.min()) >= held.train.classes
+    labels = splits.test.labels.values
+    return len(labels) > 0 and int(labels.min()) >= splits.train.classes
 
 
 def _without_rows(data: FederatedDataset) -> FederatedDataset:
@@ -228,11 +240,11 @@ def _without_rows(data: FederatedDataset) -> FederatedDataset:
     return replace(data, row_columns={}, columns={**data.columns, "y": y})
 
 
-def _looked_up(data: FederatedDataset) -> FederatedDataset:
-    """Sparse features as names of rows: what a client has of them is what it asks for."""
+def _with_feature_rows(data: FederatedDataset, encoder: str) -> FederatedDataset:
+    """Sparse features as names of rows: a client requests the rows of the features it has."""
     if not isinstance(data.columns.get("x"), Sparse):
         raise UserError(
-            'model.encoder = "lookup": takes sparse features, and the data has none; take "mlp"'
+            f'model.encoder = "{encoder}": takes sparse features, and the data has none; take "mlp"'
         )
     return replace(data, row_columns={**data.row_columns, "x": "inputs"})
 
@@ -282,7 +294,7 @@ def _own_encoder(data: FederatedDataset, given: nn.Module) -> tuple[nn.Module, i
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` takes CUDA where there is one; request_rows for CUDA where there is none is an error."""
+    """`auto` takes CUDA where there is one; `cuda` where there is none is an error."""
     if name not in ("auto", "cpu", "cuda"):
         raise UserError(f"--device {name}: unknown; known: auto, cpu, cuda")
     if name == "cuda" and not torch.cuda.is_available():

@@ -56,7 +56,7 @@ def save(folder: Path, state: ServerState, extra: Mapping[str, Any]) -> None:
 
 
 def extra_of(folder: Path) -> dict[str, Any]:
-    """What a run kept beside its state, without reading the state."""
+    """The `extra` that was saved with the state, without reading the state."""
     try:
         return dict(json.loads((folder / POINTER).read_bytes())["extra"])
     except (OSError, ValueError, KeyError, TypeError):

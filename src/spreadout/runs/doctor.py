@@ -25,7 +25,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Everything worth saying, in the order a user would ask."""
+    """All findings, the most important first."""
     return [
         Finding("spreadout", _version("spreadout")),
         Finding("python", platform.python_version(), sys.version_info >= (3, 11)),

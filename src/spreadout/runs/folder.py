@@ -23,7 +23,7 @@ DEPLOYMENT = "deployment"  # where a rehearsal of a deployment keeps its project
 
 
 class RunFolder:
-    """Where one run writes. Created fresh, or opened to go on."""
+    """Where one run writes. Created fresh, or opened to resume."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,10 +65,10 @@ class RunFolder:
         with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
             file.write(as_json(record) + "\n")
 
-    def log_requests(self, round: int, asked: Iterable[tuple[int, list[int]]]) -> None:
-        """Add who asked for which class rows in a round."""
+    def log_requests(self, round: int, requests: Iterable[tuple[int, list[int]]]) -> None:
+        """Add which class rows each client requested in a round."""
         with open(self.path / REQUESTS, "a", encoding="utf-8") as file:
-            for client, rows in asked:
+            for client, rows in requests:
                 file.write(as_json({"round": round, "client": client, "rows": rows}) + "\n")
 
     def log_refusal(self, round: int, client: int, node: int, reason: str) -> None:
@@ -83,7 +83,7 @@ class RunFolder:
         if not log.is_file():
             raise UserError(
                 f"{self.path}: has no {REQUESTS}; run it with run.log_requests=true and a method whose "
-                "clients ask for rows"
+                "clients request rows"
             )
         with open(log, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):

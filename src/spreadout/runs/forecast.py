@@ -1,4 +1,4 @@
-"""What a run will cost, before it is started: a few of its rounds are rehearsed, and multiplied."""
+"""What a run will cost, before it is started: a few rounds are timed, and multiplied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spreadout.core.rows import nbytes
 from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.core.traffic import Traffic
-from spreadout.data import load as splits
+from spreadout.data.load import load_data
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.federated.federation import Federation, draw_cohort
 from spreadout.federated.round import run_round, run_setup
@@ -54,11 +54,11 @@ class Forecast:
 def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     """Rehearse on the run's own data; nothing is left behind."""
     e, where = experiment, pick_device(device)
-    held = splits.load_data(e.data, e.seed)
-    f = build_federation(e, held, where)
+    splits = load_data(e.data, e.seed)
+    f = build_federation(e, splits, where)
     before, state = _begun(f)
     once = state.traffic.once_down + state.traffic.once_up
-    examples = held.test if e.eval.split == "test" else held.validation
+    examples = splits.test if e.eval.split == "test" else splits.validation
     assert examples is not None
     seen = needed_frequencies(f.data, e.eval)
     score = partial(evaluate, f.model, state, examples, e.eval.metrics, seen=seen)
@@ -72,7 +72,7 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     visits = max(moved.participations, 1)
     return Forecast(
         clients=f.data.clients,
-        classes=held.train.classes,
+        classes=splits.train.classes,
         cohort=f.server.per_round,
         rounds=e.rounds,
         model_bytes=nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),
@@ -89,7 +89,10 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
 
 
 def _begun(f: Federation) -> tuple[float, ServerState]:
-    """What comes before the first round: its seconds, and the state it leaves. Of many steps, some."""
+    """The setup before the first round: its seconds, and the state it leaves.
+
+    Where it takes many steps, some are timed and the rest is extrapolated.
+    """
     took: dict[int, float] = {}
     for steps in (f.method.setup_steps,) if f.method.setup_steps <= STEPS[1] else STEPS:
         short = replace(f, method=f.method.with_setup_steps(steps))
@@ -101,7 +104,7 @@ def _begun(f: Federation) -> tuple[float, ServerState]:
 
 
 def _seconds_to_save(device: torch.device, state: ServerState) -> float:
-    """What a checkpoint takes, written among temporary files; 0 where they may not be."""
+    """Seconds to write a checkpoint to a temporary folder; 0 where that is not possible."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             return _seconds(device, lambda: checkpoint.save(Path(folder), state.whole(), {}))
@@ -110,7 +113,7 @@ def _seconds_to_save(device: torch.device, state: ServerState) -> float:
 
 
 def _round_of(f: Federation, state: ServerState) -> float:
-    """Seconds of a round, from more of them the shorter they are."""
+    """Seconds of a round: the median of several, of more where rounds are short."""
     warm, least = REHEARSED[f.device.type]
     took: list[float] = []
     while len(took) < f.rounds and (len(took) < warm + least or (sum(took) < 1.5 and len(took) < 300)):
@@ -119,7 +122,7 @@ def _round_of(f: Federation, state: ServerState) -> float:
 
 
 def expected_traffic(federation: Federation, state: ServerState) -> Traffic:
-    """The bytes of the run's first cohorts, which are drawn and do not train."""
+    """The bytes of the run's first cohorts, which are drawn but do not train."""
     total = Traffic()
     if federation.method.is_centralized:  # data in one place crosses no network
         return total

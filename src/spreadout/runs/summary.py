@@ -46,7 +46,7 @@ def summarize(
         "rounds": state.round,
         "metrics": {name: last[name] for name in names},
         "best_by": experiment.eval.best_by,
-        "stopped_early": state.round < experiment.rounds,  # it lost patience
+        "stopped_early": state.round < experiment.rounds,  # eval.patience ran out
         "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
         "geometry": {name: last.get(name) for name in Geometry.__dataclass_fields__},
         "client_state_bytes": sum(part.nbytes for part in state.clients.values()),
@@ -72,8 +72,8 @@ def _privacy(experiment: Experiment, state: ServerState) -> dict[str, Any] | Non
     mechanism = experiment.privacy
     if mechanism is None:
         return None
-    told = state.records.releases
-    releases = 0 if told is None else int(told.max())
+    counts = state.records.releases
+    releases = 0 if counts is None else int(counts.max())
     epsilon = epsilon_of(mechanism.noise, releases, mechanism.delta)
     return {
         "guarantee": "local: the values of a client's updates, against the server"

@@ -65,7 +65,7 @@ class ResNet(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two convolutions beside a shortcut; where channels grow, the shortcut is padded with zeros."""
+    """Two convolutions with a shortcut; where channels grow, the shortcut is padded with zeros."""
 
     def __init__(self, narrow: int, wide: int, stride: int) -> None:
         super().__init__()
