@@ -323,7 +323,9 @@ def test_a_partition_says_whether_it_deals_labels_or_whole_instances(
             return so.RawDataset(both, classes=2, test=both)
 
     class Everyone(so.Partition):
-        def assign(self, held: so.Instances, pairs: so.Pairs, classes: int, seed: int) -> so.Assignment:
+        def assign(
+            self, instances: so.Instances, pairs: so.Pairs, classes: int, seed: int
+        ) -> so.Assignment:
             return pairs.by_owner(torch.zeros(len(pairs), dtype=torch.int64), 1)
 
     @so.register_partition

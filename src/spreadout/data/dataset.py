@@ -29,7 +29,15 @@ AT_ONCE = 1 << 21  # row ids looked at in one go
 
 @dataclass(frozen=True)
 class FederatedDataset:
-    """Training examples by client: client `i` holds `offsets[i]:offsets[i + 1]` of every column."""
+    """Training examples by client: client `i` holds `offsets[i]:offsets[i + 1]` of every column.
+
+    >>> import spreadout as so
+    >>> train = so.FederatedDataset.from_arrays(x=[[0.0], [1.0], [2.0]], y=[0, 1, 1], client=[0, 1, 1])
+    >>> train.clients, train.classes, train.sizes.tolist()
+    (2, 2, [1, 2])
+    >>> train.view(1).columns["x"].values.tolist()  # what client 1 has
+    [[1.0], [2.0]]
+    """
 
     columns: Mapping[str, Column]
     offsets: Tensor  # (clients + 1,) int64
@@ -37,7 +45,9 @@ class FederatedDataset:
     # Which columns hold row ids, and of which table: a client needs at least these rows.
     row_columns: Mapping[str, str] = field(default_factory=lambda: {"y": "classes"})
     numbers: Tensor | None = None  # (clients,) of a part of a federation: what its draws depend on
-    public_popularity: Tensor | None = None  # (C,) that of the whole federation, where all are told it
+    public_popularity: Tensor | None = (
+        None  # (C,) of the whole federation, where the server sends it to all
+    )
 
     @property
     def clients(self) -> int:
@@ -72,10 +82,10 @@ class FederatedDataset:
 
     def part(self, clients: Tensor) -> FederatedDataset:
         """What some clients hold, and nothing else: their own values, copied out of the pool."""
-        held = select_all(self.columns, self.places_of(clients))
+        own = select_all(self.columns, self.places_of(clients))
         return replace(
             self,
-            columns={name: column.compact() for name, column in held.items()},
+            columns={name: column.compact() for name, column in own.items()},
             offsets=offsets_from_lengths(self._lengths(clients)),
             numbers=torch.from_numpy(self.number_of(clients)),
         )
@@ -109,8 +119,8 @@ class FederatedDataset:
         """The share of all holdings that each class has: how many clients hold it, over all. (C,)"""
         if self.public_popularity is not None:
             return self.public_popularity
-        held = self.rows_of(torch.arange(self.clients))["classes"].values
-        counts = torch.bincount(held, minlength=self.classes).float()
+        rows = self.rows_of(torch.arange(self.clients))["classes"].values
+        counts = torch.bincount(rows, minlength=self.classes).float()
         return counts / counts.sum().clamp_min(1)
 
     @cached_property
@@ -124,7 +134,7 @@ class FederatedDataset:
         return sum(_ids_per_example(column, self.examples) for column in columns) * self.examples
 
     def _rows_of(self, clients: Tensor) -> dict[str, Ragged]:
-        """In runs of clients that name about as many ids as may be held at once."""
+        """In runs of clients, so that the ids in memory at once are bounded."""
         each = max(self._ids // max(self.examples, 1), 1)
         some = runs(self._lengths(clients) * each, AT_ONCE)
         parts = [self._rows_of_some(clients[at]) for at in some]
@@ -211,7 +221,13 @@ class FederatedDataset:
 @dataclass(frozen=True)
 class Examples:
     """Held-out examples: inputs and the set of right labels of each. They have no clients, so they
-    cannot be trained on. Labels from `classes` on are classes that no client ever trains."""
+    cannot be trained on. Labels from `classes` on are classes that no client ever trains.
+
+    >>> import spreadout as so
+    >>> held_out = so.Examples.from_arrays(x=[[0.0], [1.0]], y=[[0, 2], [1]])  # a list: several classes
+    >>> len(held_out), held_out.labels[0].tolist()
+    (2, [0, 2])
+    """
 
     inputs: Mapping[str, Column]
     labels: Ragged  # n label sets; a set may be empty
@@ -230,7 +246,15 @@ class Examples:
 
 @dataclass(frozen=True)
 class Splits:
-    """Data kept apart by construction: only `train` has clients, only the others are scored."""
+    """Data kept apart by construction: only `train` has clients, only the others are scored.
+
+    >>> import spreadout as so
+    >>> x, y = [[0.0, 1.0], [1.0, 0.0]], [0, 1]
+    >>> train = so.FederatedDataset.from_arrays(x, y, client=y)
+    >>> data = so.Splits("toy", train, test=so.Examples.from_arrays(x, y))
+    >>> so.run(so.Experiment(rounds=2), data=data).summary["dataset"]
+    'toy'
+    """
 
     name: str
     train: FederatedDataset

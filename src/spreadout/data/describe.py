@@ -45,10 +45,10 @@ class Description:
     """Counts and distributions. Divergences are in nats."""
 
     name: str
-    dealt: str  # how: partition, targets, seed
+    dealt: str  # the partition, targets and seed, in words
     clients: int
     empty_clients: int
-    examples: int  # held by clients: an instance on two clients counts twice
+    examples: int  # of all clients: an instance on two clients counts twice
     instances: int  # distinct ones among them
     classes: int
     classes_held: int  # that some client has an example of
@@ -75,7 +75,7 @@ def describe(splits: Splits, *, dealt: str = "", seed: int = 0) -> Description:
     """Look at all of it, in bounded blocks."""
     data = splits.train
     client, label, count = _label_counts(data)
-    held = np.bincount(label, weights=count, minlength=data.classes).astype(np.int64)
+    per_class = np.bincount(label, weights=count, minlength=data.classes).astype(np.int64)
     busy = data.sizes > 0
     labelled = np.bincount(client, minlength=data.clients) > 0  # others have no distribution
     inputs = [column for name, column in sorted(data.columns.items()) if name != "y"]
@@ -90,7 +90,7 @@ def describe(splits: Splits, *, dealt: str = "", seed: int = 0) -> Description:
         examples=data.examples,
         instances=len(instances),
         classes=data.classes,
-        classes_held=int((held > 0).sum()),
+        classes_held=int((per_class > 0).sum()),
         test=len(splits.test),
         validation=0 if splits.validation is None else len(splits.validation),
         test_classes_never_trained=len(torch.unique(test_labels[test_labels >= data.classes])),
@@ -98,13 +98,15 @@ def describe(splits: Splits, *, dealt: str = "", seed: int = 0) -> Description:
         test_in_training=int(np.isin(tested, trained).sum()),
         sizes=Spread.of(data.sizes[busy]),
         classes_per_client=Spread.of(np.bincount(client, minlength=data.clients)[busy]),
-        divergence_from_all=Spread.of(_from_all(client, label, count, held, data.clients)[labelled]),
+        divergence_from_all=Spread.of(
+            _from_all(client, label, count, per_class, data.clients)[labelled]
+        ),
         divergence_between=Spread.of(
             _between(client, label, count, data.classes, np.flatnonzero(labelled), seed)
         ),
         size_of=data.sizes,
         classes_of=np.bincount(client, minlength=data.clients),
-        label_counts=np.sort(held[held > 0])[::-1],
+        label_counts=np.sort(per_class[per_class > 0])[::-1],
     )
 
 
@@ -121,10 +123,10 @@ def _label_counts(data: FederatedDataset) -> tuple[Ints, Ints, Ints]:
     return (pair // data.classes).numpy(), (pair % data.classes).numpy(), count.numpy()
 
 
-def _from_all(client: Ints, label: Ints, count: Ints, held: Ints, clients: int) -> Floats:
+def _from_all(client: Ints, label: Ints, count: Ints, per_class: Ints, clients: int) -> Floats:
     """KL(p_i ‖ p) for every client i, p being all clients' labels together: it is always finite."""
     mine = count / np.bincount(client, weights=count, minlength=clients)[client]
-    everyone = held[label] / held.sum()
+    everyone = per_class[label] / per_class.sum()
     terms = mine * np.log(mine / everyone)
     return np.asarray(np.bincount(client, weights=terms, minlength=clients), dtype=np.float64)
 
@@ -154,7 +156,7 @@ def _between(client: Ints, label: Ints, count: Ints, classes: int, busy: Ints, s
 
 def _divergence(a: Held, b: Held, classes: int) -> float:
     union = np.union1d(a[0], b[0])
-    p, q = (_smoothed(union, *held, classes) for held in (a, b))
+    p, q = (_smoothed(union, *labels, classes) for labels in (a, b))
     bare = [1 / classes / (1 + count.sum()) for _, count in (a, b)]  # of a class neither has
     rest = (classes - len(union)) * bare[0] * np.log(bare[0] / bare[1])
     return float((p * np.log(p / q)).sum() + rest)

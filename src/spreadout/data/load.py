@@ -1,4 +1,4 @@
-"""From a source to a federation's data: hold out, then deal the rest to clients."""
+"""From a source to a federation's data: hold out, then assign the rest to clients."""
 
 from __future__ import annotations
 
@@ -27,12 +27,18 @@ from spreadout.data.sources.digits import Digits
 
 
 class DataConfig(Section):
-    """`[data]`: what each client holds."""
+    """`[data]`: what each client holds.
+
+    >>> import spreadout as so
+    >>> config = so.DataConfig(source="digits", partition={"name": "dirichlet", "clients": 5})
+    >>> config.partition.alpha
+    0.5
+    """
 
     source: AnySource = Digits()
     path: Path | None = None
     partition: AnyPartition = ByLabel()
-    targets: Literal["each", "one", "all"] | None = None  # None: as the partition deals
+    targets: Literal["each", "one", "all"] | None = None  # None: the partition's default
     hash_features: int | None = Field(None, ge=1)  # sparse features hashed into so many
     hash_signs: bool = False  # … each with a sign of its own
     hold_out: Literal["random", "users"] = "random"  # where the source has no test part of its own
@@ -48,7 +54,7 @@ class DataConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _with_defaults(cls, values: Any) -> Any:
-        """What goes with a source, such as a client for every user, unless told otherwise."""
+        """What goes with a source, such as a client for every user, unless the config says otherwise."""
         if not isinstance(values, Mapping):
             return values
         source = values.get("source")
@@ -77,7 +83,13 @@ class DataConfig(Section):
 
 
 def load_data(config: DataConfig, seed: int = 0) -> Splits:
-    """Read the source, hold out test and validation, and deal the rest to clients."""
+    """Read the source, hold out test and validation, and assign the rest to clients.
+
+    >>> import spreadout as so
+    >>> digits = so.load_data(so.DataConfig(source="digits"))  # a client for each digit
+    >>> digits.train.clients, digits.train.examples, len(digits.test)
+    (10, 1257, 540)
+    """
     found = config.source.read(config.path)
     if not len(found.train):
         raise UserError(f"{config.path or config.source.name}: has no rows to train on")
@@ -93,10 +105,10 @@ def load_data(config: DataConfig, seed: int = 0) -> Splits:
                 f"data.source = {config.source.name!r}: no example is left for the {part} part; "
                 "change data.test_fraction or data.validation_fraction"
             )
-    held = distribute(train, _assign(config, found, train, seed), found)
+    federated = distribute(train, _assign(config, found, train, seed), found)
     return Splits(
         config.source.name,
-        held,
+        federated,
         _examples(test),
         None if validation is None else _examples(validation),
         found.class_names,
@@ -121,18 +133,20 @@ def _hashed(config: DataConfig, found: RawDataset) -> RawDataset:
     return replace(found, train=shorter(found.train), test=test)
 
 
-def distribute(instances: Instances, deal: Assignment, found: RawDataset) -> FederatedDataset:
+def distribute(instances: Instances, assignment: Assignment, found: RawDataset) -> FederatedDataset:
     """Every client with its examples; an instance that several clients hold is stored once."""
-    at = deal.instance
+    at = assignment.instance
     in_order = len(at) == len(instances) and bool((at == torch.arange(len(at))).all())
     columns: dict[str, Column] = dict(
         instances.columns if in_order else select_all(instances.columns, at)
     )
-    if deal.label is not None:
-        columns["y"] = Dense(deal.label)
+    if assignment.label is not None:
+        columns["y"] = Dense(assignment.label)
     else:
         columns["y"] = Lists.of(instances.labels, index=None if in_order else at)
-    return FederatedDataset(columns, deal.offsets, found.classes, {**found.row_columns, "y": "classes"})
+    return FederatedDataset(
+        columns, assignment.offsets, found.classes, {**found.row_columns, "y": "classes"}
+    )
 
 
 def _assign(config: DataConfig, found: RawDataset, train: Instances, seed: int) -> Assignment:

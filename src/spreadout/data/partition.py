@@ -1,7 +1,7 @@
-"""Who holds what: ways to deal labelled instances to clients. Each is a function of its seed.
+"""Ways to assign labelled instances to clients. Each is a function of its seed.
 
-A partition sees labels and users, never features. It returns a `Assignment`: which instances each client
-holds, and with which label, or with all of an instance's labels.
+A partition sees labels and users, never features. It returns an `Assignment`: which instances each
+client holds, and with which label, or with all of an instance's labels.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ from spreadout.data.arrays import refuse_gaps
 
 @dataclass(frozen=True)
 class Assignment:
-    """Client i holds the instances `instance[offsets[i]:offsets[i + 1]]`."""
+    """Client i holds the instances `instance[offsets[i]:offsets[i + 1]]`.
 
-    instance: Tensor  # (held,)
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.Assignment(instance=torch.tensor([4, 0, 2]), offsets=torch.tensor([0, 1, 3])).sizes
+    tensor([1, 2])
+    """
+
+    instance: Tensor  # (n,)
     offsets: Tensor  # (clients + 1,)
-    label: Tensor | None = None  # (held,) the label each is held with; None: with its whole label set
+    label: Tensor | None = None  # (n,) the label of each example; None: its whole label set
 
     @property
     def sizes(self) -> Tensor:
@@ -34,7 +40,15 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What can be dealt: pairs of an instance and one label of it, or whole instances (label None)."""
+    """What is assigned: pairs of an instance and one label of it, or whole instances (label None).
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> pairs = so.Pairs(instance=torch.tensor([0, 1, 2]), label=torch.tensor([5, 6, 5]))
+    >>> dealt = pairs.by_owner(torch.tensor([1, 0, 1]), clients=2)  # pair 1 to client 0, the others to 1
+    >>> dealt.instance.tolist(), dealt.offsets.tolist()
+    ([1, 0, 2], [0, 1, 3])
+    """
 
     instance: Tensor  # (n,)
     label: Tensor | None  # (n,)
@@ -91,39 +105,42 @@ def given(pairs: Pairs, user: Tensor) -> Assignment:
 
 
 def iid(pairs: Pairs, *, clients: int, seed: int) -> Assignment:
-    """Dealt at random into clients of nearly equal size."""
+    """At random, in clients of nearly equal size."""
     lengths = torch.full((clients,), len(pairs) // clients)
     lengths[: len(pairs) % clients] += 1
     return pairs.assign(_shuffle(seed, "iid", len(pairs)), lengths)
 
 
-def shuffled(deal: Assignment, *, seed: int) -> Assignment:
-    """Another deal's client sizes with its examples shuffled over all clients (003, §4.2): what is left
-    is federated training without the non-IID data."""
-    order = _shuffle(seed, "shuffled", len(deal.instance))
-    label = None if deal.label is None else deal.label[order]
-    return Assignment(deal.instance[order], deal.offsets, label)
+def shuffled(assignment: Assignment, *, seed: int) -> Assignment:
+    """Another assignment's client sizes with its examples shuffled over all clients (003, §4.2):
+    federated training on IID data."""
+    order = _shuffle(seed, "shuffled", len(assignment.instance))
+    label = None if assignment.label is None else assignment.label[order]
+    return Assignment(assignment.instance[order], assignment.offsets, label)
 
 
 def few_classes(pairs: Pairs, *, examples: int, classes: int, seed: int) -> Assignment:
     """Clients of about `examples` examples from about `classes` classes each (001, §4.1).
 
-    Every class is cut at random into even shards, about as many in all as the clients need; shards are
-    dealt at random, equally many to each client, no two of one class to the same.
+    Every class is cut at random into even shards, about as many in all as the clients need; each
+    client gets equally many shards at random, no two of one class.
     """
     label = _one_label_each("few_classes", pairs)
     if not len(label):
         raise UserError('data.partition = "few_classes": no example has a label')
     order = _shuffle(seed, "few classes", len(pairs))
     order = order[torch.argsort(label[order], stable=True)]  # by class, at random within
-    held = label[order]
-    count = torch.bincount(held)  # (C,)
+    sorted_label = label[order]
+    count = torch.bincount(sorted_label)  # (C,)
     clients = -(-len(pairs) // examples)
     shards_of = _shards(count, clients, clients * classes, seed)
-    place = torch.arange(len(order)) - offsets_from_lengths(count)[:-1][held]  # within the class
-    shard = offsets_from_lengths(shards_of)[:-1][held] + place * shards_of[held] // count[held]
+    place = torch.arange(len(order)) - offsets_from_lengths(count)[:-1][sorted_label]  # within the class
+    shard = (
+        offsets_from_lengths(shards_of)[:-1][sorted_label]
+        + place * shards_of[sorted_label] // count[sorted_label]
+    )
     owner = _assign_shards(shards_of.numpy(), clients, seed)
-    return Pairs(pairs.instance[order], held).by_owner(owner[shard], clients)
+    return Pairs(pairs.instance[order], sorted_label).by_owner(owner[shard], clients)
 
 
 def _shards(count: Tensor, clients: int, wanted: int, seed: int) -> Tensor:
@@ -145,9 +162,9 @@ def _shards(count: Tensor, clients: int, wanted: int, seed: int) -> Tensor:
 def _assign_shards(shards_of: npt.NDArray[np.int64], clients: int, seed: int) -> Tensor:
     """An owner for every shard, equally many each, the shards of a class on different clients.
 
-    Classes come in random order and are dealt around the table, in laps: in each lap every client gets
-    one shard, in an order drawn anew. Where a lap ends in the middle of a class, those who have it
-    already come later in the next.
+    Classes come in random order. Their shards are given out in laps: in each lap every client gets one
+    shard, in a new random order. Where a lap ends in the middle of a class, clients that have the class
+    already come later in the next lap.
     """
     order = _shuffle(seed, "classes", len(shards_of)).numpy()
     ends = np.cumsum(shards_of[order])  # of each class in the sequence of all shards
@@ -173,7 +190,7 @@ def _assign_shards(shards_of: npt.NDArray[np.int64], clients: int, seed: int) ->
 
 
 def frequent_classes(labels: Ragged, *, clients: int, frequent: int, seed: int) -> Assignment:
-    """FedMLH's non-IID deal (002, §6): all instances of a frequent class go to one random client.
+    """FedMLH's non-IID partition (002, §6): all instances of a frequent class go to one random client.
 
     An instance with several frequent classes lives on each of their clients; one without any goes to a
     random client. Instances keep their whole label sets.
@@ -191,8 +208,8 @@ def frequent_classes(labels: Ragged, *, clients: int, frequent: int, seed: int) 
     stray = (_bits(seed, "infrequent", len(labels)) % np.uint64(clients)).astype(np.int64)
     at = torch.cat([instance[sent], rest])
     owner = torch.cat([home[labels.values[sent]], torch.from_numpy(stray)[rest]])
-    held = Ragged.from_pairs(owner, at, clients)  # two frequent classes may share a home: once
-    return Assignment(held.values, held.offsets)
+    own = Ragged.from_pairs(owner, at, clients)  # two frequent classes may share a home: once
+    return Assignment(own.values, own.offsets)
 
 
 def dirichlet(pairs: Pairs, *, clients: int, alpha: float, seed: int) -> Assignment:
@@ -205,14 +222,18 @@ def dirichlet(pairs: Pairs, *, clients: int, alpha: float, seed: int) -> Assignm
     label = _one_label_each("dirichlet", pairs)
     order = _shuffle(seed, "dirichlet order", len(pairs))
     order = order[torch.argsort(label[order], stable=True)]
-    held = label[order].numpy()
-    first = np.searchsorted(held, held)  # where each one's class begins
-    place = np.arange(len(held)) - first
-    chance = np.divide(alpha * clients, alpha * clients + place, where=place > 0, out=np.ones(len(held)))
-    fresh = _bits(seed, "fresh", len(held)).astype(np.float64) * 2.0**-64 < chance
-    drawn = (_bits(seed, "client", len(held)) % np.uint64(clients)).astype(np.int64)
-    earlier = _bits(seed, "earlier", len(held)) % np.maximum(place, 1).astype(np.uint64)
-    source = np.where(fresh | (place == 0), np.arange(len(held)), first + earlier.astype(np.int64))
+    sorted_label = label[order].numpy()
+    first = np.searchsorted(sorted_label, sorted_label)  # where each one's class begins
+    place = np.arange(len(sorted_label)) - first
+    chance = np.divide(
+        alpha * clients, alpha * clients + place, where=place > 0, out=np.ones(len(sorted_label))
+    )
+    fresh = _bits(seed, "fresh", len(sorted_label)).astype(np.float64) * 2.0**-64 < chance
+    drawn = (_bits(seed, "client", len(sorted_label)) % np.uint64(clients)).astype(np.int64)
+    earlier = _bits(seed, "earlier", len(sorted_label)) % np.maximum(place, 1).astype(np.uint64)
+    source = np.where(
+        fresh | (place == 0), np.arange(len(sorted_label)), first + earlier.astype(np.int64)
+    )
     while (source[source] != source).any():  # follow whom each one follows, twice as far each time
         source = source[source]
     owner = torch.from_numpy(drawn[source])

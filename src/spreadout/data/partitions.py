@@ -1,6 +1,6 @@
-"""`[data.partition]`: ways to deal instances to clients, by the name a config gives them.
+"""`[data.partition]`: ways to assign instances to clients, by the name a config gives them.
 
-How each of them deals is in `partition.py`.
+The functions themselves are in `partition.py`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,48 @@ PARTITIONS: Registry[type[Partition]] = Registry("partition")
 
 
 def register_partition(part: PartitionT) -> PartitionT:
-    """A class decorator: configs then know the partition by its `name`."""
+    """A class decorator: configs then know the partition by its `name`.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> @so.register_partition
+    ... class OneClient(so.Partition):
+    ...     name: str = "one_client"
+    ...
+    ...     def assign(self, held, pairs, classes, seed):
+    ...         return pairs.by_owner(torch.zeros(len(pairs), dtype=torch.int64), clients=1)
+    >>> so.DataConfig(partition="one_client").partition
+    OneClient(name='one_client', seed='run')
+    """
     part.register()
     return part
 
 
 class Partition(NamedSection, ABC):
-    """A frozen value that deals instances to clients; its options are its fields."""
+    """A frozen value that assigns instances to clients; its options are its fields.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> @so.register_partition
+    ... class Alternating(so.Partition):
+    ...     name: str = "alternating"
+    ...
+    ...     def assign(self, held, pairs, classes, seed):
+    ...         return pairs.by_owner(torch.arange(len(pairs)) % 2, clients=2)
+    >>> so.load_data(so.DataConfig(partition="alternating")).train.sizes.tolist()
+    [629, 628]
+    """
 
     registry: ClassVar[Registry[type[Partition]]] = PARTITIONS
-    default_targets: ClassVar[Literal["each", "all"]] = "each"  # data.targets unless told otherwise
+    default_targets: ClassVar[Literal["each", "all"]] = "each"  # the default of data.targets
 
     seed: Annotated[int, Field(ge=0)] | Literal["run"] = (
         "run"  # of whatever is random in it; "run": the run's own seed
     )
 
     @abstractmethod
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        """Who holds what: every one of `pairs` (an instance, or one label of it) to some client."""
+    def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        """Assign every one of `pairs` (an instance, or one label of it) to some client."""
 
 
 @register_partition
@@ -49,7 +73,7 @@ class ByLabel(Partition):
 
     name: Literal["by_label"] = "by_label"
 
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+    def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.by_label(pairs, classes)
 
 
@@ -59,8 +83,8 @@ class ByUser(Partition):
 
     name: Literal["by_user"] = "by_user"
 
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.by_user(pairs, users_of(held, f'data.partition = "{self.name}"'))
+    def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        return partition.by_user(pairs, users_of(instances, f'data.partition = "{self.name}"'))
 
 
 @register_partition
@@ -71,7 +95,7 @@ class FewClasses(Partition):
     examples: int = Field(100, ge=1)
     classes: int = Field(20, ge=1)
 
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+    def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.few_classes(pairs, examples=self.examples, classes=self.classes, seed=seed)
 
 
@@ -84,14 +108,14 @@ class FrequentClasses(Partition):
     clients: int = Field(10, ge=1, le=MOST_CLIENTS)
     frequent: int = Field(100, ge=1)  # how many classes count as frequent
 
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+    def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         if pairs.label is not None:
             raise UserError(
                 'data.partition = "frequent_classes": deals instances with all their labels; '
                 'set data.targets to "all"'
             )
         return partition.frequent_classes(
-            held.labels, clients=self.clients, frequent=self.frequent, seed=seed
+            instances.labels, clients=self.clients, frequent=self.frequent, seed=seed
         )
 
 
@@ -102,9 +126,9 @@ class Shuffled(Partition):
     name: Literal["shuffled"] = "shuffled"
     like: Literal["by_user", "by_label"] = "by_user"
 
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+    def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         model: Partition = ByUser() if self.like == "by_user" else ByLabel()
-        return partition.shuffled(model.assign(held, pairs, classes, seed), seed=seed)
+        return partition.shuffled(model.assign(instances, pairs, classes, seed), seed=seed)
 
 
 @register_partition
@@ -115,7 +139,7 @@ class Dirichlet(Partition):
     clients: int = Field(ge=1, le=MOST_CLIENTS)
     alpha: float = Field(0.5, gt=0, le=1e9)
 
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+    def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.dirichlet(pairs, clients=self.clients, alpha=self.alpha, seed=seed)
 
 
@@ -126,7 +150,7 @@ class Iid(Partition):
     name: Literal["iid"] = "iid"
     clients: int = Field(ge=1, le=MOST_CLIENTS)
 
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+    def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.iid(pairs, clients=self.clients, seed=seed)
 
 
@@ -136,19 +160,19 @@ class Given(Partition):
 
     name: Literal["given"] = "given"
 
-    def assign(self, held: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.given(pairs, users_of(held, f'data.partition = "{self.name}"'))
+    def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
+        return partition.given(pairs, users_of(instances, f'data.partition = "{self.name}"'))
 
 
 AnyPartition = Annotated[SerializeAsAny[Partition], BeforeValidator(Partition.choose)]
 """`data.partition` of a config: whichever registered partition it names."""
 
 
-def users_of(held: Instances, setting: str) -> Tensor:
-    """Whose each instance is; `setting` is what asks for it."""
-    if held.user is None:
+def users_of(instances: Instances, setting: str) -> Tensor:
+    """The user of each instance; `setting`: the config key that needs it, for the error."""
+    if instances.user is None:
         raise UserError(
             f"{setting}: the source does not say whose each example is; "
             "movielens, interactions, omniglot and image-folder do, and an npz file with `client`"
         )
-    return held.user
+    return instances.user

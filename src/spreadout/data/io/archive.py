@@ -188,7 +188,7 @@ def files_below(folder: Path) -> list[str]:
 
 
 def _is_junk(name: str) -> bool:
-    """What systems leave behind: hidden files, and the second file Macs put beside each one."""
+    """What systems leave behind: hidden files, and the second file that Macs add to each one."""
     parts = PurePosixPath(name).parts
     return any((part.startswith(".") and part != "..") or part == "__MACOSX" for part in parts)
 

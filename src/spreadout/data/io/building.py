@@ -56,9 +56,9 @@ def build(
         raise UserError(f"{folder}: exists already; choose another name or remove it")
     counts, like = _counted(stream(), clients)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    with stored.whole_folder(folder) as beside:
-        np.save(beside / "offsets.npy", offsets)
-        writer = _Writer(beside, int(offsets[-1]))
+    with stored.whole_folder(folder) as temporary:
+        np.save(temporary / "offsets.npy", offsets)
+        writer = _Writer(temporary, int(offsets[-1]))
         for chunk, at in _placed(stream(), offsets):
             writer.put_fixed(chunk, at)
         if any(not isinstance(column, Dense) for column in like.values()):
@@ -67,7 +67,7 @@ def build(
                 writer.put_lists(chunk, at)
         writer.close()
         meta = {"classes": classes, "row_columns": dict(row_columns or {"y": "classes"})}
-        stored.write_index(beside, {**meta, "columns": stored.columns_meta(like)})
+        stored.write_index(temporary, {**meta, "columns": stored.columns_meta(like)})
     return stored.open_federated(folder)
 
 
@@ -123,11 +123,11 @@ def _placed(chunks: Iterable[Chunk], offsets: Ints) -> Iterable[tuple[dict[str, 
     free = offsets[:-1].copy()
     for chunk in chunks:
         order = np.argsort(chunk.client, kind="stable")
-        held, start, count = np.unique(chunk.client[order], return_index=True, return_counts=True)
+        clients, start, count = np.unique(chunk.client[order], return_index=True, return_counts=True)
         rank = np.arange(len(order)) - np.repeat(start, count)
         at = np.empty(len(order), dtype=np.int64)
         at[order] = free[chunk.client[order]] + rank
-        free[held] += count
+        free[clients] += count
         yield chunk.compact(), at
 
 

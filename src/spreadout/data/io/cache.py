@@ -1,4 +1,4 @@
-"""Parsed sources, kept beside the files they came from.
+"""Parsed sources, kept next to the files they came from.
 
 An entry is named by the content it was made from and the options it was made with. It is written to
 one side and moved into place, under a lock, so that two processes make it once and nobody ever sees
@@ -32,20 +32,20 @@ def cached(source: Path, files: Sequence[Path], about: str, write: Callable[[Pat
     with _locked(folder):
         if stored.read_index(folder) is None:
             shutil.rmtree(folder, ignore_errors=True)  # damaged: made again
-            with stored.whole_folder(folder) as beside:
-                write(beside)
+            with stored.whole_folder(folder) as temporary:
+                write(temporary)
     return folder
 
 
 def home(source: Path | None) -> Path:
-    """Where entries lie: `SPREADOUT_CACHE`, beside the source, or in the user's own cache folder."""
-    if told := os.environ.get("SPREADOUT_CACHE"):
-        return Path(told)
+    """Where entries lie: `SPREADOUT_CACHE`, next to the source, or in the user's own cache folder."""
+    if folder := os.environ.get("SPREADOUT_CACHE"):
+        return Path(folder)
     # Permission bits rather than access() alone: to root every folder looks writable.
     if source is not None:
-        beside = source.absolute().parent
-        if beside.stat().st_mode & 0o222 and os.access(beside, os.W_OK):
-            return beside / ".spreadout-cache"
+        parent = source.absolute().parent
+        if parent.stat().st_mode & 0o222 and os.access(parent, os.W_OK):
+            return parent / ".spreadout-cache"
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "spreadout"
 

@@ -20,7 +20,7 @@ Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all where
 def fetch(
     url: str, target: Path, md5: str | None, progress: Progress = lambda done, total: None
 ) -> None:
-    """Bring a file here. What was fetched before an interruption is kept beside it and gone on with."""
+    """Download a file. After an interruption the part already fetched is kept, and the rest follows."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     try:

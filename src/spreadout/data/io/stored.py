@@ -57,14 +57,14 @@ class ArrayFile:
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into, put in place of `folder` at the end; removed if something fails."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
     try:
-        yield beside
-        os.replace(beside, folder)
+        yield temporary
+        os.replace(temporary, folder)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_arrays(folder: Path, arrays: Mapping[str, Tensor]) -> None:
@@ -128,11 +128,11 @@ def save(data: FederatedDataset, folder: Path) -> None:
     """Write a federation's data; a folder that exists is not touched."""
     if folder.exists():
         raise UserError(f"{folder}: exists already; choose another name or remove it")
-    with whole_folder(folder) as beside:
+    with whole_folder(folder) as temporary:
         own = {name: column.compact() for name, column in data.columns.items()}
-        write_arrays(beside, {"offsets": data.offsets, **column_arrays("column", own)})
+        write_arrays(temporary, {"offsets": data.offsets, **column_arrays("column", own)})
         meta = {"classes": data.classes, "row_columns": dict(data.row_columns)}
-        write_index(beside, {**meta, "columns": columns_meta(own)})
+        write_index(temporary, {**meta, "columns": columns_meta(own)})
 
 
 def open_federated(folder: Path) -> FederatedDataset:

@@ -26,14 +26,31 @@ SOURCES: Registry[type[Source]] = Registry("source")
 
 
 def register_source(source: SourceT) -> SourceT:
-    """A class decorator: configs then know the source by its `name`, and by those of its data sets."""
+    """A class decorator: configs then know the source by its `name`, and by those of its data sets.
+
+    >>> import spreadout as so
+    >>> @so.register_source
+    ... class Coin(so.Source):
+    ...     name: str = "coin"
+    ...
+    ...     def read(self, path):
+    ...         return so.RawDataset(so.Instances.of([[0.0], [1.0]] * 10, [0, 1] * 10), classes=2)
+    >>> so.DataConfig(source="coin").source
+    Coin(name='coin')
+    """
     source.register()
     return source
 
 
 @dataclass(frozen=True)
 class Instances:
-    """Inputs with their label sets, and whose they are where the source knows."""
+    """Inputs with their label sets, and whose they are where the source knows.
+
+    >>> import spreadout as so
+    >>> held = so.Instances.of(x=[[0.0], [1.0]], y=[[0, 2], [1]], user=[7, 7])
+    >>> len(held), held.labels[0].tolist(), held.user.tolist()
+    (2, [0, 2], [7, 7])
+    """
 
     columns: Mapping[str, Column]
     labels: Ragged  # n label sets
@@ -68,6 +85,12 @@ class RawDataset:
 
     Labels below `classes` have a row in the table. Test labels from there on are classes that are only
     ever retrieved, never trained.
+
+    >>> import spreadout as so
+    >>> train = so.Instances.of([[0.0], [1.0]], [0, 1])
+    >>> found = so.RawDataset(train, classes=2, class_names=("no", "yes"))
+    >>> found.test is None  # then a part of the training instances is held out
+    True
     """
 
     train: Instances
@@ -81,14 +104,28 @@ class RawDataset:
 
 
 class Source(NamedSection, ABC):
-    """A frozen value: its options are its fields (and the keys of `[data.source]` in a config)."""
+    """A frozen value: its options are its fields (and the keys of `[data.source]` in a config).
+
+    >>> import numpy as np
+    >>> import spreadout as so
+    >>> @so.register_source
+    ... class Corners(so.Source):
+    ...     name: str = "corners"
+    ...     copies: int = 10
+    ...
+    ...     def read(self, path):
+    ...         corner = np.tile(np.arange(4), self.copies)
+    ...         x = np.stack([corner % 2, corner // 2], axis=1)
+    ...         return so.RawDataset(so.Instances.of(x, corner), classes=4)
+    >>> data = so.load_data(so.DataConfig(source={"name": "corners", "copies": 20}))
+    >>> data.train.clients, data.train.examples + len(data.test)
+    (4, 80)
+    """
 
     registry: ClassVar[Registry[type[Source]]] = SOURCES
     about: ClassVar[str] = ""  # a line for `spreadout data list`; empty: the docstring's first
     published: ClassVar[tuple[PublishedDataset, ...]] = ()  # data sets it reads, each by its own name
-    data_defaults: ClassVar[
-        Mapping[str, Any]
-    ] = {}  # keys of [data] that go with it unless told otherwise
+    data_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults of keys of [data]
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -107,7 +144,7 @@ class Source(NamedSection, ABC):
         """The instances."""
 
     def counts(self, path: Path) -> dict[str, int]:
-        """Figures that only the files themselves tell, by the names they are published under."""
+        """Figures that are counted in the files, by the names they are published under."""
         return {}
 
     def locate(self, path: Path | None) -> Path:
@@ -161,8 +198,8 @@ def from_cache(
 
 def data_home() -> Path | None:
     """The folder published data sets lie in."""
-    told = os.environ.get("SPREADOUT_DATA")
-    return Path(told).expanduser() if told else None
+    folder = os.environ.get("SPREADOUT_DATA")
+    return Path(folder).expanduser() if folder else None
 
 
 def single(label: Tensor) -> Ragged:

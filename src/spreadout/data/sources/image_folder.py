@@ -76,7 +76,7 @@ def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> R
             found[part] = _instances(archive, [names[i] for i in at], label[at], user[at], size, grey)
     if "" in found and len(found) > 1:
         raise UserError(
-            f"{archive.path}: has train/ or test/ and pictures beside them; use one or the other"
+            f"{archive.path}: has train/ or test/ and other pictures too; use one or the other"
         )
     if "test" in found and "train" not in found:
         raise UserError(f"{archive.path}: has test/ but no train/")

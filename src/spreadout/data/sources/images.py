@@ -29,7 +29,7 @@ def decode_all(
     size: int,
     grey: bool,
 ) -> Tensor:
-    """Every picture, its shorter side scaled to `size` and the middle cut out, as bytes."""
+    """Every image, its shorter side scaled to `size` and the middle cut out, as bytes."""
     module = _pillow()
     pixels = np.empty((len(names), 1 if grey else 3, size, size), dtype=np.uint8)
     for i, name in enumerate(names):
@@ -46,36 +46,36 @@ def _decode(module: Any, raw: bytes, label: str, size: int, grey: bool) -> np.nd
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", module.DecompressionBombWarning)
-            picture = _upright(module, module.open(io.BytesIO(raw)))
-            picture = picture.convert("L" if grey else "RGB")
+            image = _upright(module, module.open(io.BytesIO(raw)))
+            image = image.convert("L" if grey else "RGB")
     except (OSError, SyntaxError, ValueError, module.DecompressionBombError) as error:
         reason = re.sub(r" <_io.*", "", str(error))[:80]
         raise UserError(f"{label}: does not decode as a picture ({reason})") from None
     except module.DecompressionBombWarning:
         raise UserError(f"{label}: more pixels than any photograph: refused as a bomb") from None
-    wide, high = picture.size
+    wide, high = image.size
     if (wide, high) != (size, size):
         side = min(wide, high)
         left, top = (wide - side) // 2, (high - side) // 2
-        picture = picture.resize(
+        image = image.resize(
             (size, size), module.Resampling.BOX, box=(left, top, left + side, top + side)
         )
-    array = np.asarray(picture, dtype=np.uint8)
+    array = np.asarray(image, dtype=np.uint8)
     return array[None] if grey else array.transpose(2, 0, 1)
 
 
-def _upright(module: Any, picture: Any) -> Any:
+def _upright(module: Any, image: Any) -> Any:
     """Turned as the camera was held, on white where it is transparent, in eight bits."""
     from PIL import ImageOps
 
-    picture = ImageOps.exif_transpose(picture)
-    if picture.mode.startswith("I"):  # sixteen bits of grey
-        return module.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-    if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
-        coloured = picture.convert("RGBA")
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):  # sixteen bits of grey
+        return module.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        coloured = image.convert("RGBA")
         ground = module.new("RGBA", coloured.size, (255, 255, 255, 255))
         return module.alpha_composite(ground, coloured)
-    return picture
+    return image
 
 
 def _pillow() -> Any:

@@ -50,17 +50,17 @@ class LibSVM(FileSource):
         for part in rows:
             numbered = replace(part, labels=np.searchsorted(names, part.labels))
             parts.append(Instances({"x": as_sparse(part, str(train), width)}, as_labels(numbered)))
-        held = parts[1] if len(parts) > 1 else None
-        return RawDataset(parts[0], len(names), held, class_names=tuple(map(str, names.tolist())))
+        tested = parts[1] if len(parts) > 1 else None
+        return RawDataset(parts[0], len(names), tested, class_names=tuple(map(str, names.tolist())))
 
 
 def _files(path: Path) -> tuple[Path, Path | None]:
     """The training file, and the test file that goes with it."""
     if path.is_file():
-        beside = [
+        siblings = [
             f for f in sorted(path.parent.iterdir()) if f.is_file() and _is_test_of(f.name, path.name)
         ]
-        return path, beside[0] if beside else None
+        return path, siblings[0] if siblings else None
     files = sorted(f for f in path.iterdir() if f.is_file() and not f.name.startswith("."))
     tests = [f for f in files if TEST.search(f.name)]
     trains = [f for f in files if f not in tests]

@@ -1,4 +1,4 @@
-"""Multi-label data in Mulan's ARFF (sparse or dense rows), the labels named by an XML file beside it.
+"""Multi-label data in Mulan's ARFF (sparse or dense rows), the labels named by an XML file.
 
 A folder with `NAME.xml` and either `NAME-train.arff` and `NAME-test.arff` or one `NAME.arff`.
 https://mulan.sourceforge.net/format.html. Known by name: `bibtex` (Katakis et al. 2008) and others.
@@ -68,13 +68,13 @@ class MulanArff(FileSource):
             labels = label_names(archive)
             train, test = _files(archive)
             taught = read(archive, train, labels)
-            held = None if test is None else read(archive, test, labels)
-        if held is not None and _width(held) != _width(taught):
+            tested = None if test is None else read(archive, test, labels)
+        if tested is not None and _width(tested) != _width(taught):
             raise UserError(
-                f"{archive.label(test or '')}: has {_width(held)} features, "
+                f"{archive.label(test or '')}: has {_width(tested)} features, "
                 f"{train} has {_width(taught)}: they must agree"
             )
-        return RawDataset(taught, len(labels), held, class_names=tuple(labels))
+        return RawDataset(taught, len(labels), tested, class_names=tuple(labels))
 
 
 def _folder(path: Path) -> Path:

@@ -116,7 +116,7 @@ class Synthetic(Source):
 
     def _labels(self, part: str, number: Ints) -> tuple[Ints, Ints]:
         """Pairs of an instance and one of its labels, distinct and ascending."""
-        # A geometric number of further labels has the mean that is asked for.
+        # A geometric number of further labels has the mean that the config gives.
         more = self.labels_per_example - 1
         ends = _uniform(self._bits("more", part, number))
         further = (
@@ -172,10 +172,10 @@ def _slots(counts: Ints) -> tuple[Ints, Ints]:
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def _distinct(owner: Ints, value: Ints, span: int) -> tuple[Ints, Ints]:
+def _distinct(owner: Ints, value: Ints, width: int) -> tuple[Ints, Ints]:
     """The pairs without repetition, by owner, then value."""
-    pairs = np.unique(owner * span + value)
-    return pairs // span, pairs % span
+    pairs = np.unique(owner * width + value)
+    return pairs // width, pairs % width
 
 
 def _uniform(bits: Bits) -> npt.NDArray[np.float64]:

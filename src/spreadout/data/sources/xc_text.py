@@ -89,13 +89,13 @@ class XCText(FileSource):
 
 def _pair(archive: Archive, train: str, test: str) -> RawDataset:
     taught, features, classes = _read(archive, train)
-    held, test_features, test_classes = _read(archive, test)
+    tested, test_features, test_classes = _read(archive, test)
     if (features, classes) != (test_features, test_classes):
         raise UserError(
             f"{archive.label(test)}:1: says {test_features} features and {test_classes} labels, "
             f"but {train} says {features} and {classes}"
         )
-    return RawDataset(taught, classes, held)
+    return RawDataset(taught, classes, tested)
 
 
 def _split(archive: Archive, texts: list[str], column: int) -> RawDataset:
@@ -189,7 +189,7 @@ def _header(stream: IO[bytes], label: str, fields: tuple[str, ...]) -> list[int]
     counts = [int(n) for n in numbers]
     for count, what, most in zip(counts[1:], fields[1:], MOST, strict=False):
         if count > most:
-            raise UserError(f"{label}:1: says {count:,} {what}: more than the {most:,} that can be held")
+            raise UserError(f"{label}:1: says {count:,} {what}: more than the {most:,} that fit")
     return counts
 
 
