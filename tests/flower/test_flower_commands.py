@@ -23,7 +23,7 @@ from spreadout.federated.cohort import Cohort
 from spreadout.federated.round import RoundReport
 from spreadout.flower.client_app import client_app
 from spreadout.flower.data import held_out, judged_on, own_arrays, own_file, part_of_node
-from spreadout.flower.events import Events, Reader, tell
+from spreadout.flower.events import Events, Reader, forward
 from spreadout.flower.local import write_roster
 from spreadout.flower.processes import Processes
 from spreadout.flower.project import write_project
@@ -83,7 +83,7 @@ def test_what_cannot_be_deployed_is_said_in_one_line_and_leaves_nothing(
         assert "`flwr run … resume=true`" in capsys.readouterr().err
     (tmp_path / "deployment" / "project").mkdir()
     assert invoke(monkeypatch, "resume", str(tmp_path)) == 2
-    assert "go on with `spreadout deploy resume" in capsys.readouterr().err
+    assert "resume it with `spreadout deploy resume" in capsys.readouterr().err
 
 
 def test_a_project_trains_on_files_of_the_nodes_own(tmp_path: Path) -> None:
@@ -187,17 +187,17 @@ def test_a_run_is_heard_from_another_process_line_by_line(tmp_path: Path) -> Non
     with open(path, "a") as file:
         file.write('{"event": "warned", ')  # half a line
     for event in reader.new():
-        tell(event, Listener(), Experiment(), reader.refused)
+        forward(event, Listener(), Experiment(), reader.refused)
     with open(path, "a") as file:
         file.write('"text": "two"}\n')
     for event in reader.new():
-        tell(event, Listener(), Experiment(), reader.refused)
+        forward(event, Listener(), Experiment(), reader.refused)
     lost = Counter({"no answer in time": 2})
     cohort = Cohort(0, torch.arange(0), {})
     for number, refused in enumerate((Counter(), lost, lost, Counter()), 1):
         events.round_done(RoundReport(number, 6, 4, 0.5, refused, Traffic(), cohort))
     for event in reader.new():
-        tell(event, Listener(), Experiment(), reader.refused)
+        forward(event, Listener(), Experiment(), reader.refused)
     assert heard == ["one", "two", "round 2: refused of 6 updates: 2 no answer in time"]
 
 

@@ -103,7 +103,7 @@ def test_a_run_that_is_killed_three_ways_comes_to_the_simulated_end(tmp_path: Pa
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=120)
     assert run.returncode == 130
-    assert "state saved; go on with: spreadout deploy resume" in said
+    assert "state saved; resume with: spreadout deploy resume" in said
     assert processes_of(out) == {}
 
     # The whole command is killed outright: nothing of it stays behind.

@@ -160,10 +160,10 @@ def test_what_a_deployment_cannot_do_is_said_before_it_begins(tmp_path: Path) ->
             both(several_classes(), experiment, tmp_path, nodes=2)
 
 
-def test_rows_that_are_anyones_leave_the_others_bound() -> None:
+def test_rows_of_open_tables_leave_the_others_bound() -> None:
     from spreadout.flower.access import NOT_ALLOWED, AccessControl
 
-    access = AccessControl("own", {"classes": 9, "inputs": 9}, anyones=frozenset({"inputs"}))
+    access = AccessControl("own", {"classes": 9, "inputs": 9}, open_tables=frozenset({"inputs"}))
 
     def asks(classes: list[int], inputs: list[int]) -> str | None:
         return access.denial(0, {"classes": torch.tensor(classes), "inputs": torch.tensor(inputs)})

@@ -1,9 +1,10 @@
 """Who may answer for a client, and which rows a client may be sent: decided here, on the server.
 
 A client belongs to one node, known by its key: to the one the operator's roster names, or else to the
-first that claimed it. Where a method's clients ask for their own rows only, those are the ones the
-roster names, or else the first it asked for; a client that asks for anything else gets nothing. Rows of
-features are anyone's where clients ask for those of a round's examples: they are other ones every time.
+first that claimed it. Where a method's clients request their own rows only, those are the ones the
+roster names, or else those of the client's first request; a client that requests anything else gets
+nothing. Where clients request the rows of a round's features, any client may have any of these: they
+change from round to round.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ class AccessControl:
 
     row_access: RowAccess
     tables: Mapping[str, int]  # rows there are of each
-    most: int | None = None  # rows of a table a client may ask for in a round
+    most: int | None = None  # rows of a table a client may request in a round
     takeover: bool = False
     roster: Mapping[int, Entry] | None = None
-    anyones: frozenset[str] = frozenset()  # tables whose rows any client may have
+    open_tables: frozenset[str] = frozenset()  # tables whose rows any client may have
     log: Path | None = None
-    holders: dict[int, str] = field(default_factory=dict)  # whose each client is
-    sizes: dict[int, int] = field(default_factory=dict)  # examples it says it has
-    own: dict[int, dict[str, list[int]]] = field(default_factory=dict)  # rows it may ask for
+    holders: dict[int, str] = field(default_factory=dict)  # the node of each client
+    sizes: dict[int, int] = field(default_factory=dict)  # examples it reports
+    own: dict[int, dict[str, list[int]]] = field(default_factory=dict)  # rows it may request
     closed: bool = False  # the run has begun: its clients may come back, others stay out
 
     def close(self) -> None:
@@ -70,7 +71,7 @@ class AccessControl:
         return None
 
     def denial(self, client: int, request: Tensors) -> str | None:
-        """Why a client may not have the rows it asks for, or None; its own are bound at first sight."""
+        """Why a client may not have the rows it requests, or None. Its first request binds its rows."""
         if not request.keys() <= self.tables.keys():
             return NOT_ALLOWED
         for table, rows in request.items():
@@ -83,20 +84,20 @@ class AccessControl:
             self._bind(client, request)
         for table, rows in request.items():
             own = self.own[client].get(table, [])
-            if table not in self.anyones and not set(rows.tolist()) <= set(own):
+            if table not in self.open_tables and not set(rows.tolist()) <= set(own):
                 return NOT_ALLOWED
         return None
 
-    def may_name(self, client: int, told: SetupMessage) -> bool:
-        """Whether what a client says before the first round is of the roster's classes for it alone."""
+    def may_name(self, client: int, message: SetupMessage) -> bool:
+        """Whether a setup message names only classes that the roster allows the client."""
         entry = self.roster.get(client) if self.roster is not None else None
         if entry is None or entry.classes is None:
             return True
-        named = [told[name] for name in ("rows", "classes") if name in told]
+        named = [message[name] for name in ("rows", "classes") if name in message]
         return all(np.isin(rows, entry.classes).all() for rows in named)
 
     def _bind(self, client: int, request: Tensors) -> None:
-        own = {name: rows.tolist() for name, rows in request.items() if name not in self.anyones}
+        own = {name: rows.tolist() for name, rows in request.items() if name not in self.open_tables}
         entry = self.roster.get(client) if self.roster is not None else None
         if entry is not None and entry.classes is not None and "classes" in self.tables:
             own["classes"] = list(entry.classes)
@@ -132,7 +133,7 @@ class Entry:
     """What an operator's roster says of one client."""
 
     node: str | None  # the fingerprint of its node's key; None: any node's
-    classes: tuple[int, ...] | None  # None: those it asks for first
+    classes: tuple[int, ...] | None  # None: those of its first request
 
 
 def read_roster(path: Path) -> dict[int, Entry]:

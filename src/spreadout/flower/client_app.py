@@ -1,6 +1,6 @@
-"""The ClientApp: what a node answers when the server greets it, asks for requests, or sends a model.
+"""The ClientApp: how a node replies when the server greets it, fetches requests, or sends a model.
 
-A process lives for one message. What must last, rows that never change and what all clients are told,
+A process lives for one message. What must last, rows that never change and what the server sends to all,
 is kept in the node's Flower state, and is gone when the SuperNode is started anew.
 """
 
@@ -31,7 +31,7 @@ from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_o
 from spreadout.methods.base import Method
 from spreadout.runs.build import build_federation, pick_device
 
-FEW = 64  # clients up to which a node says at once what each of them would ask for
+FEW = 64  # with up to so many clients, a node sends their requests with its hello
 STATES, CLIENTS, VALUES = "states", "|clients", "|values"  # of what stays with clients
 RESTARTED = "restarted"  # a node that has lost what it kept, and says so
 SECRET, LABEL_KEY, DEVICE = "secret-file", "label-key-file", "device"  # keys of --node-config
@@ -64,7 +64,7 @@ class NodeClients:
         return {part: PerClient(found[part + CLIENTS], found[part + VALUES]) for part in parts}
 
     def keep_states(self, before: ClientStates, new: Iterable[ClientStates]) -> None:
-        """Keep what stays with them until the next; what nobody has is not written."""
+        """Keep the clients' states until their next round."""
         kept = dict(before)
         for its in new:
             for part, theirs in its.items():
@@ -76,11 +76,11 @@ class NodeClients:
             self.state[STATES] = messages.packed(named)
 
     def requests(self, numbers: Sequence[int], round: int) -> ArrayRecord:
-        """What these clients ask for: all they need, but for what the node has."""
-        asked = client_host.requests(self.federation, numbers, round)
+        """The requests of these clients, without the rows that the node has kept."""
+        requests = client_host.requests(self.federation, numbers, round)
         for table, rows in self.kept().items():
-            asked[table] = client_host.without(asked[table], rows.ids)
-        return messages.put_requests(numbers, asked)
+            requests[table] = client_host.without(requests[table], rows.ids)
+        return messages.put_requests(numbers, requests)
 
 
 def client_app(
@@ -109,7 +109,7 @@ def client_app(
         return handle
 
     app.query("hello")(answering(hello))
-    app.query("requests")(answering(say_requests))
+    app.query("requests")(answering(send_requests))
     app.train()(answering(train))
     return app
 
@@ -122,7 +122,7 @@ def host(
     encoder: nn.Module | None,
     method: Method | None,
 ) -> NodeClients:
-    """The node's clients, ready to answer."""
+    """The node's clients, from its data and its Flower state."""
     e, node = Experiment.load(experiment), context.node_config
     data = node_data(e, node)
     if data.numbers is None:
@@ -144,17 +144,17 @@ def _federation(
 ) -> Federation:
     everyone = experiment.clients.model_copy(update={"per_round": "all"})  # the server chooses
     alone = experiment.model_copy(update={"clients": everyone})
-    held = Splits("node", data, NOTHING_HELD_OUT)
+    splits = Splits("node", data, NOTHING_HELD_OUT)
     device = pick_device(str(node.get(DEVICE, "auto")))
-    federation = build_federation(alone, held, device, encoder, method)
+    federation = build_federation(alone, splits, device, encoder, method)
     return replace(federation, seed=_secret(node, experiment))
 
 
 def _secret(node: NodeConfig, experiment: Experiment) -> int:
     """What this node's draws depend on: its own secret, or in a rehearsal the run's public seed."""
     if SECRET not in node:
-        telling = experiment.privacy is not None or experiment.method.has_secret_draws
-        if telling and "partition-id" not in node:
+        has_secrets = experiment.privacy is not None or experiment.method.has_secret_draws
+        if has_secrets and "partition-id" not in node:
             log(WARNING, "no %s in --node-config: the server can work out what this node draws", SECRET)
         return experiment.seed
     return int.from_bytes(_read_secret(node, SECRET), "big")
@@ -181,7 +181,7 @@ def _label_key(clients_here: NodeClients) -> bytes:
 
 
 def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
-    """Who is here, with how many examples; what they say before the first round, if they are asked."""
+    """The node's clients and their numbers of examples; with `setup`, their setup messages too."""
     task = messages.numbers_in(content, "task")
     f, numbers = clients_here.federation, clients_here.numbers
     reply = RecordDict(
@@ -192,23 +192,23 @@ def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     )
     if task["setup"]:
         key = _label_key(clients_here) if f.method.needs_shared_key else b""
-        told = f.method.client_setup(f.data, key=key, seed=f.seed)
-        messages.put_setup(reply, dict(zip(numbers, told, strict=False)))
+        sent = f.method.client_setup(f.data, key=key, seed=f.seed)
+        messages.put_setup(reply, dict(zip(numbers, sent, strict=False)))
     knows = not f.method.needs_popularity or "public" in clients_here.state
     if len(numbers) <= FEW and knows:
         reply["requests"] = clients_here.requests(numbers, int(task["round"]))
     return reply
 
 
-def say_requests(clients_here: NodeClients, content: RecordDict) -> RecordDict:
-    """Which rows some clients want in a round."""
+def send_requests(clients_here: NodeClients, content: RecordDict) -> RecordDict:
+    """The requests of some clients in a round."""
     task = messages.numbers_in(content, "task")
     _refuse_forgetting(clients_here)
     return RecordDict({"requests": clients_here.requests(list(task["clients"]), int(task["round"]))})
 
 
 def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
-    """A round of some clients; and what those of the next round will ask for."""
+    """Train some clients for a round; the reply also has the requests of the next round."""
     _refuse_forgetting(clients_here)
     task = messages.numbers_in(content, "task")
     f, round, numbers = clients_here.federation, int(task["round"]), list(task["clients"])

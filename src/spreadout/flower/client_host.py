@@ -42,9 +42,11 @@ def requests(federation: Federation, numbers: Sequence[int], round: int) -> dict
     return request_rows(federation, places_of(federation, numbers), round).requests
 
 
-def without(asked: Ragged, kept: Tensor) -> Ragged:
+def without(requested: Ragged, kept: Tensor) -> Ragged:
     """Lists of rows without those the node has."""
-    return Ragged.from_lists([asked[i][~torch.isin(asked[i], kept)] for i in range(len(asked))])
+    return Ragged.from_lists(
+        [requested[i][~torch.isin(requested[i], kept)] for i in range(len(requested))]
+    )
 
 
 def train(

@@ -1,4 +1,4 @@
-"""A run heard from another process: the server writes down what happens, its starter reads on."""
+"""Events of a run for another process: the server writes them to a file, and its starter reads them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Reader:
     _read: int = 0
 
     def new(self) -> Iterator[dict[str, Any]]:
-        """What was written since the last look; half a line waits for its other half."""
+        """The events since the last call; an unfinished line is left for the next."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self._read)
@@ -83,10 +83,10 @@ class Reader:
             yield json.loads(line)
 
 
-def tell(
+def forward(
     event: Mapping[str, Any], observer: Observer, experiment: Experiment, before: dict[str, int]
 ) -> None:
-    """Let an observer here hear what happened there; before: what was refused in the round before."""
+    """Pass an event on to an observer; before: what was refused in the round before."""
     kind = event["event"]
     if kind == "round" and event["refused"] != before:  # once for a stretch of such rounds
         before.clear()

@@ -1,4 +1,4 @@
-"""The executor whose clients are elsewhere: it hears requests, sends models, and judges what returns.
+"""The executor whose clients are on other machines: it sends models and checks what comes back.
 
 A round costs one message a node: its clients' updates come back together with the requests of those
 who are in the next round. Where a request is not known yet (a node that was away), it costs one more.
@@ -35,7 +35,7 @@ from spreadout.methods.base import SetupMessage
 from spreadout.runtime.sequential import accepted
 
 NO_UPDATE = "no update"
-NOT_ASKED = "update of a client that was not asked"
+NOT_SELECTED = "update of a client that was not asked"
 
 
 @dataclass
@@ -47,11 +47,11 @@ class GridExecutor(Executor):
     _why: dict[int, str] = field(default_factory=dict)  # clients that cannot train in this round
 
     def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
-        """What clients said before the first round."""
+        """What clients sent before the first round."""
         return self.nodes.setup_messages()
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
-        """Who takes part, and what each of them asked for; nothing, where it could not be asked."""
+        """Who takes part, and the rows each requests; none for a client that could not be reached."""
         f, round, nodes = federation, state.round, self.nodes
         nodes.public = f.method.public_state(state)
         nodes.meet(round)
@@ -67,7 +67,7 @@ class GridExecutor(Executor):
         return Cohort(round, places, tables)
 
     def _granted(self, client: int, round: int) -> Tensors:
-        """The rows a client asked for, if they are known and it may have them."""
+        """The rows a client requested, if they are known and it may have them."""
         request = self.nodes.request_of(client, round)
         if request is None:
             self._why.setdefault(client, NOT_CONNECTED)
@@ -81,21 +81,21 @@ class GridExecutor(Executor):
         f, round, nodes = federation, state.round, self.nodes
         clients = f.data.number_of(cohort.clients).tolist()
         control = sent_control(f, state)
-        answers, sent_down = self._call_nodes(f, state, cohort, clients, control)
+        replies, sent_down = self._call_nodes(f, state, cohort, clients, control)
         came = {}
-        for node in list(answers.content):
-            content = answers.content.pop(node)  # read once, and not kept beside what was read
-            nodes.hear_requests(node, content, round + 1)
+        for node in list(replies.content):
+            content = replies.content.pop(node)  # read once, and not kept
+            nodes.read_requests(node, content, round + 1)
             came[node] = self._updates_of(node, content, round)
             theirs = {client for client in clients if nodes.node_of.get(client) == node}
             for client in sorted((came[node] or {}).keys() - theirs - self._why.keys()):
-                nodes.refused(round + 1, client, node, NOT_ASKED)
-                yield merge.refused(NOT_ASKED)
+                nodes.refused(round + 1, client, node, NOT_SELECTED)
+                yield merge.refused(NOT_SELECTED)
         for i, client in enumerate(clients):
             node = nodes.node_of.get(client, NOBODY)
             reason = self._why.get(client)
             if reason is None and node not in came:
-                reason = answers.missing.get(node, NOT_CONNECTED)
+                reason = replies.missing.get(node, NOT_CONNECTED)
             update = None
             if reason is None:
                 request = {name: rows[i].to(f.device) for name, rows in cohort.requests.items()}
@@ -108,7 +108,7 @@ class GridExecutor(Executor):
                 nodes.refused(round + 1, client, node, reason or NO_UPDATE)
             part.traffic = sent_down.pop(node, Traffic()) + _returned(cohort, i, update)
             yield part
-        for node, why in answers.extra:
+        for node, why in replies.extra:
             nodes.refused(round + 1, NOBODY, node, why)
             yield merge.refused(why)
         yield Aggregate(traffic=Traffic(once_down=nodes.public_bytes))
@@ -122,16 +122,16 @@ class GridExecutor(Executor):
         clients: list[int],
         control: Tensors,
     ) -> tuple[Replies, dict[int, Traffic]]:
-        """Send every node at work its part of the model; what came back, and what went down."""
+        """Send nodes at work in this round their part of the model; the replies, and the bytes sent."""
         round, nodes = state.round, self.nodes
         place = {client: i for i, client in enumerate(clients)}
         at_work = nodes.by_node([client for client in clients if client not in self._why])
-        ahead: dict[int, list[int]] = {}
+        in_next_round: dict[int, list[int]] = {}
         if round + 1 < f.rounds:
-            ahead = nodes.by_node(f.data.number_of(draw_clients(f, round + 1)).tolist())
-        questions = {  # those at rest in this round have time to say what they want in the next
-            node: nodes.about_rows(node, some, round + 1)
-            for node, some in ahead.items()
+            in_next_round = nodes.by_node(f.data.number_of(draw_clients(f, round + 1)).tolist())
+        calls = {  # nodes without clients in this round send the requests of the next
+            node: nodes.requests_call(node, some, round + 1)
+            for node, some in in_next_round.items()
             if node not in at_work
         }
         shared, down = {"dense": messages.packed(state.dense)}, {}
@@ -140,16 +140,16 @@ class GridExecutor(Executor):
         for node, some in at_work.items():
             members = torch.tensor([place[client] for client in some])
             content, down[node] = _sub_models(f, state, cohort, members, shared)
-            following = ahead.get(node, [])
+            following = in_next_round.get(node, [])
             content["task"] = ConfigRecord({"round": round, "clients": some, "next": following})
-            questions[node] = TRAIN, nodes.with_public(node, content)
-        return (nodes.ask(questions, round) if questions else Replies()), down
+            calls[node] = TRAIN, nodes.with_public(node, content)
+        return (nodes.call(calls, round) if calls else Replies()), down
 
     def _updates_of(self, node: int, content: RecordDict, round: int) -> dict[int, Tensors] | None:
         try:
             return messages.updates_in(content)
         except Malformed as error:
-            self.nodes.complain(round, node, f"{checks.MALFORMED}: {error}")
+            self.nodes.warn(round, node, f"{checks.MALFORMED}: {error}")
             return None
 
     def _judged(
@@ -181,7 +181,7 @@ class GridExecutor(Executor):
             fixed=f.clients.training.fixed,
             counted=f.rules.counted,
             max_norm=f.clients.max_norm,
-            max_examples=most,  # no more than it said it has
+            max_examples=most,  # no more than it reported
         )
         return update, reason
 
@@ -189,10 +189,10 @@ class GridExecutor(Executor):
 def _sub_models(
     f: Federation, state: ServerState, cohort: Cohort, members: Tensor, shared: dict[str, ArrayRecord]
 ) -> tuple[RecordDict, Traffic]:
-    """What a node is sent: the dense part, and once each the rows its clients asked for."""
+    """What a node is sent: the dense part, and each row that its clients requested once."""
     rows = {
-        name: gather(state.tables[name], torch.unique(asked.select(members).values).to(f.device))
-        for name, asked in cohort.requests.items()
+        name: gather(state.tables[name], torch.unique(requested.select(members).values).to(f.device))
+        for name, requested in cohort.requests.items()
     }
     down = Traffic(
         dense_down=nbytes([*state.dense.values(), *sent_control(f, state).values()]),
@@ -203,12 +203,12 @@ def _sub_models(
 
 def _returned(cohort: Cohort, i: int, update: Update | None) -> Traffic:
     """The bytes one client sent: its request, and its update if there is one."""
-    asked = nbytes(rows[i] for rows in cohort.requests.values())
+    requests = nbytes(rows[i] for rows in cohort.requests.values())
     if update is None:
-        return Traffic(requests_up=asked, participations=1)
+        return Traffic(requests_up=requests, participations=1)
     rows = sum(rows.nbytes for rows in update.tables.values()) + nbytes(update.positives.values())
     return Traffic(
-        requests_up=asked, dense_up=nbytes(update.dense.values()), rows_up=rows, participations=1
+        requests_up=requests, dense_up=nbytes(update.dense.values()), rows_up=rows, participations=1
     )
 
 

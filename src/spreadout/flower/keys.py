@@ -57,7 +57,7 @@ def make_certificate(folder: Path, addresses: Sequence[str]) -> None:
 
 
 def make_node_key(path: Path) -> None:
-    """A node's key pair as `ssh-keygen -t ecdsa -b 384` writes it: the file, and `.pub` beside it."""
+    """A node's key pair as `ssh-keygen -t ecdsa -b 384` writes it: the file, and its `.pub`."""
     key = ec.generate_private_key(ec.SECP384R1())
     form, none = serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     _write_private(path, key.private_bytes(PEM, form, none))

@@ -1,7 +1,7 @@
 """A deployment rehearsed on one machine: a SuperLink, some SuperNodes and a run on loopback.
 
 Everything is as on many machines, but for the addresses. The run folder has one more part,
-`deployment/`, with the project, the keys, the logs and what the server told.
+`deployment/`, with the project, the keys, the logs and the server's events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spreadout.core.errors import UserError
 from spreadout.data.load import load_data
 from spreadout.flower import keys
 from spreadout.flower.client_app import LABEL_KEY
-from spreadout.flower.events import Reader, tell
+from spreadout.flower.events import Reader, forward
 from spreadout.flower.processes import Processes, free_port, listens
 from spreadout.flower.project import PACKAGE, write_project
 from spreadout.flower.server_app import EVENTS, STOP
@@ -57,21 +57,21 @@ def rehearse(
         if not force and RunFolder(out).config.is_file():  # one that never began may be replaced
             raise UserError(f"{out}: exists; choose another --out, or --force to replace it")
         remove_run(out)
-    beside = out / DEPLOYMENT
-    (beside / "keys").mkdir(parents=True)
-    beside.chmod(0o700)  # there are secrets in it
+    deployment = out / DEPLOYMENT
+    (deployment / "keys").mkdir(parents=True)
+    deployment.chmod(0o700)  # there are secrets in it
     deploy: dict[str, Any] = {"nodes": nodes, "takeover": not secure}
     if secure:
-        keys.make_authority(beside / "keys")
-        keys.make_certificate(beside / "keys", ["127.0.0.1"])
+        keys.make_authority(deployment / "keys")
+        keys.make_certificate(deployment / "keys", ["127.0.0.1"])
         for node in range(nodes):
-            keys.make_node_key(beside / "keys" / f"node{node}")
-        deploy["roster"] = write_roster(beside / "roster.toml", experiment, nodes)
-    keys.make_secret(beside / "keys" / "label.key")
-    told = experiment.deploy.model_copy(update=deploy)
-    planned = experiment.model_copy(update={"deploy": told})
+            keys.make_node_key(deployment / "keys" / f"node{node}")
+        deploy["roster"] = write_roster(deployment / "roster.toml", experiment, nodes)
+    keys.make_secret(deployment / "keys" / "label.key")
+    deploy_config = experiment.deploy.model_copy(update=deploy)
+    planned = experiment.model_copy(update={"deploy": deploy_config})
     try:
-        write_project(beside / "project", planned)
+        write_project(deployment / "project", planned)
     except UserError:
         shutil.rmtree(out)
         raise
@@ -81,7 +81,7 @@ def rehearse(
 def resume(
     out: Path, *, observer: Observer | None = None, stop: Callable[[], bool] = lambda: False
 ) -> dict[str, Any]:
-    """Go on with a rehearsal from its last checkpoint: new processes, the same keys."""
+    """Resume a rehearsal from its last checkpoint: new processes, the same keys."""
     out = out.absolute()
     if not out.is_dir():
         raise UserError(f"{out}: no such folder")
@@ -96,7 +96,7 @@ def resume(
 
 
 def write_roster(path: Path, experiment: Experiment, nodes: int) -> Path:
-    """Whose each client is by its node's key and, where clients ask for their own rows only, which."""
+    """The key of each client's node and, where clients request their own rows only, its classes."""
     data = load_data(experiment.data, experiment.seed).train
     clients: dict[str, dict[str, Any]] = {}
     rows = data.rows_of(torch.arange(data.clients))["classes"]
@@ -119,46 +119,48 @@ class Rehearsal:
     stop: Callable[[], bool]
 
     @property
-    def beside(self) -> Path:
+    def deployment(self) -> Path:
         return self.out / DEPLOYMENT
 
     @property
     def secure(self) -> bool:
-        return (self.beside / SECURE).is_file()
+        return (self.deployment / SECURE).is_file()
 
     def run(self, *, resume: bool) -> dict[str, Any]:
         for name in (EVENTS, STOP):
-            (self.beside / name).unlink(missing_ok=True)
-        self.observer.started(self.experiment, 0)  # it takes a while until there is more to tell
-        home = self.beside / "flwr"
+            (self.deployment / name).unlink(missing_ok=True)
+        self.observer.started(self.experiment, 0)  # the next event takes a while
+        home = self.deployment / "flwr"
         environment = {**ENVIRONMENT, "FLWR_HOME": str(home)}
-        with Processes(self.beside / "logs", environment) as processes:
-            port = start_link(processes, self.beside if self.secure else None)
-            write_connection(home, port, self.beside / SECURE if self.secure else None)
+        with Processes(self.deployment / "logs", environment) as processes:
+            port = start_link(processes, self.deployment if self.secure else None)
+            write_connection(home, port, self.deployment / SECURE if self.secure else None)
             for node in range(self.experiment.deploy.nodes):
                 if self.secure:
-                    public = str(self.beside / "keys" / f"node{node}.pub")
+                    public = str(self.deployment / "keys" / f"node{node}.pub")
                     processes.call(f"register{node}", "flwr", "supernode", "register", public, "here")
             for node in range(self.experiment.deploy.nodes):
                 self.start_node(processes, node, port)
             given = f'out="{self.out}" resume={str(resume).lower()}'
-            run = ["flwr", "run", str(self.beside / "project"), "here", "--stream"]
+            run = ["flwr", "run", str(self.deployment / "project"), "here", "--stream"]
             processes.start("run", *run, "--run-config", given)
             return self._listen(processes)
 
     def start_node(self, processes: Processes, node: int, port: int) -> None:
         """A SuperNode with every so-many-th client."""
-        told = {
+        config = {
             "partition-id": node,
             "num-partitions": self.experiment.deploy.nodes,
-            LABEL_KEY: str(self.beside / "keys" / "label.key"),
+            LABEL_KEY: str(self.deployment / "keys" / "label.key"),
         }
-        key = self.beside / "keys" / f"node{node}" if self.secure else None
-        start_node(processes, f"node{node}", port, told, self.beside / SECURE if key else None, key)
+        key = self.deployment / "keys" / f"node{node}" if self.secure else None
+        start_node(
+            processes, f"node{node}", port, config, self.deployment / SECURE if key else None, key
+        )
 
     def _listen(self, processes: Processes) -> dict[str, Any]:
-        """Pass on what the server tells, until it is done, stopped or dead."""
-        reader = Reader(self.beside / EVENTS)
+        """Pass the server's events on, until it is done, stopped or dead."""
+        reader = Reader(self.deployment / EVENTS)
         while True:
             dead = [name for name in ("superlink", "run") if processes.ended(name)]
             for event in reader.new():
@@ -168,15 +170,15 @@ class Rehearsal:
                     raise Interrupted(self.out, event["round"])
                 if event["event"] == "failed":
                     raise UserError(event["text"])
-                tell(event, self.observer, self.experiment, reader.refused)
+                forward(event, self.observer, self.experiment, reader.refused)
             if dead:
-                log = self.beside / "logs" / f"{dead[0]}.log"
+                log = self.deployment / "logs" / f"{dead[0]}.log"
                 raise UserError(
                     f"{self.out}: the {NAMED[dead[0]]} ended early ({processes.how(dead[0])}; {log}); "
-                    f"go on with `spreadout deploy resume {self.out}`"
+                    f"resume it with `spreadout deploy resume {self.out}`"
                 )
             if self.stop():
-                (self.beside / STOP).touch()
+                (self.deployment / STOP).touch()
             time.sleep(0.1)
 
 
@@ -208,8 +210,8 @@ def write_connection(home: Path, port: int, authority: Path | None) -> None:
     if authority is not None:
         safety = {"root-certificates": str(authority)}
     home.mkdir(parents=True, exist_ok=True)
-    told = {"superlink": {"here": {"address": f"127.0.0.1:{port}", **safety}}}
-    (home / "config.toml").write_text(tomli_w.dumps(told), encoding="utf-8")
+    connection = {"superlink": {"here": {"address": f"127.0.0.1:{port}", **safety}}}
+    (home / "config.toml").write_text(tomli_w.dumps(connection), encoding="utf-8")
 
 
 def start_node(
@@ -224,10 +226,10 @@ def start_node(
     safety = ["--insecure"] if authority is None else ["--root-certificates", str(authority)]
     if key is not None:
         safety += ["--auth-supernode-private-key", str(key)]
-    told = " ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in config.items())
+    node_config = " ".join(f'{k}="{v}"' if isinstance(v, str) else f"{k}={v}" for k, v in config.items())
     processes.start(
         name,
         "flower-supernode",
         *("--superlink", f"127.0.0.1:{port}", "--port", str(free_port()), *safety),
-        *("--node-config", told),
+        *("--node-config", node_config),
     )

@@ -24,13 +24,13 @@ from spreadout.core.rows import Rows, Update
 from spreadout.core.types import Tensors
 from spreadout.methods.base import SetupMessage
 
-HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server asks of a node
+HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server sends to a node
 STYPE, ONE = "safetensors", "all"
 MOST_DIGITS = 18  # of a client's number
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")
-Requests = dict[int, Tensors]  # by client, per table, the rows it asks for
+Requests = dict[int, Tensors]  # by client, per table, the rows it requests
 
 
 class Malformed(ValueError):
@@ -141,17 +141,17 @@ def _rows(arrays: Mapping[str, Tensor]) -> dict[str, Rows]:
 
 
 def put_requests(numbers: Sequence[int], requests: Mapping[str, Ragged]) -> ArrayRecord:
-    """What some clients ask for, one list of rows each per table."""
+    """The requests of some clients: one list of rows each per table."""
     lists = {
-        **{f"offsets.{table}": asked.offsets for table, asked in requests.items()},
-        **{f"rows.{table}": asked.values for table, asked in requests.items()},
+        **{f"offsets.{table}": requested.offsets for table, requested in requests.items()},
+        **{f"rows.{table}": requested.values for table, requested in requests.items()},
     }
     return packed({"clients": torch.tensor(numbers, dtype=torch.int64), **lists})
 
 
 @_suspicious
 def requests_in(content: RecordDict) -> Requests:
-    """By client, what it asks for; whether it may is not judged here."""
+    """By client, the rows it requests; whether it may have them is not checked here."""
     arrays = tensors_in(content, "requests")
     if not arrays:
         return {}
@@ -200,7 +200,7 @@ def updates_in(content: RecordDict) -> dict[int, Tensors]:
 
 @_suspicious
 def update_of(arrays: Tensors) -> Update:
-    """An update out of its arrays; only `checks.refusal` says what it is worth."""
+    """An update out of its arrays; `checks.validate_update` decides whether it is accepted."""
     about, loss = arrays.get("about"), arrays.get("loss")
     if about is None or about.dtype != torch.int64 or about.shape != (3,):
         raise Malformed("an update that does not say whose it is")
@@ -218,16 +218,16 @@ def update_of(arrays: Tensors) -> Update:
     )
 
 
-def put_setup(content: RecordDict, told: Mapping[int, SetupMessage]) -> None:
-    """Add what a node's clients say before the first round."""
-    each = {f"{client}/{name}": a for client, arrays in told.items() for name, a in arrays.items()}
+def put_setup(content: RecordDict, sent: Mapping[int, SetupMessage]) -> None:
+    """Add the setup messages of a node's clients."""
+    each = {f"{client}/{name}": a for client, arrays in sent.items() for name, a in arrays.items()}
     if each:
         content["told"] = packed(each)
 
 
 @_suspicious
 def setup_in(content: RecordDict) -> Mapping[int, SetupMessage]:
-    """By client, what it says before the first round; whether it makes sense is not judged here."""
+    """By client, its setup message; whether it is valid is not checked here."""
     return _by_client(arrays_in(content, "told"))
 
 

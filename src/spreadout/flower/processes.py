@@ -22,7 +22,7 @@ from spreadout.core.errors import UserError
 MARK = "SPREADOUT_DEPLOYMENT"  # in the environment of every process of a rehearsal …
 STARTER = "SPREADOUT_DEPLOYMENT_STARTER"  # … with the process that has started it
 COLOURS = re.compile("\x1b\\[[0-9;]*m")
-PATIENCE = 5.0  # seconds from being asked to end to being ended
+PATIENCE = 5.0  # seconds between SIGTERM and SIGKILL
 
 
 class Processes:

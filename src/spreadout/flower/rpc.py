@@ -1,9 +1,9 @@
-"""One question to each of several nodes, and their answers within a time limit."""
+"""One message to each of several nodes, and their replies within a time limit."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
@@ -32,7 +32,7 @@ class Replies:
     content: dict[int, RecordDict] = field(default_factory=dict)
     missing: dict[int, str] = field(default_factory=dict)  # why there is no answer
     details: dict[int, str] = field(default_factory=dict)  # what a failing node says of it
-    extra: list[tuple[int, str]] = field(default_factory=list)  # answers nobody asked for, and why not
+    extra: list[tuple[int, str]] = field(default_factory=list)  # replies that do not count, and why
 
 
 Call = tuple[str, RecordDict]  # its kind, and what goes with it
@@ -40,28 +40,25 @@ Call = tuple[str, RecordDict]  # its kind, and what goes with it
 
 def call(
     grid: Grid,
-    questions: Mapping[int, Call],
+    calls: Mapping[int, Call],
     timeout: float,
     *,
     group: str = "",
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> Replies:
-    """Send each node its question and wait for the answers, at most `timeout` seconds.
+    """Send each node its message and wait for the replies, at most `timeout` seconds.
 
-    An answer counts once, for the question it was given to. Which one that is, the SuperLink says: it is
-    asked for the answer to each question by itself. What an answer says of its sender is the sender's
-    own word, and where it is not so, the answer is refused.
+    A reply counts once, for the message that the SuperLink returns it for. A reply that names another
+    sender or another message is refused.
     """
-    answers = Replies()
+    result = Replies()
     messages = [
         Message(content, node, kind, ttl=timeout, group_id=group)
-        for node, (kind, content) in questions.items()
+        for node, (kind, content) in calls.items()
     ]
-    sent = dict(zip(grid.push_messages(messages), questions, strict=False))
+    sent = dict(zip(grid.push_messages(messages), calls, strict=False))
     sent = {message: node for message, node in sent.items() if message is not None}
     open_ids = set(sent)
-    until = clock() + timeout
+    until = time.monotonic() + timeout
     while open_ids:
         for message in sorted(open_ids):
             try:
@@ -69,31 +66,29 @@ def call(
             except (OSError, RpcError):  # the SuperLink's doing, not a node's
                 raise
             except Exception as error:  # whatever a body that is no message makes of its reader
-                answers.missing[sent[message]] = UNREADABLE
-                answers.details[sent[message]] = f"{type(error).__name__}: {str(error)[:200]}"
+                result.missing[sent[message]] = UNREADABLE
+                result.details[sent[message]] = f"{type(error).__name__}: {str(error)[:200]}"
                 continue
             for reply in replies:
-                _take(reply, message, sent[message], answers)
-        open_ids = {
-            m for m in open_ids if sent[m] not in answers.content.keys() | answers.missing.keys()
-        }
-        if not open_ids or clock() >= until:
+                _take(reply, message, sent[message], result)
+        open_ids = {m for m in open_ids if sent[m] not in result.content.keys() | result.missing.keys()}
+        if not open_ids or time.monotonic() >= until:
             break
-        sleep(POLL)
-    for node in questions:
-        if node not in answers.content:
-            answers.missing.setdefault(node, NO_ANSWER)
-    return answers
+        time.sleep(POLL)
+    for node in calls:
+        if node not in result.content:
+            result.missing.setdefault(node, NO_ANSWER)
+    return result
 
 
-def _take(reply: Message, message: str, node: int, answers: Replies) -> None:
-    """One of what came for a question that was asked of a node."""
-    if node in answers.content or node in answers.missing:
-        answers.extra.append((node, TWICE))
+def _take(reply: Message, message: str, node: int, result: Replies) -> None:
+    """One reply to the message that was sent to a node."""
+    if node in result.content or node in result.missing:
+        result.extra.append((node, TWICE))
     elif reply.has_error():
-        answers.missing[node] = _REASONS.get(reply.error.code, FAILED)
-        answers.details[node] = str(reply.error.reason)
+        result.missing[node] = _REASONS.get(reply.error.code, FAILED)
+        result.details[node] = str(reply.error.reason)
     elif (reply.metadata.reply_to_message_id, reply.metadata.src_node_id) != (message, node):
-        answers.missing[node] = IN_ANOTHERS_NAME
+        result.missing[node] = IN_ANOTHERS_NAME
     else:
-        answers.content[node] = reply.content
+        result.content[node] = reply.content
