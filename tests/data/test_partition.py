@@ -174,7 +174,7 @@ def test_iid_deals_every_example_once_into_even_clients() -> None:
 @pytest.mark.parametrize("name", ["by_label", "few_classes", "dirichlet"])
 def test_label_sets_cannot_be_dealt_by_their_label(name: str) -> None:
     options = {"by_label": {"classes": 3}, "few_classes": {"examples": 2, "classes": 1, "seed": 0}}
-    with pytest.raises(so.UserError, match=f'"{name}": deals examples with one label each'):
+    with pytest.raises(so.UserError, match=f'"{name}": needs examples with one label each'):
         getattr(p, name)(label_sets(LABELS), **options.get(name, {"clients": 2, "alpha": 1, "seed": 0}))
 
 

@@ -299,7 +299,7 @@ def test_samples_larger_than_what_is_left_are_refused_or_said() -> None:
     f, state = built(everything, config({"negatives": 4}, clients={"per_round": 1, "batch": 4}))
     assert "holds every class" in str(f.method.warnings(f.data))
     run_round(f, state)  # and trains all the same
-    assert "ask for no negatives" in str(FedSS(sampled_rows=2).warnings(pictures().train))
+    assert "request no negatives" in str(FedSS(sampled_rows=2).warnings(pictures().train))
 
 
 def test_a_client_without_examples_is_refused_and_the_rest_go_on() -> None:

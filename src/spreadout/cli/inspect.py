@@ -37,7 +37,7 @@ def audit(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What the server can learn of clients' classes from the rows they ask for."""
+    """What the server can learn of clients' classes from the rows they request."""
     from dataclasses import asdict
 
     from spreadout.report.terminal import print_audit

@@ -243,7 +243,7 @@ def dirichlet(pairs: Pairs, *, clients: int, alpha: float, seed: int) -> Assignm
 def _one_label_each(name: str, pairs: Pairs) -> Tensor:
     if pairs.label is None:
         raise UserError(
-            f'data.partition = "{name}": deals examples with one label each; '
+            f'data.partition = "{name}": needs examples with one label each; '
             'set data.targets to "each" or "one"'
         )
     return pairs.label

@@ -111,7 +111,7 @@ class FrequentClasses(Partition):
     def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         if pairs.label is not None:
             raise UserError(
-                'data.partition = "frequent_classes": deals instances with all their labels; '
+                'data.partition = "frequent_classes": assigns instances with all their labels; '
                 'set data.targets to "all"'
             )
         return partition.frequent_classes(

@@ -41,6 +41,6 @@ class EvalConfig(BaseModel):
             if (one.unit, one.better) != (other.unit, other.better):
                 raise ValueError(
                     f"best_by: {name} has no mean with {one.name}: "
-                    f"{other.title} beside {one.title}; take metrics of one unit and direction"
+                    f"{other.title} and {one.title}; take metrics of one unit and direction"
                 )
         return self

@@ -185,7 +185,7 @@ class FedSS(Method):
             full = int((own >= self.sampled_rows).sum())
             return (
                 f"method.sampled_rows = {self.sampled_rows}: {full} clients have as many classes of "
-                "their own and ask for no negatives: one request shows the server which they are"
+                "their own and request no negatives: one request shows the server which they are"
             )
         most, every = int(own.max()), data.classes - data.first_class
         drawn = self.loss_form != "positives"
@@ -195,7 +195,7 @@ class FedSS(Method):
         if drawn and self.sampled_rows is None and most + (self.negatives or NEGATIVES) >= every:
             return (
                 f"method.negatives = {self.negatives or NEGATIVES}: with their own classes some clients "
-                "ask for all there are: that is the full softmax"
+                "request all there are: that is the full softmax"
             )
         return super().warnings(data)
 

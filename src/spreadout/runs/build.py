@@ -158,7 +158,7 @@ def _refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
     if isinstance(y, Lists) and not method.label_sets:
         remedy = 'give one class each, with a source of ours by data.targets = "each" or "one"'
         if e.data.partition.name == "frequent_classes":
-            remedy = 'data.partition = "frequent_classes" deals whole label sets: take another'
+            remedy = 'data.partition = "frequent_classes" keeps whole label sets: take another'
         raise UserError(
             f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
             + remedy
