@@ -288,7 +288,7 @@ def test_a_file_is_fetched_and_checked(server: str, tmp_path: Path) -> None:
 
 def test_an_interrupted_download_goes_on_where_it_stopped(server: str, tmp_path: Path) -> None:
     target = tmp_path / "a.zip"
-    with pytest.raises(so.UserError, match=r"512,000 bytes are kept, run it again to continue"):
+    with pytest.raises(so.UserError, match=r"512,000 bytes are kept, run again to continue"):
         fetch(f"{server}/short", target, MD5)
     assert not target.exists()
     fetch(f"{server}/short", target, MD5)

@@ -28,7 +28,7 @@ def fetch(
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", None) or error
         kept = (
-            f"; {part.stat().st_size:,} bytes are kept, run it again to continue" if part.exists() else ""
+            f"; {part.stat().st_size:,} bytes are kept, run again to continue" if part.exists() else ""
         )
         raise UserError(
             f"{url}: cannot be fetched ({reason}){kept}; or get it elsewhere and put it at {target}"
