@@ -1,7 +1,7 @@
 """A metric of one's own: how well the class is recognised that is recognised worst.
 
-`spreadout run CONFIG --import own_metric 'eval.metrics=["P@1", "worst class"]'` takes it from the command
-line; curves, tables and early stopping know its unit and which direction is better.
+`spreadout run CONFIG --import own_metric 'eval.metrics=["P@1", "worst class"]'` takes it from the
+command line; curves, tables and early stopping know its unit and which direction is better.
 """
 
 import torch

@@ -1,6 +1,7 @@
 """A preset of one's own: a config by name, here one of parts that are all one's own.
 
-`spreadout presets --import own_preset` lists it, `spreadout run spiral-nearest --import own_preset` runs it.
+`spreadout presets --import own_preset` lists it; `spreadout run spiral-nearest --import own_preset` runs
+it.
 """
 
 import spreadout as so

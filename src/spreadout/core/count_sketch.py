@@ -16,6 +16,13 @@ class CountSketch:
     """A long vector kept in K tables of R buckets: large entries can be read back.
 
     Sketches made with one seed add up: the sum of their cells is the sketch of the sum.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> sketch = so.CountSketch.empty(tables=5, buckets=64, seed=0)
+    >>> sketch.add_(torch.tensor([7, 900_000]), torch.tensor([3.0, 1.0]))
+    >>> sketch.estimate(torch.tensor([7]))
+    tensor([3.])
     """
 
     cells: Tensor  # (K, R)

@@ -2,4 +2,12 @@
 
 
 class UserError(Exception):
-    """Bad input. The message names the thing, the value found and the remedy, in one line."""
+    """Bad input. The message names the thing, the value found and the remedy, in one line.
+
+    >>> import spreadout as so
+    >>> try:
+    ...     so.Experiment.of({"rounds": 0})
+    ... except so.UserError as error:
+    ...     print(error)
+    experiment: rounds = 0: must be at least 1
+    """

@@ -1,4 +1,9 @@
-"""How the changes of several clients become one: the rules a method chooses, and sums of rows."""
+"""How the changes of several clients become one: the rules a method chooses, and sums of rows.
+
+>>> import spreadout as so
+>>> so.PositiveOnly.model_fields["merge"].annotation == so.RowMerge
+True
+"""
 
 from __future__ import annotations
 

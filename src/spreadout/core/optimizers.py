@@ -19,7 +19,13 @@ from spreadout.core.types import Tensors
 
 
 class Optimizer(BaseModel):
-    """An update rule and its constants; a value, without state."""
+    """An update rule and its constants; a value, without state.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.Optimizer(optimizer="sgd", lr=0.5).move(torch.tensor([2.0]), slots={})
+    tensor([-1.])
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

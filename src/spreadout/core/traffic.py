@@ -11,7 +11,13 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes by direction and kind, and how many times a client took part."""
+    """Bytes by direction and kind, and how many times a client took part.
+
+    >>> import spreadout as so
+    >>> both = so.Traffic(dense_down=100, rows_up=8) + so.Traffic(rows_down=20)
+    >>> both.down, both.up
+    (120, 8)
+    """
 
     dense_down: int = 0
     rows_down: int = 0

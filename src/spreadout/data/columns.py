@@ -86,7 +86,14 @@ class Column(ABC):
 
 @dataclass(frozen=True)
 class Dense(Column):
-    """Arrays of one shape. Bytes become numbers when gathered: `scale · value + shift`."""
+    """Arrays of one shape. Bytes become numbers when gathered: `scale · value + shift`.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> pixels = so.Dense(torch.tensor([[0, 255]], dtype=torch.uint8), scale=1 / 255)
+    >>> pixels.take(torch.tensor([0]))
+    tensor([[0., 1.]])
+    """
 
     kind: ClassVar[str] = "dense"
 
@@ -115,7 +122,15 @@ class Dense(Column):
 class Lists(Column):
     """Id lists: number i is `values[first[i] : first[i] + length[i]]`. Lists may overlap, so every
     window over a timeline costs two numbers. Gathered side by side, short ones are filled up with `pad`
-    on the right, to the longest of all lists, or to `width`."""
+    on the right, to the longest of all lists, or to `width`.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> histories = so.Lists.of(so.Ragged.from_lists([[4, 7, 9], [2]]), pad=0)
+    >>> histories.take(torch.tensor([0, 1]))
+    tensor([[4, 7, 9],
+            [2, 0, 0]])
+    """
 
     kind: ClassVar[str] = "lists"
 
@@ -192,7 +207,20 @@ class Lists(Column):
 
 @dataclass(frozen=True)
 class Sparse(Column):
-    """Feature vectors of width `width` with few non-zeros, stored by rows; dense when gathered."""
+    """Feature vectors of width `width` with few non-zeros, stored by rows; dense when gathered.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> words = so.Sparse(
+    ...     ids=torch.tensor([0, 3, 1]),
+    ...     weights=torch.tensor([1.0, 2.0, 5.0]),
+    ...     offsets=torch.tensor([0, 2, 3]),
+    ...     width=4,
+    ... )
+    >>> words.take(torch.tensor([0, 1]))
+    tensor([[1., 0., 0., 2.],
+            [0., 5., 0., 0.]])
+    """
 
     kind: ClassVar[str] = "sparse"
 

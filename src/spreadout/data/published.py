@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A published file: its place in SPREADOUT_DATA, its MD5, and where it may be fetched from."""
+    """A published file: its place in SPREADOUT_DATA, its MD5, and where it may be fetched from.
+
+    >>> import spreadout as so
+    >>> so.PublishedFile("letters/train.csv", md5="d41d8cd98f00b204e9800998ecf8427e").place
+    'letters/train.csv'
+    """
 
     place: str
     md5: str | None = None
@@ -21,7 +26,13 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class PublishedDataset:
-    """A data set that configs know by name; `figures` are counts that `data check` compares."""
+    """A data set that configs know by name; `figures` are counts that `data check` compares.
+
+    >>> import spreadout as so
+    >>> letters = so.PublishedDataset("letters", "hand-written letters", figures={"classes": 26})
+    >>> letters.fetchable  # it names no file with an address
+    False
+    """
 
     name: str
     about: str

@@ -31,7 +31,12 @@ class ExecutorOptions:
 
 
 class Executor(ABC):
-    """Trains the cohort of a round. One whose clients are elsewhere overrides all three hooks."""
+    """Trains the cohort of a round. One whose clients are elsewhere overrides all three hooks.
+
+    >>> import spreadout as so
+    >>> issubclass(so.Sequential, so.Executor)  # the shortest one there is
+    True
+    """
 
     counts_setup: ClassVar[bool] = False  # whether it counts the bytes of the setup itself
 
@@ -62,7 +67,18 @@ EXECUTORS: Registry[type[Executor]] = Registry("executor")
 
 
 def register_executor(name: str) -> Callable[[ExecutorT], ExecutorT]:
-    """A class decorator: `run.executor` then knows it by this name."""
+    """A class decorator: `run.executor` then knows it by this name.
+
+    >>> import spreadout as so
+    >>> @so.register_executor("counting")
+    ... class Counting(so.Sequential):
+    ...     def train(self, federation, state, cohort):
+    ...         print(f"round {state.round}: {len(cohort.clients)} clients")
+    ...         return super().train(federation, state, cohort)
+    >>> experiment = so.Experiment.of({"rounds": 1, "run": {"executor": "counting"}})
+    >>> result = so.run(experiment)
+    round 0: 10 clients
+    """
 
     def register(executor: ExecutorT) -> ExecutorT:
         EXECUTORS.add(name, executor)

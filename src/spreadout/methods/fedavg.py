@@ -20,7 +20,15 @@ from spreadout.objectives import losses
 
 
 class FullSoftmax(Method):
-    """Every client gets the whole model and trains a softmax over all classes (Eqs. 3 to 5)."""
+    """Every client gets the whole model and trains a softmax over all classes (Eqs. 3 to 5).
+
+    >>> import spreadout as so
+    >>> class Soft(so.FullSoftmax):
+    ...     name: str = "soft"
+    ...     scale: float = 5.0
+    >>> Soft().row_access, Soft(scale=2).scale
+    ('all', 2.0)
+    """
 
     scale: float = Field(20.0, gt=0)  # logits are scale · cosine
     merge: RowMerge = "weighted-mean"

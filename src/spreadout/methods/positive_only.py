@@ -25,7 +25,15 @@ from spreadout.objectives import losses
 
 
 class PositiveOnly(Method):
-    """Clients pull examples and their own class together; nothing pushes classes apart."""
+    """Clients pull examples and their own class together; nothing pushes classes apart.
+
+    >>> import spreadout as so
+    >>> class Wide(so.PositiveOnly):
+    ...     name: str = "wide"
+    ...     margin: float = 0.5
+    >>> so.run(so.Experiment(rounds=1), method=Wide()).summary["method"]
+    'wide'
+    """
 
     weighting: Weighting = "uniform"  # Algorithm 1 line 12
     loss_form: Literal["hinge", "square"] = "hinge"  # Eq. 23, or (1 − s)² of Eq. 12

@@ -38,7 +38,15 @@ Builder = Callable[[Experiment, Splits, torch.device, nn.Module | None, Method |
 
 
 class Interrupted(Exception):
-    """The run was asked to stop; its state is saved up to the last finished round."""
+    """The run was asked to stop; its state is saved up to the last finished round.
+
+    >>> import spreadout as so
+    >>> try:
+    ...     so.run(so.Experiment(rounds=5), stop=lambda: True)
+    ... except so.Interrupted as stopped:
+    ...     print(stopped)
+    stopped after round 1
+    """
 
     def __init__(self, folder: Path | None, round: int) -> None:
         super().__init__(f"stopped after round {round}")
@@ -46,7 +54,16 @@ class Interrupted(Exception):
 
 
 class Observer:
-    """Hears what a run does; the base class ignores it all."""
+    """Hears what a run does; the base class ignores it all.
+
+    >>> import spreadout as so
+    >>> class Loud(so.Observer):
+    ...     def round_done(self, report):
+    ...         print(f"round {report.round}: {report.accepted} updates")
+    >>> result = so.run(so.Experiment(rounds=2), observer=Loud())
+    round 1: 10 updates
+    round 2: 10 updates
+    """
 
     def started(self, experiment: Experiment, round: int) -> None: ...
     def round_done(self, report: RoundReport) -> None: ...
@@ -72,6 +89,15 @@ def run(
     `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; training
     starts from the encoder's own weights and leaves them as they are. `build` puts the parts together:
     another one may have clients that are not in this process.
+
+    >>> import numpy as np
+    >>> import spreadout as so
+    >>> y = np.repeat(np.arange(3), 4)
+    >>> x = 5 * np.eye(3)[y]
+    >>> train = so.FederatedDataset.from_arrays(x, y, client=y)
+    >>> data = so.Splits("toy", train, so.Examples.from_arrays(x, y))
+    >>> so.run(so.Experiment(rounds=10), data=data).metrics
+    {'P@1': 100.0}
     """
     own = (data, encoder, method)
     session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
@@ -107,6 +133,15 @@ def resume(
     """Go on from a run folder's last checkpoint, to the same end as if never interrupted.
 
     Give `data`, `encoder` and `method` again if the run was given them.
+
+    >>> import tempfile
+    >>> import spreadout as so
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> try:
+    ...     so.run(so.Experiment(rounds=3), out=folder, stop=lambda: True)  # as if Ctrl-C came at once
+    ... except so.Interrupted:
+    ...     so.resume(folder).summary["rounds"]
+    3
     """
     opened = RunFolder.open(Path(folder))
     experiment = Experiment.load(opened.config)

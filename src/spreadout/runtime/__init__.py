@@ -1,7 +1,7 @@
 """Where clients train: one after another, side by side, on several processes."""
 
-from spreadout.federated.executor import register_executor
+from spreadout.federated.executor import EXECUTORS, register_executor
 from spreadout.runtime.sequential import Sequential
 from spreadout.runtime.simulator.executor import Simulator
 
-__all__ = ["Sequential", "Simulator", "register_executor"]
+__all__ = ["EXECUTORS", "Sequential", "Simulator", "register_executor"]

@@ -32,7 +32,15 @@ CorrectionT = TypeVar("CorrectionT", bound="type[DriftCorrection]")
 
 
 def register_drift_correction(correction: CorrectionT) -> CorrectionT:
-    """A class decorator: configs then know the correction by its `name`."""
+    """A class decorator: configs then know the correction by its `name`.
+
+    >>> import spreadout as so
+    >>> @so.register_drift_correction
+    ... class Nothing(so.DriftCorrection):
+    ...     name: str = "nothing"
+    >>> so.Experiment.of({"clients": {"drift": "nothing"}}).clients.drift
+    Nothing(name='nothing')
+    """
     correction.register()
     return correction
 
@@ -41,6 +49,18 @@ class DriftCorrection(NamedSection, ABC):
     """What is added to every client's local objective. All hooks are functions of single tensors.
 
     A hook sees one tensor of the model: a client's own, or those of k clients with a leading k.
+
+    >>> import spreadout as so
+    >>> @so.register_drift_correction
+    ... class Leash(so.DriftCorrection):
+    ...     name: str = "leash"
+    ...     mu: float = 0.1
+    ...
+    ...     @property
+    ...     def pull(self):
+    ...         return self.mu
+    >>> so.run(so.Experiment(rounds=2, clients={"drift": "leash", "local_steps": 2})).summary["rounds"]
+    2
     """
 
     registry: ClassVar[Registry[type[DriftCorrection]]] = DRIFT_CORRECTIONS

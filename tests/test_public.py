@@ -1,0 +1,230 @@
+"""`import spreadout as so`: what it has, that all of it is explained, and how results show themselves."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import spreadout as so
+from spreadout.config.presets import OWN, presets
+
+SHORT = so.Experiment(rounds=2, clients={"local_steps": 1})
+
+
+@pytest.fixture
+def own_presets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Presets that this test registers, and no other test has."""
+    monkeypatch.setattr(OWN, "_parts", {})
+
+
+def test_every_public_name_is_there_once_and_nothing_else_is_listed() -> None:
+    assert len(so.__all__) == len(set(so.__all__))
+    assert set(so.__all__) == set(so._HOME_OF) | set(so._MODULES)
+    assert dir(so) == sorted([*so.__all__, "__version__"])
+    for name in so.__all__:
+        assert getattr(so, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'runn'"):
+        so.runn  # noqa: B018
+
+
+@pytest.mark.parametrize("name", so.__all__)
+def test_every_public_name_has_an_example(name: str) -> None:
+    """In its own docstring; a name for a type has it in its module's. All of them are run as tests."""
+    value = getattr(so, name)
+    if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
+        assert ">>> " in (value.__doc__ or ""), f"so.{name} has no example"
+        own = inspect.getmodule(value)
+        assert own is not None
+        assert own.__name__.startswith("spreadout.")
+    else:
+        home = sys.modules[f"spreadout.{so._HOME_OF[name]}"].__doc__ or ""
+        assert f"so.{name}" in home, f"so.{name} has no example in its module"
+
+
+def test_neither_the_package_nor_its_list_of_names_waits_for_torch() -> None:
+    code = "import sys, spreadout as so; dir(so); so.UserError, so.register_preset; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_result_shows_itself_in_two_lines() -> None:
+    result = so.run(so.Experiment.of({**SHORT.model_dump(), "name": "mine"}))
+    first, second = repr(result).splitlines()
+    assert first == f"<Result mine: fedaws on digits, 2 rounds, P@1 {result.metrics['P@1']:.2f}"
+    assert second.startswith(" 1.27 MiB down, 1.27 MiB up, ")  # 20 visits of 66,568 bytes each way
+
+
+def test_a_result_is_a_table_in_notebooks_and_names_are_text_there(toy: so.Splits) -> None:
+    named = so.Splits("<b>toy</b> & co", toy.train, toy.test)
+    result = so.run(so.Experiment(rounds=2), data=named)
+    shown = result._repr_html_()
+    assert "<td>&lt;b&gt;toy&lt;/b&gt; &amp; co</td>" in shown
+    assert shown.count("<td>") == shown.count("<th>") == 8
+    assert f"<td>{result.metrics['P@1']:.2f}</td>" in shown
+
+
+def test_the_history_as_a_data_frame_has_its_numbers() -> None:
+    result = so.run(so.Experiment.of({"rounds": 4, "eval": {"every": 2, "metrics": ["P@1", "R@3"]}}))
+    frame = result.to_pandas()
+    assert frame["round"].tolist() == [0, 2, 4]
+    for name in ("P@1", "R@3", "bytes_up", "seconds"):
+        assert frame[name].tolist() == [record[name] for record in result.history]
+    assert frame["refused"].tolist() == [0, 0, 0]
+    assert frame["loss"].isna().tolist() == [True, False, False]  # before the first round there is none
+
+
+def test_without_pandas_there_is_one_line_that_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = so.run(SHORT)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(
+        so.UserError, match=r"pandas is not installed; pip install 'spreadout\[pandas\]'"
+    ):
+        result.to_pandas()
+
+
+def test_a_comparison_in_memory_finds_what_one_on_disk_does(tmp_path: Path) -> None:
+    variants = {"a": SHORT, "b": so.Experiment.of({"rounds": 2, "method": {"name": "baseline-2"}})}
+    here = so.compare(variants, seeds=[0, 3])
+    there = so.compare(variants, tmp_path / "out", seeds=[0, 3])
+    assert (here.folder, there.folder) == (None, tmp_path / "out")
+    for one, other in zip(here, there, strict=True):
+        assert one.metric("P@1") == other.metric("P@1")
+        assert [s["seed"] for s in one.summaries] == [s["seed"] for s in other.summaries] == [0, 3]
+    alone = so.run(variants["b"].model_copy(update={"seed": 3}))
+    assert here["b"].metric("P@1")[1] == alone.metrics["P@1"]
+    assert here[1] is here["b"]
+    frame = here.to_pandas()
+    assert frame["variant"].tolist() == ["a", "a", "b", "b"]
+    assert frame["P@1"].tolist() == [*here["a"].metric("P@1"), *here["b"].metric("P@1")]
+
+
+def test_a_comparison_shows_a_line_for_each_variant_and_escapes_labels(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.toml"
+    suite.write_text(
+        "seeds = [0, 1]\ncommon = {rounds = 1}\nvariants = {x = {label = 'A <i>'}, y = {eval = {metrics = ['R@2']}}}"
+    )
+    found = so.compare(suite)
+    first, *lines = repr(found).splitlines()
+    assert first == "<Comparison of 2 variants, 2 seeds"
+    mean = sum(found["x"].metric("P@1")) / 2
+    assert lines[0].startswith(f" A <i>: P@1 {mean:.1f} ± ")
+    assert len(lines) == 2
+    shown = found._repr_html_()
+    assert "<td>A &lt;i&gt;</td>" in shown
+    assert shown.count("<td>–</td>") == 2  # each lacks the other's metric
+
+
+def test_a_comparison_takes_presets_and_data_of_ones_own(toy: so.Splits) -> None:
+    base = so.Experiment.load("digits-fedaws", ["rounds=1"])
+    found = so.compare([base, so.Experiment(rounds=1)], data=toy, encoder=torch.nn.Linear(6, 4))
+    assert [arm.name for arm in found] == ["digits-fedaws", "run"]
+    for arm in found:
+        assert arm.summaries[0]["dataset"] == "toy"
+        assert arm.summaries[0]["model_bytes"] == 4 * (6 * 4 + 4 + 6 * 4)  # six classes
+    with pytest.raises(so.UserError, match="name = 'run': two of the configs have it"):
+        so.compare([SHORT, SHORT])
+    with pytest.raises(so.UserError, match="variant 'a/b'"):
+        so.compare({"a/b": SHORT})
+    with pytest.raises(so.UserError, match="was given no variant"):
+        so.compare([])
+
+
+def encoder(width: int = 4) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, width))
+
+
+def test_a_run_with_its_own_encoder_is_loaded_with_it(toy: so.Splits, tmp_path: Path) -> None:
+    given = encoder()
+    before = [value.clone() for value in given.parameters()]
+    result = so.run(so.Experiment(rounds=3), data=toy, encoder=given, out=tmp_path / "run")
+    x = np.random.default_rng(5).normal(size=(4, 6)).astype(np.float32)
+    right = result.predictor.predict(x, top=6)
+    torch.manual_seed(9)  # what weights it comes with does not matter
+    other = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 4))
+    assert so.load(tmp_path / "run", encoder=other).predict(x, top=6) == right
+    assert all(torch.equal(a, b) for a, b in zip(before, given.parameters(), strict=True))
+    with torch.no_grad():  # the same by hand
+        dense = result.state.dense
+        hidden = torch.tanh(torch.from_numpy(x) @ dense["0.weight"].T + dense["0.bias"])
+        embedded = torch.nn.functional.normalize(hidden @ dense["2.weight"].T + dense["2.bias"])
+        scores = embedded @ result.state.tables["classes"].T
+    for guesses, row in zip(right, scores, strict=True):
+        assert [int(guess.id) for guess in guesses] == row.argsort(descending=True).tolist()
+        assert guesses[0].score == pytest.approx(float(row.max()), abs=1e-6)
+
+
+def test_loading_without_the_parts_it_was_given_says_which(toy: so.Splits, tmp_path: Path) -> None:
+    class Own(so.PositiveOnly):
+        name: str = "own"
+
+    so.run(so.Experiment(rounds=1), data=toy, encoder=encoder(), out=tmp_path / "encoder")
+    so.run(so.Experiment(rounds=1), data=toy, method=Own(), out=tmp_path / "method")
+    so.run(so.Experiment(rounds=1), data=toy, out=tmp_path / "plain")
+    with pytest.raises(
+        so.UserError, match=r"its own encoder; load it in Python: so.load\(.*encoder=\.\.\.\)"
+    ):
+        so.load(tmp_path / "encoder")
+    with pytest.raises(so.UserError, match="its own method"):
+        so.load(tmp_path / "method")
+    assert len(so.load(tmp_path / "method", method=Own()).predict(np.zeros((1, 6)), 2)[0]) == 2
+    with pytest.raises(so.UserError, match=r"2.bias is \(7,\) here, and \(4,\) in the trained one"):
+        so.load(tmp_path / "encoder", encoder=encoder(7))
+    with pytest.raises(so.UserError, match=r"0.bias is missing here, and \(5,\) in the trained one"):
+        so.load(tmp_path / "encoder", encoder=torch.nn.Linear(6, 4))
+    with pytest.raises(so.UserError, match="with the encoder its config names; give no other"):
+        so.load(tmp_path / "plain", encoder=encoder())
+
+
+def test_a_predictor_of_a_result_answers_as_the_loaded_one(tmp_path: Path) -> None:
+    result = so.run(SHORT, out=tmp_path / "run")
+    loaded = so.load(str(tmp_path / "run"))
+    x = torch.rand(3, 64)
+    assert loaded.predict(x, 4) == result.predictor.predict(x.tolist(), 4)
+    assert repr(loaded) == repr(result.predictor) == "<Predictor: 64 numbers in, 10 classes>"
+    with pytest.raises(so.UserError, match="unseen: is for histories"):
+        loaded.predict(x, unseen=True)
+
+
+@pytest.mark.usefixtures("own_presets")
+def test_a_preset_of_ones_own_is_listed_and_loaded_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("# From a file\nrounds = 7\n")
+    so.register_preset("of-a-file", file)
+    so.register_preset("of-text", "rounds = 8")
+    assert presets()["of-a-file"] == "From a file"
+    assert presets()["of-text"] == ""
+    assert "digits-demo" in presets()
+    assert so.Experiment.load("of-a-file", ["seed=3"]).rounds == 7
+    so.register_preset("of-text", "rounds = 9")  # a module that is read again replaces its own
+    assert so.Experiment.load("of-text").rounds == 9
+
+
+@pytest.mark.usefixtures("own_presets")
+@pytest.mark.parametrize(
+    ("name", "config", "says"),
+    [
+        ("digits-demo", "rounds = 1", "preset 'digits-demo': spreadout has that name"),
+        ("mine", "rounds = = 1", "preset 'mine': not valid TOML"),
+        ("mine", "nowhere.toml", "preset 'mine': nowhere.toml cannot be read"),
+        ("a=b", "rounds = 1", "preset 'a=b': is no name for a preset"),
+    ],
+)
+def test_a_preset_that_cannot_be_is_refused(name: str, config: str, says: str) -> None:
+    with pytest.raises(so.UserError, match=says):
+        so.register_preset(name, config)
+    assert "mine" not in presets()
+
+
+@pytest.mark.usefixtures("own_presets")
+def test_two_modules_cannot_give_two_presets_one_name() -> None:
+    code = "import spreadout as so\nso.register_preset('shared', 'rounds = 1')"
+    exec(code, {"__name__": "first"})
+    with pytest.raises(so.UserError, match=r"preset 'shared': first\.Preset has that name"):
+        exec(code, {"__name__": "second"})
