@@ -11,7 +11,8 @@ import torch
 
 import spreadout as so
 from spreadout.cli.main import main
-from spreadout.runs.predict import Predictor, parse_histories
+from spreadout.runs.histories import parse_histories
+from spreadout.runs.predict import Predictor
 
 TITLES = ["Apple (1990)", "Bread (1991)", "Cheese, Old (1992)", "Dates (1993)", "Eggs (1994)"]
 

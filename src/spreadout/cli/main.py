@@ -220,7 +220,8 @@ def predict(
     from dataclasses import asdict
 
     from spreadout.core.files import as_json as to_json
-    from spreadout.runs.predict import Predictor, parse_histories, read_histories
+    from spreadout.runs.histories import parse_histories, read_histories
+    from spreadout.runs.predict import Predictor
 
     predictor = Predictor.load(folder)
     if source.suffix in (".npy", ".npz"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -253,35 +253,6 @@ class Predictor:
     def _called(self, row: int) -> tuple[str, str]:
         known = str(self.ids[row]) if row < len(self.ids) else str(row)
         return known, str(self.names[row]) if row < len(self.names) else known
-
-
-def read_histories(path: Path) -> list[list[str]]:
-    """One history a line: a JSON list, or items with tabs between them, or ids with commas or spaces."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({error})") from None
-    return list(parse_histories(text, str(path)))
-
-
-def parse_histories(text: str, origin: str) -> Iterator[list[str]]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip():
-            continue
-        if re.fullmatch(r"\s*\[.*\]\s*", line):
-            try:
-                items = json.loads(line)
-                if not all(isinstance(item, str | int) and item is not True for item in items):
-                    raise ValueError("items are strings or whole numbers")
-            except ValueError as error:
-                raise UserError(f"{origin}:{number}: not a JSON list of items ({error})") from None
-            yield [str(item) for item in items]
-        elif "\t" in line:
-            yield [item for item in line.split("\t") if item.strip()]
-        elif re.fullmatch(r"[\d,;\s]+", line):
-            yield re.findall(r"\d+", line)
-        else:
-            yield [line.strip()]
 
 
 def _hashing(data: DataConfig) -> tuple[int, bool] | None:
