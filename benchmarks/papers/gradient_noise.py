@@ -27,7 +27,8 @@ from benchmarks.papers.drawing import chart
 from spreadout.config.experiment import Experiment
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params
-from spreadout.federated.federation import Federation, draw_clients, request_rows
+from spreadout.federated.cohort import draw_clients, request_rows
+from spreadout.federated.federation import Federation
 from spreadout.methods.fedss import FedSS
 from spreadout.report.page import document
 from spreadout.report.svg import LINES, Line

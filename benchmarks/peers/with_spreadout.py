@@ -24,9 +24,9 @@ from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.columns import Dense, Lists, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.aggregate import Aggregate
-from spreadout.federated.cohort import Cohort
+from spreadout.federated.cohort import Cohort, request_rows
 from spreadout.federated.executor import Executor
-from spreadout.federated.federation import Federation, request_rows
+from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round
 from spreadout.methods.base import reads_params_via_model
 from spreadout.methods.positive_only import PositiveOnly

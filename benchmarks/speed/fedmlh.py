@@ -23,7 +23,7 @@ from benchmarks.papers.fedmlh import SHAPES, fewer
 from spreadout.config.experiment import Experiment, overlay, read_toml
 from spreadout.core.hashing import HashFamily
 from spreadout.core.rows import nbytes
-from spreadout.federated.federation import draw_clients
+from spreadout.federated.cohort import draw_clients
 from spreadout.models.buckets import BucketModel, SideBySide
 from spreadout.runs.build import pick_device
 from spreadout.runs.summary import peak_memory

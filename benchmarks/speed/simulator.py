@@ -27,7 +27,8 @@ from benchmarks.common.start import start
 from benchmarks.common.timing import in_turns
 from spreadout.core.state import ServerState
 from spreadout.federated.aggregate import total
-from spreadout.federated.federation import Federation, request_rows
+from spreadout.federated.cohort import request_rows
+from spreadout.federated.federation import Federation
 from spreadout.federated.round import repeatable
 from spreadout.runtime.sequential import Sequential
 

@@ -23,8 +23,9 @@ from spreadout.core.state import ServerState
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.columns import Dense
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.federated.cohort import draw_clients
 from spreadout.federated.drift import DRIFT_CORRECTIONS
-from spreadout.federated.federation import Federation, draw_clients
+from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round
 from spreadout.methods import METHODS
 from spreadout.methods.base import Method, RowAccess, every_row

@@ -12,12 +12,11 @@ from spreadout.core.rows import Rows, project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params, RowInfo
 from spreadout.data.dataset import Splits
-from spreadout.federated.aggregate import Merged
+from spreadout.federated.aggregate import ServerOptimizers, apply_
 from spreadout.federated.batches import places_in
 from spreadout.federated.local import LocalTraining, local_update
 from spreadout.federated.round import run_round
 from spreadout.federated.sampling import sample_clients
-from spreadout.federated.server import ServerOptimizers, apply_
 from spreadout.methods import FedAwS
 from spreadout.methods.base import ServerContext
 from spreadout.models.embedding import EmbeddingModel, TableShape
@@ -118,10 +117,10 @@ def test_a_single_holders_row_comes_through_unchanged_at_rate_1(policy: str) -> 
     """Eq. 5 for one client: the server ends with the client's own row, however far it went."""
     state = ServerState(0, {}, {"classes": torch.eye(3)})
     new = project_to_sphere(torch.tensor([[0.1, 1.0, 0.4]]))
-    merged = Merged({}, {"classes": Rows(torch.tensor([0]), new - torch.eye(3)[:1])})
+    rows = {"classes": Rows(torch.tensor([0]), new - torch.eye(3)[:1])}
     optimizers = ServerOptimizers(Optimizer(), {"classes": Optimizer()})
     apply_(
-        state, merged, MergeRules("examples", {"classes": policy}), optimizers, frozenset({"classes"})
+        state, {}, rows, MergeRules("examples", {"classes": policy}), optimizers, frozenset({"classes"})
     )
     torch.testing.assert_close(state.tables["classes"][:1], new)
     assert torch.equal(state.tables["classes"][1:], torch.eye(3)[1:])

@@ -27,9 +27,12 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import nbytes
+from spreadout.core.state import ServerState
+from spreadout.federated.round import run_round
 from spreadout.flower import keys, messages
 from spreadout.flower.access import AccessControl, fingerprint_of, read_roster
 from spreadout.flower.messages import HELLO, TRAIN, Malformed
+from spreadout.runs.build import build_federation
 from spreadout.runs.train import Interrupted, Observer, Result
 from toys import several_classes
 
@@ -594,6 +597,28 @@ def test_a_stopped_server_goes_on_to_the_same_end(tmp_path: Path) -> None:
         assert torch.equal(value, result.state.dense[name])
     assert torch.equal(whole.state.tables["classes"], result.state.tables["classes"])
     assert result.state.traffic == whole.state.traffic
+
+
+@pytest.mark.parametrize("drift", ["scaffold", "feddyn"])
+def test_a_resumed_deployment_starts_its_drift_correction_anew(drift: str, tmp_path: Path) -> None:
+    """The nodes' states belong to the run before: a control without them would be nobody's mean."""
+    data, e = several_classes(), experiment("method.name=fedaws", "rounds=4", f"clients.drift={drift}")
+    stops = iter([False, True])
+    grid = deployed(data, e, tmp_path / "project", 3)
+    with pytest.raises(Interrupted):
+        run(tmp_path, e, grid, stop=lambda: next(stops))
+    for node in grid.nodes.values():
+        node.restart()
+    result = run(tmp_path, e, grid, resume=True)
+    f = build_federation(e, data, torch.device("cpu"))
+    twin = ServerState(0, *f.model.initial(f.seed, f.device))
+    for round in range(4):
+        if round == 2:
+            assert any(bool(control.any()) for control in twin.control.values())
+            twin.control.clear()
+            twin.clients.clear()
+        run_round(f, twin)
+    torch.testing.assert_close(result.state.dense, twin.dense, rtol=1e-4, atol=2e-6)
 
 
 def test_a_collection_is_not_asked_for_again(tmp_path: Path) -> None:

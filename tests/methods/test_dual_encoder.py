@@ -25,7 +25,8 @@ from spreadout.evaluation import metrics, standings
 from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.evaluation.standings import batch_rivals, rank_of_right
-from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.cohort import draw_cohort
+from spreadout.federated.federation import Federation
 from spreadout.federated.local import LocalTraining, local_update
 from spreadout.federated.round import run_round
 from spreadout.federated.schedule import Schedule, plan

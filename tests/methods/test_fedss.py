@@ -25,7 +25,8 @@ from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.federated.augment import Augment
 from spreadout.federated.batches import row_info
-from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.cohort import draw_cohort
+from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round, run_setup
 from spreadout.methods import FedSS
 from spreadout.methods.negatives import with_popular_negatives

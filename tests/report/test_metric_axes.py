@@ -17,7 +17,6 @@ from spreadout.core import registry
 from spreadout.evaluation.metric import METRICS, Metric, register_metric
 from spreadout.evaluation.metrics import described, find_metric
 from spreadout.report.page import page
-from spreadout.report.scores import axis_range
 from spreadout.report.svg import BOTTOM, HEIGHT, TOP
 from spreadout.report.terminal import print_comparison, print_summary
 from spreadout.runs.arms import Arm, arms_of
@@ -119,7 +118,7 @@ def test_an_axis_holds_all_values_and_never_leaves_the_range(
     if low is None and high is not None:
         least, most = high - width, high
     values = [min(max(least + place * (most - least), least), most) for place in places]
-    bottom, top = axis_range(Metric("m", len, frozenset(), range=(low, high)), [*values, math.nan])
+    bottom, top = Metric("m", len, frozenset(), range=(low, high)).axis([*values, math.nan])
     assert bottom < top
     assert bottom <= min(values) <= max(values) <= top
     assert low is None or bottom >= low
@@ -139,11 +138,11 @@ def test_an_axis_holds_all_values_and_never_leaves_the_range(
     ],
 )
 def test_axes_by_hand(name: str, values: list[float], expected: tuple[float, float]) -> None:
-    assert axis_range(described(name), values) == pytest.approx(expected)
+    assert described(name).axis(values) == pytest.approx(expected)
 
 
 def test_values_beyond_the_range_are_drawn_all_the_same() -> None:
-    bottom, top = axis_range(find_metric("P@1"), [-5, 120])
+    bottom, top = find_metric("P@1").axis([-5, 120])
     assert bottom <= -5
     assert top >= 120
 

@@ -13,7 +13,8 @@ from spreadout.core.state import ServerState
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
-from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.cohort import draw_cohort
+from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round
 from spreadout.methods import DualEncoder, FedAvg
 from spreadout.models.embedding import EmbeddingModel
@@ -235,7 +236,7 @@ def test_a_chunk_keeps_to_its_memory_budget(toy: Splits) -> None:
     state = ServerState(0, *f.model.initial(0, f.device))
     each = bytes_per_client(f, state, steps=4, width=3, row_counts={"classes": 3}, fuses=True)
     ready = stage_round(f, state, draw_cohort(f, 0), 2 * each)
-    chunks = [len(chunk.cohort.clients) for chunk in ready.chunks]
+    chunks = [len(chunk.clients) for chunk in ready.chunks]
     assert max(chunks) <= 2
     assert sum(chunks) == 5  # the empty client trains nowhere
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from spreadout.core.client_state import ClientStates
 from spreadout.core.optimizers import Optimizer, step_rows_
 from spreadout.core.rows import Rows, along_sphere
-from spreadout.core.tables import Sharded, Table, Tables, local_of
+from spreadout.core.tables import Sharded, Table, Tables, local_of, rows_here
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Tensors
 
@@ -156,8 +156,3 @@ def descend_table_(
     if sphere:
         gradient = Rows(gradient.ids, along_sphere(gradient.values, table[gradient.ids]))
     step_rows_(optimizer, table, gradient, slots, sphere=sphere)
-
-
-def rows_here(table: Table, rows: Rows) -> tuple[Tensor, Rows]:
-    """The part of a table that is here, and what is to happen to it."""
-    return (table.local, table.own(rows)) if isinstance(table, Sharded) else (local_of(table), rows)

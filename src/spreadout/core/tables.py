@@ -169,3 +169,8 @@ def row_bytes(table: Table) -> int:
 def table_bytes(table: Table) -> int:
     """Of all rows, wherever they are."""
     return len(table) * row_bytes(table)
+
+
+def rows_here(table: Table, rows: Rows) -> tuple[Tensor, Rows]:
+    """The part of a table that is here, and what is to happen to it."""
+    return (table.local, table.own(rows)) if isinstance(table, Sharded) else (local_of(table), rows)

@@ -6,8 +6,9 @@ and what it needs. Whatever computes, draws, compares or stops early by a metric
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
@@ -46,6 +47,9 @@ class Neighbours(NamedTuple):
 
     right: Tensor  # (n, most) bool: whether each, nearest first, is of the example's class
     sizes: Tensor  # (n,) how many others its class has
+
+
+MARGIN = 0.05  # of the distance from the least to the largest value, added on both sides of an axis
 
 
 @dataclass(frozen=True)
@@ -178,6 +182,30 @@ class Metric:
     def value(self, inputs: MetricInputs) -> float:
         found = self.function(inputs) if self.k is None else self.function(inputs, self.k)
         return float(found)
+
+    def axis(self, values: Iterable[float]) -> tuple[float, float]:
+        """From where to where an axis goes, so that all values lie inside it.
+
+        An end of the metric's own range is shown where the values come near it: percentages start at 0 and
+        end at 100 if any is above 50; ranks from 400 to 500 are shown by themselves.
+        """
+        finite = [value for value in values if math.isfinite(value)]
+        low, high = self.range
+        if not finite:
+            start = 0.0 if low is None else low
+            return start, start + 1 if high is None else high
+        least, most = min(finite), max(finite)
+        pad = MARGIN * (most - least) or MARGIN * abs(most) or 1.0
+        bottom, top = least - pad, most + pad
+        if low is not None and high is not None:  # a share of something: seen from where nothing is
+            far = most > (low + high) / 2
+            bottom, top = low, high if far else low + (most - low) * (1 + MARGIN) + 1e-9
+        elif low is not None:
+            bottom = low if least - low <= (most - low) / 2 else max(bottom, low)
+        elif high is not None:
+            top = high if high - most <= (high - least) / 2 else min(top, high)
+        # A metric may leave the range it was said to have; what it measured is drawn all the same.
+        return min(bottom, least), max(top, most)
 
 
 METRICS: Registry[Metric] = Registry("metric")

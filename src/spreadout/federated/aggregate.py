@@ -1,4 +1,4 @@
-"""Merging: what the cohort's updates add up to, and the five ways to turn row sums into row changes.
+"""Aggregation: what the cohort's updates add up to, how sums become changes, and the step they make.
 
 An `Aggregate` is a sum that can be taken in any grouping: chunk by chunk in the simulator, process
 by process, or reply by reply from real clients. `merge` then divides by the right weight.
@@ -7,7 +7,7 @@ by process, or reply by reply from real clients. `merge` then divides by the rig
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -15,7 +15,10 @@ from torch import Tensor
 
 from spreadout.core.client_state import ClientStates, PerClient
 from spreadout.core.merging import MergeRules, RowSum
-from spreadout.core.rows import Rows, Update, sum_by_id
+from spreadout.core.optimizers import Optimizer, step_dense_, step_rows_
+from spreadout.core.rows import Rows, Update, project_to_sphere, scatter_add_, sum_by_id
+from spreadout.core.state import ServerState
+from spreadout.core.tables import rows_here
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Tensors
 
@@ -37,11 +40,11 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class Merged:
-    """The mean change of the cohort: what the server applies."""
+class ServerOptimizers:
+    """How merged updates move the model: one rule for the dense part, one per table."""
 
-    dense: Tensors
-    rows: dict[str, Rows]
+    dense: Optimizer
+    tables: Mapping[str, Optimizer]
 
 
 def of_update(update: Update, rules: MergeRules) -> Aggregate:
@@ -65,10 +68,10 @@ def refused(reason: str, clients: int = 1) -> Aggregate:
     return Aggregate(refused=Counter({reason: clients}))
 
 
-def merge(aggregate: Aggregate, rules: MergeRules) -> Merged:
-    """Divide the sums by their weights. An aggregate of no clients changes nothing."""
+def merge(aggregate: Aggregate, rules: MergeRules) -> tuple[Tensors, dict[str, Rows]]:
+    """The mean change of the cohort: the sums divided by their weights. Of no clients, nothing."""
     if aggregate.clients == 0:
-        return Merged({}, {})
+        return {}, {}
     dense = {name: total / aggregate.weight for name, total in aggregate.dense.items()}
     rows = {}
     for name, summed in aggregate.rows.items():
@@ -79,7 +82,35 @@ def merge(aggregate: Aggregate, rules: MergeRules) -> Merged:
             weight = summed.examples if weighted else summed.holders
             weight = weight.clamp_min(1e-12)  # a row with no positive anywhere: 0 of it moves
             rows[name] = Rows(summed.ids, summed.total / weight[:, None])
-    return Merged(dense, rows)
+    return dense, rows
+
+
+@torch.no_grad()
+def apply_(
+    state: ServerState,
+    dense: Tensors,
+    rows: Mapping[str, Rows],
+    rules: MergeRules,
+    optimizers: ServerOptimizers,
+    sphere: frozenset[str],
+) -> None:
+    """Move the model by the merged changes; rows no client touched stay as they are."""
+    for name, change in dense.items():
+        value = state.dense[name]
+        slots = state.slots_for(f"dense/{name}", optimizers.dense, value, lazy=False)
+        step_dense_(optimizers.dense, value, -change, slots)
+    for name, changed in rows.items():
+        whole = state.tables[name]
+        table, here = rows_here(whole, changed)
+        if rules.rows[name] == "replace":
+            scatter_add_(table, here)
+            if name in sphere:
+                table[here.ids] = project_to_sphere(table[here.ids])
+        else:
+            # A difference of rows, not a gradient: at rate 1 the mean of the clients' rows comes out.
+            optimizer, gradient = optimizers.tables[name], Rows(here.ids, -here.values)
+            slots = state.slots_for(f"tables/{name}", optimizer, whole, lazy=True)
+            step_rows_(optimizer, table, gradient, slots, sphere=name in sphere)
 
 
 def total(parts: Iterable[Aggregate]) -> Aggregate:

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from spreadout.core.ragged import Ragged
 from spreadout.core.randomness import Ints
+from spreadout.federated.federation import Federation
+from spreadout.federated.sampling import sample_clients
 from spreadout.federated.schedule import Plan
 
 
@@ -34,3 +36,31 @@ class Cohort:
             requests=requests,
             plan=self.plan and self.plan.select(at),
         )
+
+
+def draw_clients(federation: Federation, round: int) -> Tensor:
+    """Who takes part in a round: a function of (seed, round) alone."""
+    f = federation
+    usable = f.clients.schedule.usable(f.data.sizes)
+    return sample_clients(f.server.selection, usable, f.server.per_round, seed=f.seed, round=round)
+
+
+def draw_cohort(federation: Federation, round: int) -> Cohort:
+    """Who takes part in a round, and the rows they request."""
+    return request_rows(federation, draw_clients(federation, round), round)
+
+
+def request_rows(federation: Federation, clients: Tensor, round: int) -> Cohort:
+    """These clients, and the rows they request in a round."""
+    f = federation
+    if not (f.clients.requests_seen and f.data.features):
+        return Cohort(round, clients, f.method.request(f.data, clients, seed=f.seed, round=round))
+    requests = f.method.request(f.data.without_features, clients, seed=f.seed, round=round)
+    steps = f.plan(clients, round)
+    owner = steps.mask.nonzero()[:, 0]
+    seen = f.data.offsets[clients][owner] + steps.index[steps.mask > 0]
+    once = Ragged.from_pairs(owner, seen, len(clients))  # over several epochs too
+    owner = torch.repeat_interleave(torch.arange(len(clients)), once.lengths)
+    tables = set(f.data.features.values())
+    seen_rows = {t: f.data.rows_at(t, once.values, owner, len(clients)) for t in tables}
+    return Cohort(round, clients, requests | seen_rows, steps)

@@ -12,8 +12,8 @@ import torch
 from spreadout.core.registry import Registry
 from spreadout.core.state import ServerState
 from spreadout.federated.aggregate import Aggregate
-from spreadout.federated.cohort import Cohort
-from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.cohort import Cohort, draw_cohort
+from spreadout.federated.federation import Federation
 from spreadout.methods.base import SetupMessage
 from spreadout.privacy.label_sets import collection_key
 
@@ -38,7 +38,7 @@ class Executor(ABC):
     True
     """
 
-    counts_setup: ClassVar[bool] = False  # whether it counts the bytes of the setup itself
+    clients_elsewhere: ClassVar[bool] = False  # whether clients keep their own state, on machines of theirs
 
     @classmethod
     def from_options(cls, options: ExecutorOptions) -> Self:

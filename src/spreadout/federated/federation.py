@@ -11,17 +11,14 @@ import torch
 from torch import Tensor
 
 from spreadout.core.merging import MergeRules
-from spreadout.core.ragged import Ragged
-from spreadout.core.types import Batch, Params, RowInfo, Tensors
+from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
+from spreadout.federated.aggregate import ServerOptimizers
 from spreadout.federated.augment import Augment
-from spreadout.federated.batches import cohort_batches
-from spreadout.federated.cohort import Cohort
 from spreadout.federated.drift.base import DriftCorrection
 from spreadout.federated.local import LocalTraining
-from spreadout.federated.sampling import Selection, sample_clients
+from spreadout.federated.sampling import Selection
 from spreadout.federated.schedule import Decay, Plan, Schedule, plan, rate_factor
-from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.privacy.mechanism import GaussianMechanism
@@ -108,12 +105,10 @@ class Federation:
         sizes, numbers = self.data.sizes[clients.numpy()], self.data.number_of(clients)
         return plan(self.clients.schedule, sizes, numbers, seed=self.seed, round=round)
 
-    def batches(self, clients: Tensor, plan: Plan, ids: Tensors, round: int) -> Tensors:
-        """What a cohort trains on, step by step: (k, S, B, …) per column."""
-        numbers = self.data.number_of(clients)
-        augment = self.clients.augment
-        corrupt = partial(augment, clients=numbers, seed=self.seed, round=round)
-        return cohort_batches(self.data, clients, plan, ids, self.device, corrupt if augment else None)
+    def corruption(self, clients: Tensor, round: int) -> Callable[[Tensor], Tensor] | None:
+        """What is done to the inputs of some clients in a round; None where nothing is."""
+        augment, numbers = self.clients.augment, self.data.number_of(clients)
+        return partial(augment, clients=numbers, seed=self.seed, round=round) if augment else None
 
     def objective(self) -> Callable[[Params, Batch, RowInfo], Tensor]:
         """One client's loss on one batch, under the run's precision."""
@@ -123,31 +118,3 @@ class Federation:
                 return self.method.loss(self.model, params, batch, info)
 
         return loss
-
-
-def draw_clients(federation: Federation, round: int) -> Tensor:
-    """Who takes part in a round: a function of (seed, round) alone."""
-    f = federation
-    usable = f.clients.schedule.usable(f.data.sizes)
-    return sample_clients(f.server.selection, usable, f.server.per_round, seed=f.seed, round=round)
-
-
-def draw_cohort(federation: Federation, round: int) -> Cohort:
-    """Who takes part in a round, and the rows they request."""
-    return request_rows(federation, draw_clients(federation, round), round)
-
-
-def request_rows(federation: Federation, clients: Tensor, round: int) -> Cohort:
-    """These clients, and the rows they request in a round."""
-    f = federation
-    if not (f.clients.requests_seen and f.data.features):
-        return Cohort(round, clients, f.method.request(f.data, clients, seed=f.seed, round=round))
-    requests = f.method.request(f.data.without_features, clients, seed=f.seed, round=round)
-    steps = f.plan(clients, round)
-    owner = steps.mask.nonzero()[:, 0]
-    seen = f.data.offsets[clients][owner] + steps.index[steps.mask > 0]
-    once = Ragged.from_pairs(owner, seen, len(clients))  # over several epochs too
-    owner = torch.repeat_interleave(torch.arange(len(clients)), once.lengths)
-    tables = set(f.data.features.values())
-    seen_rows = {t: f.data.rows_at(t, once.values, owner, len(clients)) for t in tables}
-    return Cohort(round, clients, requests | seen_rows, steps)

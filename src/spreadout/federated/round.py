@@ -16,11 +16,10 @@ from torch import Tensor
 
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
-from spreadout.federated.aggregate import merge, total
+from spreadout.federated.aggregate import apply_, merge, total
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.drift.control import advance_control_
 from spreadout.federated.federation import Federation
-from spreadout.federated.server import apply_
 from spreadout.methods.base import ServerContext, SetupContext
 
 
@@ -71,7 +70,7 @@ def run_setup(federation: Federation, state: ServerState) -> None:
         return
     f = federation
     messages = f.executor.setup_messages(f)
-    clients = 0 if f.executor.counts_setup else f.data.clients
+    clients = 0 if f.executor.clients_elsewhere else f.data.clients
     with repeatable(f.device):
         setup = SetupContext(messages, clients, f.noise_seed)
         state.traffic += f.method.server_setup(setup, state, f.model)
@@ -90,7 +89,7 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     cohort = f.executor.cohort(f, state)
     aggregate = total(f.executor.train(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
-        apply_(state, merge(aggregate, f.rules), f.rules, f.server.optimizers, f.model.sphere)
+        apply_(state, *merge(aggregate, f.rules), f.rules, f.server.optimizers, f.model.sphere)
         advance_control_(f, state, aggregate)
         training = f.training_at(state.round)
         rates = {name: optimizer.lr for name, optimizer in training.rows.items()}

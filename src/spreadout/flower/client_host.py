@@ -18,12 +18,13 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import Tables
 from spreadout.core.types import Params
 from spreadout.federated.batches import positives_of
+from spreadout.federated.cohort import request_rows
 from spreadout.federated.drift.control import new_states, offsets, state_changes
-from spreadout.federated.federation import Federation, request_rows
+from spreadout.federated.federation import Federation
 from spreadout.federated.local import local_update
 from spreadout.federated.round import repeatable
 from spreadout.privacy.mechanism import add_noise_, clip_norm
-from spreadout.runtime.simulator.staging import StagedChunk, stage_chunk, stage_round
+from spreadout.runtime.simulator.staging import Chunk, stage_chunk, stage_round
 
 
 class MissingRows(Exception):
@@ -77,7 +78,7 @@ def train(
 
 
 def _updates(
-    f: Federation, chunk: StagedChunk, sent: SubModel, states: ClientStates, noise_seed: int
+    f: Federation, chunk: Chunk, sent: SubModel, states: ClientStates, noise_seed: int
 ) -> Iterator[tuple[Update, ClientStates]]:
     """The updates of clients that are trained as one stack."""
     k, round, privacy = len(chunk.examples), sent.round, f.clients.privacy

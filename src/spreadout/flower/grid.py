@@ -23,10 +23,10 @@ from spreadout.core.types import Tensors
 from spreadout.federated import aggregate as merge
 from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate
-from spreadout.federated.cohort import Cohort
+from spreadout.federated.cohort import Cohort, draw_clients
 from spreadout.federated.drift.control import sent_control
 from spreadout.federated.executor import Executor
-from spreadout.federated.federation import Federation, draw_clients
+from spreadout.federated.federation import Federation
 from spreadout.flower import messages
 from spreadout.flower.messages import TRAIN, Malformed
 from spreadout.flower.nodes import NOBODY, Nodes
@@ -42,7 +42,7 @@ NOT_SELECTED = "update of a client that was not asked"
 class GridExecutor(Executor):
     """Clients on the nodes of a Flower grid."""
 
-    counts_setup: ClassVar[bool] = True
+    clients_elsewhere: ClassVar[bool] = True
     nodes: Nodes
     _why: dict[int, str] = field(default_factory=dict)  # clients that cannot train in this round
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.metrics import Metric, described
-from spreadout.report.scores import axis_range
 from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.runs.arms import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
 
@@ -129,7 +128,7 @@ def _metric_curves(arms: Sequence[Arm], metric: Metric) -> list[tuple[str, str]]
     by_round = _lines(arms, lambda r: float(r["round"]), metric.name)
     if not any(line.x for line in by_round):
         return []
-    height = axis_range(metric, [v for line in by_round for v in (*line.low, *line.high)])
+    height = metric.axis([v for line in by_round for v in (*line.low, *line.high)])
     drawn = line_chart(by_round, x_title="round", y_title=metric.title, y_range=height)
     charts = [(f"{metric.name} by round", drawn)]
     federated = [arm for arm in arms if arm.summaries[0]["bytes"]["participations"]]

@@ -13,7 +13,8 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.load import load_data
-from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.cohort import draw_cohort
+from spreadout.federated.federation import Federation
 from spreadout.methods.base import Method
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
 from spreadout.runs import checkpoint

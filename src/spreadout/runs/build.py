@@ -13,12 +13,12 @@ from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense, Lists, Sparse, total_bytes
 from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.evaluation.metrics import find_metric
+from spreadout.federated.aggregate import ServerOptimizers
 from spreadout.federated.augment import Augment
 from spreadout.federated.executor import EXECUTORS, Executor, ExecutorOptions
 from spreadout.federated.federation import ClientSettings, Federation, ServerSettings
 from spreadout.federated.local import LocalTraining
 from spreadout.federated.sampling import Selection
-from spreadout.federated.server import ServerOptimizers
 from spreadout.methods.base import Method
 from spreadout.models.build import UNFIT_LAYERS, DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape

@@ -19,7 +19,8 @@ from spreadout.core.tables import table_bytes
 from spreadout.core.traffic import Traffic
 from spreadout.data.load import load_data
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
-from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.cohort import draw_cohort
+from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round, run_setup
 from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation, pick_device

@@ -218,6 +218,8 @@ class _Session:
         if extra["data"] != self.federation.data.fingerprint:
             raise UserError(f"{folder.checkpoint}: was trained on other data than there is now")
         self.state = state
+        if self.federation.executor.clients_elsewhere:  # their states are gone with the run before
+            self.state.control.clear()
         if distributed.is_first():
             self.folder, self.history = folder, folder.rewind(state.round)
         else:

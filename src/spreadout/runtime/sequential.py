@@ -15,7 +15,7 @@ from spreadout.core.traffic import Traffic
 from spreadout.core.types import Params
 from spreadout.federated import aggregate, checks
 from spreadout.federated.aggregate import Aggregate
-from spreadout.federated.batches import positives_of, row_ids, row_info
+from spreadout.federated.batches import cohort_batches, positives_of, row_ids, row_info
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.drift.control import new_states, offsets, sent_control, state_changes
 from spreadout.federated.executor import Executor, register_executor
@@ -89,7 +89,8 @@ def train_client(
     steps = f.plan(only, sent.round)
     requests = {name: Ragged.from_lists([rows.ids.cpu()]) for name, rows in sent.tables.items()}
     ids = row_ids(requests, f.device)
-    stack = f.batches(only, steps, ids, sent.round)
+    corrupt = f.corruption(only, sent.round)
+    stack = cohort_batches(f.data, only, steps, ids, f.device, corrupt)
     start = Params(sent.dense, {name: rows.values for name, rows in sent.tables.items()})
     stacked = Params(*({name: value[None] for name, value in part.items()} for part in start))
     added = offsets(f, stacked, number, states, sent.control)

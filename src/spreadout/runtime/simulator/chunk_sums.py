@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -21,58 +19,15 @@ from spreadout.federated.batches import positives_of
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.drift.control import new_states, sent_control, state_changes
 from spreadout.federated.federation import Federation
-from spreadout.federated.local import LocalTraining
 from spreadout.privacy.mechanism import add_noise_, clip_norm
-from spreadout.runtime.simulator.staging import StagedChunk
-
-
-@dataclass(frozen=True)
-class Work:
-    """A chunk of clients about to train from the present model."""
-
-    federation: Federation
-    state: ServerState
-    chunk: StagedChunk
-
-    @cached_property
-    def training(self) -> LocalTraining:
-        """How clients train in this round."""
-        return self.federation.training_at(self.chunk.cohort.round)
-
-    @cached_property
-    def control(self) -> Tensors:
-        """What clients are sent of a drift correction."""
-        return sent_control(self.federation, self.state)
-
-    @property
-    def numbers(self) -> Tensor:
-        """Who the clients are in the whole federation: (k,)."""
-        return torch.from_numpy(self.federation.data.number_of(self.chunk.cohort.clients))
-
-    def state_changes(self, change: Params) -> Tensors:
-        """How far what stays with the clients moves, by part: (k, …)."""
-        f, round = self.federation, self.chunk.cohort.round
-        if not f.clients.keeps_state:
-            return {}
-        steps = f.clients.schedule.steps_of(self.chunk.counts)
-        return state_changes(f, change, steps, self.control, round)
-
-    def rows(self) -> Tensors:
-        """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
-        return {name: self._rows_of(name, ids) for name, ids in self.chunk.ids.items()}
-
-    def _rows_of(self, name: str, ids: Tensor) -> Tensor:
-        table = self.state.tables[name]
-        if self.chunk.cohort.requests[name].shared is not None:  # all clients hold the same: one copy
-            return table[ids[0]].expand(len(ids), -1, -1)
-        return table[ids.clamp_min(0)] * (ids >= 0)[..., None]
-
+from spreadout.runtime.simulator.staging import Chunk
 
 MANY = 8  # from this many clients on, the sums are small compared with what is summed
 
 
 def accepted_sum(
-    work: Work,
+    chunk: Chunk,
+    state: ServerState,
     change: Params,
     loss: Tensor,
     also: Callable[[Tensor], Tensors] = lambda weight: {},
@@ -83,20 +38,20 @@ def accepted_sum(
     also: sums of dense parts that no client's change was made of, from the clients' weights.
     meanwhile: work for the host, just before it waits for the device.
     """
-    f, chunk = work.federation, work.chunk
+    f = chunk.federation
     with torch.no_grad():
-        moved = work.state_changes(change)
-        kept_by_clients = new_states(work.state.clients, work.numbers, moved)
+        moved = _state_changes(chunk, state, change)
+        kept_by_clients = new_states(state.clients, chunk.numbers, moved)
         if f.clients.privacy is not None:
-            change = _privatised(work, change)
-            moved = work.state_changes(change)  # as the server sees it
+            change = _privatised(chunk, change)
+            moved = _state_changes(chunk, state, change)  # as the server sees it
         bad = checks.invalid_clients(change.dense, change.rows, loss, chunk.examples, f.clients.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         weight = f.rules.client_weight(chunk.examples)
         if len(loss) >= MANY:
             # A client is rarely refused: the device starts the sums before the host knows.
             sums = {name: _weighted_sum(weight, value) for name, value in change.dense.items()}
-            part = aggregate(work, sums | also(weight), change.rows, loss)
+            part = aggregate(chunk, state, sums | also(weight), change.rows, loss)
             part.control = {name: _weighted_sum(weight, value) for name, value in moved.items()}
             part.client_states = kept_by_clients
             everyone = accepted.all()
@@ -110,13 +65,22 @@ def accepted_sum(
         names = list(change.dense)
         sums = {name: _weighted_sum(weight, change.dense.pop(name), kept) for name in names}
         sums |= also(weight * accepted)
-        part = aggregate(work, sums, change.rows, loss, kept)
+        part = aggregate(chunk, state, sums, change.rows, loss, kept)
         part.control = {name: _weighted_sum(weight, value, kept) for name, value in moved.items()}
         part.client_states = kept_by_clients
     for reason, refused in bad.items():
         part.refused[reason] += int(refused.sum())
     part.refused = +part.refused  # drop reasons nobody was refused for
     return part
+
+
+def _state_changes(chunk: Chunk, state: ServerState, change: Params) -> Tensors:
+    """How far what stays with the clients moves, by part: (k, …)."""
+    f = chunk.federation
+    if not f.clients.keeps_state:
+        return {}
+    steps = f.clients.schedule.steps_of(chunk.counts)
+    return state_changes(f, change, steps, sent_control(f, state), chunk.cohort.round)
 
 
 def _weighted_sum(weight: Tensor, value: Tensor, kept: Tensor | None = None) -> Tensor:
@@ -127,21 +91,26 @@ def _weighted_sum(weight: Tensor, value: Tensor, kept: Tensor | None = None) -> 
 
 
 def aggregate(
-    work: Work, dense: Tensors, rows: Tensors, loss: Tensor, kept: Tensor | None = None
+    chunk: Chunk,
+    state: ServerState,
+    dense: Tensors,
+    rows: Tensors,
+    loss: Tensor,
+    kept: Tensor | None = None,
 ) -> Aggregate:
     """Sums over the clients of a chunk, or the kept (k,) of them: from dense sums and row changes.
 
     The loss stays on the device, so that nobody waits for it here.
     """
-    chunk, rules = work.chunk, work.federation.rules
+    rules = chunk.federation.rules
     summed = {}
     for name, change in rows.items():
         if chunk.cohort.requests[name].shared is not None and name not in rules.counted:
-            summed[name] = _whole_sum(work, name, change, kept)
+            summed[name] = _whole_sum(chunk, name, change, kept)
         elif kept is None and name in chunk.sums:
             summed[name] = chunk.sums[name].sum(change, rules.row_weight(name, chunk.examples))
         else:
-            summed[name] = _row_sum(work, name, change, kept)
+            summed[name] = _row_sum(chunk, name, change, kept)
     counts = chunk.counts if kept is None else chunk.counts[kept.cpu()]
     part = Aggregate(
         dense,
@@ -153,18 +122,18 @@ def aggregate(
     )
     if not len(counts):  # nothing was accepted: an empty sum, not a sum of zeros
         part.dense, part.rows = {}, {}
-    part.traffic = traffic_of(work.state, chunk.cohort, work.federation)
+    part.traffic = traffic_of(state, chunk.cohort, chunk.federation)
     return part
 
 
-def _row_sum(work: Work, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
+def _row_sum(chunk: Chunk, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
     """Row sums worked out on the spot: over the kept clients, or with a weight for every row."""
-    chunk, rules = work.chunk, work.federation.rules
+    rules = chunk.federation.rules
     real = chunk.ids[name] >= 0  # (k, m)
     real = real if kept is None else real & kept[:, None]
     owner = real.nonzero()[:, 0]  # (rows,)
     if name in rules.counted:
-        clients, data = chunk.cohort.clients, work.federation.data
+        clients, data = chunk.cohort.clients, chunk.federation.data
         positives = positives_of(data, clients, chunk.ids[name], chunk.counts)  # (k, m)
         weight = examples = positives[real].float()
     else:
@@ -174,19 +143,18 @@ def _row_sum(work: Work, name: str, change: Tensor, kept: Tensor | None) -> RowS
     return RowSum(*sum_by_id(*columns))
 
 
-def _whole_sum(work: Work, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
+def _whole_sum(chunk: Chunk, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
     """Row sums where every client holds the same rows: no ids to sort."""
-    chunk = work.chunk
     examples = (chunk.examples if kept is None else chunk.examples[kept]).float()
-    weight = work.federation.rules.row_weight(name, chunk.examples)
+    weight = chunk.federation.rules.row_weight(name, chunk.examples)
     total = _weighted_sum(weight, change, kept)  # (m, d)
     each = torch.ones(len(total), device=total.device)
     return RowSum(chunk.ids[name][0], total, each * len(examples), each * examples.sum())
 
 
-def _privatised(work: Work, change: Params) -> Params:
+def _privatised(chunk: Chunk, change: Params) -> Params:
     """Clip each client's change and add its noise, as the client itself would."""
-    f, chunk = work.federation, work.chunk
+    f = chunk.federation
     assert f.clients.privacy is not None
     bound = f.clients.privacy.clip
     clip: Callable[[Params], Params] = torch.vmap(lambda one: clip_norm(one, bound))
@@ -198,7 +166,7 @@ def _privatised(work: Work, change: Params) -> Params:
             {name: value[i, : real[name]] for name, value in change.rows.items()},
             f.clients.privacy,
             seed=f.seed,
-            round=work.state.round,
+            round=chunk.cohort.round,
             client=client,
         )
     return change

@@ -22,18 +22,19 @@ from spreadout.core.types import Params, RowInfo, Tensors
 from spreadout.data.columns import Sparse
 from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate, refused
-from spreadout.federated.cohort import Cohort
-from spreadout.federated.drift.control import offsets
+from spreadout.federated.cohort import Cohort, draw_cohort
+from spreadout.federated.drift.control import offsets, sent_control
 from spreadout.federated.executor import Executor, ExecutorOptions, register_executor
-from spreadout.federated.federation import Federation, draw_cohort
+from spreadout.federated.federation import Federation
 from spreadout.federated.local import Objective, local_update
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.runtime.simulator.chunk_sums import Work, accepted_sum, aggregate, traffic_of
+from spreadout.runtime.simulator.chunk_sums import accepted_sum, aggregate, traffic_of
 from spreadout.runtime.simulator.graphs import GraphCache
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitLayers
 from spreadout.runtime.simulator.prefetch import Prefetcher
 from spreadout.runtime.simulator.side_stream import side_stream
 from spreadout.runtime.simulator.staging import (
+    Chunk,
     StagedRound,
     is_fusable,
     prefetch_key,
@@ -83,26 +84,27 @@ class Simulator(Executor):
             yield silent
         for place, planned in enumerate(staged.chunks):
             early = staged.first if place == 0 else None
-            work = Work(federation, state, early or stage_chunk(federation, planned, adds=True))
+            chunk = early or stage_chunk(federation, planned, fuses=True)
             # While the device trains the first chunk, the host stages later rounds.
             meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
-            if is_fusable(federation, len(work.chunk.active)):
-                part = _fused(work, meanwhile)
+            if is_fusable(federation, len(chunk.active)):
+                part = _fused(chunk, state, meanwhile)
                 if part is None:
-                    yield from self._apart(federation, state, planned.cohort)
+                    yield from self._apart(federation, state, planned)
                     continue
             else:
-                part = _implicit(work, self.implicit)
+                part = _implicit(chunk, state, self.implicit)
             if part is None:
-                part = accepted_sum(work, *_stacked(work, self.graphs), meanwhile=meanwhile)
+                trained = _stacked(chunk, state, self.graphs)
+                part = accepted_sum(chunk, state, *trained, meanwhile=meanwhile)
             yield part
 
     def _apart(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
         """Clients of one step, each with its own change, to find the one whose change is not finite."""
         staged = stage_round(federation, state, cohort, self.memory)
         for planned in staged.chunks:
-            work = Work(federation, state, stage_chunk(federation, planned))
-            yield accepted_sum(work, *_stacked(work))
+            chunk = stage_chunk(federation, planned)
+            yield accepted_sum(chunk, state, *_stacked(chunk, state))
 
     def _prefetched(self, federation: Federation, round: int) -> StagedRound | None:
         return None if self.prefetch is None else self.prefetch.get(prefetch_key(federation, round))
@@ -128,17 +130,17 @@ class Simulator(Executor):
         self.prefetch.begin({prefetch_key(federation, round): partial(make, round) for round in rounds})
 
 
-def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
+def _fused(chunk: Chunk, state: ServerState, meanwhile: Callable[[], None]) -> Aggregate | None:
     """One step of every client as one gradient; None if some client's gradient is not finite."""
-    f, chunk, training = work.federation, work.chunk, work.training
+    f, training = chunk.federation, chunk.training
     weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
-    rows = work.rows()
+    rows = chunk.rows(state.tables)
     trained = [name for name in rows if name not in training.fixed]
-    dense = {name: value.detach().requires_grad_() for name, value in work.state.dense.items()}
+    dense = {name: value.detach().requires_grad_() for name, value in state.dense.items()}
     for name in trained:
         rows[name].requires_grad_()
     batch = {name: column[:, 0] for name, column in chunk.batches.items()}
-    after, pooled = _pooled_inputs(work)
+    after, pooled = _pooled_inputs(chunk, state)
     batch |= pooled
     objective = torch.vmap(
         replace(f, model=after).objective(),
@@ -159,7 +161,7 @@ def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
                 moved[name] = project_to_sphere(start - rate * along_sphere(slope, start)) - start
             else:
                 moved[name] = -rate * slope
-        part = aggregate(work, change, moved, loss.detach())
+        part = aggregate(chunk, state, change, moved, loss.detach())
         if chunk.features is not None:
             (table,) = f.model.row_columns.values()
             share = f.rules.row_weight(table, chunk.examples) / weight
@@ -169,60 +171,64 @@ def _fused(work: Work, meanwhile: Callable[[], None]) -> Aggregate | None:
     return part if bool(sound) else None
 
 
-def _pooled_inputs(work: Work) -> tuple[EmbeddingModel, Tensors]:
+def _pooled_inputs(chunk: Chunk, state: ServerState) -> tuple[EmbeddingModel, Tensors]:
     """A model of pooled features, and those of the step; or the model as it is, and nothing."""
-    model, features = work.federation.model, work.chunk.features
+    model, features = chunk.federation.model, chunk.features
     if features is None:
         return model, {}
     ((name, table),) = model.row_columns.items()
-    pooled = features.pooled(work.state.tables[table]).requires_grad_()  # (k, B, width)
+    pooled = features.pooled(state.tables[table]).requires_grad_()  # (k, B, width)
     return EmbeddingModel(model.encoder, model.tables, (name,), model.first_class), {name: pooled}
 
 
-def _implicit(work: Work, implicit: ImplicitLayers | None) -> Aggregate | None:
+def _implicit(chunk: Chunk, state: ServerState, implicit: ImplicitLayers | None) -> Aggregate | None:
     """Several steps without copies of a first layer on sparse features; None where that cannot be."""
-    f, chunk = work.federation, work.chunk
+    f = chunk.federation
     layer = None if implicit is None else implicit.layer_of(f)
     if implicit is None or layer is None:
         return None
-    start = work.state.dense[layer.weight]
-    outputs = implicit.of(f, chunk.cohort.clients, chunk.batches["x"], start, work.training.dense.lr)
+    start = state.dense[layer.weight]
+    outputs = implicit.of(f, chunk.cohort.clients, chunk.batches["x"], start, chunk.training.dense.lr)
     if outputs is None:
         return None
     k = len(chunk.examples)
-    rest = {name: value for name, value in work.state.dense.items() if name != layer.weight}
+    rest = {name: value for name, value in state.dense.items() if name != layer.weight}
     dense = {name: value.expand(k, *value.shape) for name, value in rest.items()}
     objective = torch.vmap(replace(f, model=layer.after).objective())
     batches = {**chunk.batches, "x": outputs}
     change, loss = local_update(
         objective,
-        work.training,
-        Params(dense, work.rows()),
+        chunk.training,
+        Params(dense, chunk.rows(state.tables)),
         batches,  # type: ignore[arg-type]
         chunk.info,
         active=chunk.active,
     )
-    return accepted_sum(work, change, loss, lambda weight: {layer.weight: outputs.weighted_sum(weight)})
+    return accepted_sum(
+        chunk, state, change, loss, lambda weight: {layer.weight: outputs.weighted_sum(weight)}
+    )
 
 
-def _stacked(work: Work, graphs: GraphCache | None = None) -> tuple[Params, Tensor]:
+def _stacked(
+    chunk: Chunk, state: ServerState, graphs: GraphCache | None = None
+) -> tuple[Params, Tensor]:
     """Several steps, or checks that need every client's own change: stacked copies.
 
     Returns how far each client moved, and its loss; the device may still be computing them.
     """
-    f, chunk = work.federation, work.chunk
+    f = chunk.federation
     k = len(chunk.examples)
-    dense = {name: value.expand(k, *value.shape) for name, value in work.state.dense.items()}
-    start, objective = Params(dense, work.rows()), torch.vmap(f.objective())
-    offset = offsets(f, start, work.numbers, work.state.clients, work.control)
+    dense = {name: value.expand(k, *value.shape) for name, value in state.dense.items()}
+    start, objective = Params(dense, chunk.rows(state.tables)), torch.vmap(f.objective())
+    offset = offsets(f, start, chunk.numbers, state.clients, sent_control(f, state))
     replayed = None
     tensors = all(isinstance(column, Tensor) for column in chunk.batches.values())
     trained = nbytes([*dense.values(), *start.rows.values()])
     if graphs is not None and tensors and graphs.takes(len(chunk.active), trained):
-        replayed = _replayed(work, objective, start, offset, graphs)
+        replayed = _replayed(chunk, objective, start, offset, graphs)
     return replayed or local_update(
         objective,
-        work.training,
+        chunk.training,
         start,
         chunk.batches,
         chunk.info,
@@ -232,10 +238,10 @@ def _stacked(work: Work, graphs: GraphCache | None = None) -> tuple[Params, Tens
 
 
 def _replayed(
-    work: Work, objective: Objective, start: Params, offset: Params | None, graphs: GraphCache
+    chunk: Chunk, objective: Objective, start: Params, offset: Params | None, graphs: GraphCache
 ) -> tuple[Params, Tensor] | None:
     """The same as a CUDA graph, in shapes that stay the same from round to round."""
-    f, chunk = work.federation, work.chunk
+    f = chunk.federation
     places = graphs.places(chunk.active)
     # Steps nobody takes repeat the last step's examples: an encoder may not accept zeros.
     batches = {name: _repeated(column, len(places)) for name, column in chunk.batches.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,12 +17,13 @@ from torch import Tensor
 from spreadout.core.randomness import Ints
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
-from spreadout.core.tables import row_bytes
+from spreadout.core.tables import Table, Tables, row_bytes
 from spreadout.core.types import RowInfo, Tensors
 from spreadout.data.columns import Lists, Sparse
-from spreadout.federated.batches import row_ids, row_info, sent
+from spreadout.federated.batches import cohort_batches, row_ids, row_info, sent
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.federation import Federation
+from spreadout.federated.local import LocalTraining
 from spreadout.federated.schedule import Plan
 from spreadout.models.lookup import LookupModel
 from spreadout.models.nn.gather import FEW
@@ -33,18 +35,10 @@ NARROW = 64  # batches up to this width are always padded to one width
 
 
 @dataclass(frozen=True)
-class PlannedChunk:
-    """Some clients of a cohort: what they will train on, still on the host."""
-
-    cohort: Cohort
-    steps: Plan
-    pools: bool  # whether its features are pooled for all clients at once
-
-
-@dataclass(frozen=True)
-class StagedChunk:
+class Chunk:
     """Some clients of a cohort, stacked on the device: k of them, with m row slots each per table."""
 
+    federation: Federation
     cohort: Cohort
     batches: Tensors  # (k, S, B, …)
     ids: Tensors  # per table (k, m), −1 for padding
@@ -55,6 +49,25 @@ class StagedChunk:
     active: list[int]  # clients still at work in each step
     features: PooledFeatures | None = None  # instead of x and of the rows it names
 
+    @cached_property
+    def training(self) -> LocalTraining:
+        """How the clients train in this round."""
+        return self.federation.training_at(self.cohort.round)
+
+    @property
+    def numbers(self) -> Tensor:
+        """Who the clients are in the whole federation: (k,)."""
+        return torch.from_numpy(self.federation.data.number_of(self.cohort.clients))
+
+    def rows(self, tables: Tables) -> Tensors:
+        """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
+        return {name: self._rows_of(tables[name], name, ids) for name, ids in self.ids.items()}
+
+    def _rows_of(self, table: Table, name: str, ids: Tensor) -> Tensor:
+        if self.cohort.requests[name].shared is not None:  # all clients hold the same: one copy
+            return table[ids[0]].expand(len(ids), -1, -1)
+        return table[ids.clamp_min(0)] * (ids >= 0)[..., None]
+
 
 @dataclass(frozen=True)
 class StagedRound:
@@ -62,8 +75,8 @@ class StagedRound:
 
     cohort: Cohort
     idle: Ints  # places in the cohort of clients that have nothing to train on
-    chunks: list[PlannedChunk]
-    first: StagedChunk | None = None  # the first of them, where it has been laid out already
+    chunks: list[Cohort]  # with the plans of their steps
+    first: Chunk | None = None  # the first of them, where it has been laid out already
 
 
 def stage_round(
@@ -84,29 +97,31 @@ def stage_round(
     chunks = []
     for members in _chunks(f, state, cohort, sizes, idle, memory, fuses):
         part = cohort.select(members)
-        steps = f.plan(part.clients, part.round) if part.plan is None else part.plan
-        chunks.append(PlannedChunk(part, steps, fuses and can_pool(f, steps.mask.shape[1])))
+        chunks.append(replace(part, plan=part.plan or f.plan(part.clients, part.round)))
     return StagedRound(cohort, np.flatnonzero(idle), chunks)
 
 
-def stage_chunk(federation: Federation, planned: PlannedChunk, *, adds: bool = False) -> StagedChunk:
-    """Gather what a chunk trains on, and put it where it will be trained.
+def stage_chunk(federation: Federation, cohort: Cohort, *, fuses: bool = False) -> Chunk:
+    """Gather what some clients train on, and put it where it will be trained.
 
-    adds: whether its rows will be summed on the device, so that these sums are prepared too.
+    fuses: whether they are trained where their rows are summed too, so that these sums are prepared, and
+    whether one step of them all may be computed as one gradient.
     """
-    f, cohort, steps = federation, planned.cohort, planned.steps
+    f, steps = federation, cohort.plan
+    assert steps is not None
     sizes = f.data.sizes[cohort.clients.numpy()]
     counts = torch.from_numpy(f.clients.schedule.usable(sizes))
     examples = sent(counts, f.device)
     requests, features = cohort.requests, None
-    if planned.pools:
-        features = _pooled(f, planned, examples)
+    if fuses and can_pool(f, steps.mask.shape[1]):
+        features = _pooled(f, cohort, steps, examples)
         f = replace(f, data=f.data.without_features)
         requests = {
             table: rows for table, rows in requests.items() if table in f.data.row_columns.values()
         }
     ids = row_ids(requests, f.device)
-    batches = f.batches(cohort.clients, steps, ids, cohort.round)
+    corrupt = f.corruption(cohort.clients, cohort.round)
+    batches = cohort_batches(f.data, cohort.clients, steps, ids, f.device, corrupt)
     active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
     info = row_info(
         f.data, cohort.clients, ids, own=f.method.needs_own, popularity=f.method.needs_popularity
@@ -114,19 +129,19 @@ def stage_chunk(federation: Federation, planned: PlannedChunk, *, adds: bool = F
     # Rows that everybody holds, and those counted row by row, are summed otherwise.
     otherwise = f.rules.counted | f.clients.training.fixed
     apart = [t for t in ids if requests[t].shared is None and t not in otherwise]
-    sums = {table: RowSlots.of(ids[table], examples) for table in apart} if adds else {}
-    return StagedChunk(cohort, batches, ids, info, examples, counts, sums, active, features)
+    sums = {table: RowSlots.of(ids[table], examples) for table in apart} if fuses else {}
+    return Chunk(federation, cohort, batches, ids, info, examples, counts, sums, active, features)
 
 
-def _pooled(federation: Federation, planned: PlannedChunk, examples: Tensor) -> PooledFeatures:
+def _pooled(federation: Federation, cohort: Cohort, steps: Plan, examples: Tensor) -> PooledFeatures:
     f, model = federation, federation.model
     assert isinstance(model, LookupModel)
     ((name, table),) = model.row_columns.items()
     column = f.data.columns[name]
     assert isinstance(column, Sparse)
-    at = f.data.offsets[planned.cohort.clients][:, None] + planned.steps.index[:, 0]
-    requested = planned.cohort.requests[table]
-    return PooledFeatures.of(column, at, planned.steps.mask[:, 0], requested, examples, model.pooling)
+    at = f.data.offsets[cohort.clients][:, None] + steps.index[:, 0]
+    requested = cohort.requests[table]
+    return PooledFeatures.of(column, at, steps.mask[:, 0], requested, examples, model.pooling)
 
 
 def stage_in_advance(
@@ -142,19 +157,20 @@ def stage_in_advance(
         or SHARE_STAGED_IN_ADVANCE * _staged_bytes(federation, staged.chunks[0]) > memory
     ):
         return staged
-    first = stage_chunk(federation, staged.chunks[0], adds=True)
+    first = stage_chunk(federation, staged.chunks[0], fuses=True)
     torch.cuda.current_stream(federation.device).synchronize()
     for tensor in _tensors_in(first):
         tensor.record_stream(trains)  # its memory is not free before that stream is done
     return replace(staged, first=first)
 
 
-def _staged_bytes(federation: Federation, planned: PlannedChunk) -> int:
+def _staged_bytes(federation: Federation, cohort: Cohort) -> int:
     """About what a chunk takes on the device before anything is trained."""
     columns = federation.data.columns.values()
     example = sum(column.example_bytes for column in columns if not isinstance(column, Sparse))
-    rows = sum(requested.values.numel() for requested in planned.cohort.requests.values())
-    return planned.steps.index.numel() * (example + 12) + 64 * rows
+    rows = sum(requested.values.numel() for requested in cohort.requests.values())
+    assert cohort.plan is not None
+    return cohort.plan.index.numel() * (example + 12) + 64 * rows
 
 
 def _tensors_in(part: object) -> Iterator[Tensor]:
@@ -164,7 +180,7 @@ def _tensors_in(part: object) -> Iterator[Tensor]:
     elif isinstance(part, Mapping | tuple):
         for value in part.values() if isinstance(part, Mapping) else part:
             yield from _tensors_in(value)
-    elif isinstance(part, PooledFeatures | RowSlots | SegmentSum | StagedChunk):
+    elif isinstance(part, PooledFeatures | RowSlots | SegmentSum | Chunk):
         yield from _tensors_in({one.name: getattr(part, one.name) for one in fields(part)})
 
 
