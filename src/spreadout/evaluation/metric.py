@@ -186,8 +186,8 @@ class Metric:
     def axis(self, values: Iterable[float]) -> tuple[float, float]:
         """From where to where an axis goes, so that all values lie inside it.
 
-        An end of the metric's own range is shown where the values come near it: percentages start at 0 and
-        end at 100 if any is above 50; ranks from 400 to 500 are shown by themselves.
+        An end of the metric's own range is shown where the values come near it: percentages start at 0
+        and end at 100 if any is above 50; ranks from 400 to 500 are shown by themselves.
         """
         finite = [value for value in values if math.isfinite(value)]
         low, high = self.range

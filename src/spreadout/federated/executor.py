@@ -38,7 +38,7 @@ class Executor(ABC):
     True
     """
 
-    clients_elsewhere: ClassVar[bool] = False  # whether clients keep their own state, on machines of theirs
+    clients_elsewhere: ClassVar[bool] = False  # whether clients keep their state themselves
 
     @classmethod
     def from_options(cls, options: ExecutorOptions) -> Self:
