@@ -21,6 +21,7 @@ test-deploy: $(READY)
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/pytest -q tests/test_layers.py
 
 benchmark: $(READY)
 	$(BIN)/python -m benchmarks.speed.simulator

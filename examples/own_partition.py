@@ -19,7 +19,7 @@ class PowerLaw(so.Partition):
     clients: int = Field(20, ge=1)
     exponent: float = Field(1.0, ge=0)
 
-    def assign(self, held: so.Instances, pairs: so.Pairs, classes: int, seed: int) -> so.Assignment:
+    def assign(self, instances: so.Instances, pairs: so.Pairs, classes: int, seed: int) -> so.Assignment:
         """An owner for each of the pairs, drawn at random; `seed` is the run's, or `self.seed`."""
         share = torch.arange(1, self.clients + 1).float() ** -self.exponent
         generator = torch.Generator().manual_seed(seed)

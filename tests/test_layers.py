@@ -30,15 +30,21 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE)
 
 def imported(path: Path) -> set[str]:
     """The rooms a module imports, wherever in it."""
+    return {name.split(".")[1] for name in modules(path) if name.startswith("spreadout.")} - {
+        "__version__"
+    }
+
+
+def modules(path: Path) -> set[str]:
+    """Everything a module imports, wherever in it; of `from a import b`, a.b."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "spreadout":
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spreadout."):
-            found.add(str(node.module).split(".")[1])
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: say where from, with the package's name"
+            found |= {f"{node.module}.{name.name}" for name in node.names}
         elif isinstance(node, ast.Import):
-            found |= {n.name.split(".")[1] for n in node.names if n.name.startswith("spreadout.")}
-    return found - {"__version__"}
+            found |= {name.name for name in node.names}
+    return found
 
 
 def test_every_room_is_in_its_place() -> None:
@@ -57,7 +63,16 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_only_the_flower_room_imports_flower() -> None:
     for path in FILES:
         if path.relative_to(PACKAGE).parts[0] != "flower":
-            assert "flwr" not in path.read_text(encoding="utf-8").split("import")[0]
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            names = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
-            assert not any(name.startswith("flwr") for name in names), path
+            assert not {name for name in modules(path) if name.split(".")[0] == "flwr"}, path
+
+
+def test_the_test_itself_sees_every_kind_of_import(tmp_path: Path) -> None:
+    written = tmp_path / "module.py"
+    written.write_text(
+        "import flwr\nimport spreadout.cli.main\ndef f():\n    from spreadout import runs\n"
+    )
+    assert modules(written) == {"flwr", "spreadout.cli.main", "spreadout.runs"}
+    assert imported(written) == {"cli", "runs"}
+    written.write_text("from ..cli import main\n")
+    with pytest.raises(AssertionError, match="say where from"):
+        modules(written)

@@ -3,7 +3,10 @@
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +46,35 @@ def test_every_public_name_has_an_example(name: str) -> None:
     else:
         home = sys.modules[f"spreadout.{so._HOME_OF[name]}"].__doc__ or ""
         assert f"so.{name}" in home, f"so.{name} has no example in its module"
+
+
+def public_parts(module: ModuleType) -> Iterator[Any]:
+    """The functions and classes a module lists in `__all__`, and those it defines under a plain name."""
+    for name, value in vars(module).items():
+        listed = name in getattr(module, "__all__", ())
+        own = not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+        if (listed or own) and (inspect.isclass(value) or inspect.isfunction(value)):
+            yield pytest.param(value, id=f"{module.__name__.split('.')[-1]}.{name}")
+
+
+PARTS = [part for name in so._MODULES for part in public_parts(getattr(so, name))]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_function_and_class_of_a_public_module_has_an_example(part: type | FunctionType) -> None:
+    """In its own docstring, so that `help(so.losses.softmax)` shows one."""
+    assert ">>> " in (part.__doc__ or ""), f"{part.__module__}.{part.__name__} has no example"
+
+
+def test_the_walk_over_public_modules_finds_what_is_theirs() -> None:
+    found = {part.id for part in PARTS}
+    assert {
+        "losses.softmax",
+        "regularizers.HingePenalty",
+        "metrics.Frequencies",
+        "metrics.hits",
+    } <= found
+    assert found.isdisjoint({"losses.Tensor", "regularizers.Rows", "metrics.Ragged", "metrics._recall"})
 
 
 def test_neither_the_package_nor_its_list_of_names_waits_for_torch() -> None:

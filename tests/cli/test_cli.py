@@ -403,3 +403,58 @@ def test_a_table_pushed_too_hard_is_not_to_be_pushed_harder(tmp_path, monkeypatc
     said = capsys.readouterr().err
     assert "lower method.strength" in said
     assert "raise method.strength" not in said
+
+
+OLD_KEYS = [
+    ("fedaws", "method.spreadout='topk'", "method.spreadout: is called method.spreadout_form now"),
+    ("fedaws", "method.spreadout=0.5", "method.spreadout: is called method.spreadout_form now"),
+    ("dual_encoder", "method.spreadout=1", "method.spreadout: is called method.row_spreadout now"),
+    ("dual_encoder", "method.rows='all'", "method.rows: is called method.requests now"),
+    ("fedss", "method.rows=58", "method.rows: is called method.sampled_rows now"),
+    ("fedmlh", "method.tables=4", "method.tables: is called method.hash_tables now"),
+    ("fedaws", "clients.asks_features='seen'", "clients.asks_features: is called clients.request_features now"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "old", "said"), OLD_KEYS, ids=[key for _, key, _ in OLD_KEYS])
+def test_a_key_of_an_earlier_version_names_the_one_it_is_now(method: str, old: str, said: str) -> None:
+    import spreadout as so
+
+    with pytest.raises(so.UserError) as refused:
+        so.Experiment.load("digits-fedaws", [f"method.name={method}", old])
+    assert str(refused.value).endswith(said)
+
+
+def test_a_suite_imports_its_modules_before_it_looks_for_its_base(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "suite_parts.py").write_text(
+        "import spreadout as so\n"
+        "so.register_preset('of-a-suite', '# A preset\\nname = \"of-a-suite\"\\nrounds = 1\\n[data]\\nsource = \"digits\"\\n')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    for place in ('imports = ["suite_parts"]\n', ""):
+        common = "" if place else '[common]\nimports = ["suite_parts"]\n'
+        (tmp_path / "suite.toml").write_text(
+            f'{place}base = "of-a-suite"\n{common}[variants.one]\nseed = 1\n'
+        )
+        assert (
+            spreadout(
+                "compare", "suite.toml", "--out", str(tmp_path / "out"), "--force", cwd=tmp_path
+            ).returncode
+            == 0
+        )
+
+
+def test_a_script_may_name_itself_among_its_imports(tmp_path: Path) -> None:
+    script = tmp_path / "own_script.py"
+    script.write_text(
+        "from typing import Literal\nimport spreadout as so\n"
+        "@so.register_method\nclass Own(so.PositiveOnly):\n    name: Literal['own-script'] = 'own-script'\n"
+        "e = so.Experiment.load('digits-fedaws', ['rounds=1', 'method.name=own-script', \"imports=['own_script']\"])\n"
+        "print(e.imports, type(e.method) is Own)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.stdout == "['own_script'] True\n", done.stderr

@@ -765,7 +765,7 @@ NAMES = st.sampled_from(
     )
 )
 def test_whatever_arrays_come_they_are_read_or_refused(arrays: dict[str, np.ndarray]) -> None:
-    kinds = ("requests", "updates", "told", "rows")
+    kinds = ("requests", "updates", "setup", "rows")
     content = RecordDict({name: messages.packed(arrays) for name in kinds})
     nobodys = any(not name.startswith("1/") for name in arrays)
     for read in (messages.updates_in, messages.setup_in):

@@ -1,11 +1,13 @@
 """The fast executor is held to the plain one: same model, same bytes, same refusals."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import spreadout as so
 from spreadout.core.ragged import Ragged, offsets_from_lengths
@@ -16,12 +18,13 @@ from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round
-from spreadout.methods import DualEncoder, FedAvg
+from spreadout.methods import DualEncoder, FedAvg, FedAwS
+from spreadout.methods.base import reads_params_via_model
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import Sequential
 from spreadout.runtime.simulator.executor import Simulator
-from spreadout.runtime.simulator.graphs import GraphCache
+from spreadout.runtime.simulator.graphs import GraphCache, _update
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitOutputs
 from spreadout.runtime.simulator.staging import bytes_per_client, stage_round
 
@@ -131,7 +134,7 @@ def words(toy_arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Splits:
     return Splits("words", dataclasses.replace(held, columns=shared), examples)
 
 
-IN_SPAN = {
+IMPLICIT_FIRST_LAYER = {
     "five steps": ["clients.local_steps=5"],
     "an epoch of ragged clients, in chunks": ["run.memory_gb=0.00002"],
     "no hidden layer": ["model.hidden=[]"],
@@ -142,8 +145,8 @@ IN_SPAN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("arm", IN_SPAN.values(), ids=IN_SPAN.keys())
-def test_a_first_layer_in_the_span_of_its_inputs_equals_copies_of_it(
+@pytest.mark.parametrize("arm", IMPLICIT_FIRST_LAYER.values(), ids=IMPLICIT_FIRST_LAYER.keys())
+def test_an_implicit_first_layer_equals_copies_of_it(
     words: Splits, arm: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
@@ -159,7 +162,7 @@ def test_a_first_layer_in_the_span_of_its_inputs_equals_copies_of_it(
     assert_same(fast, copies)
 
 
-def test_a_client_whose_steps_break_is_left_out_of_the_span(words: Splits) -> None:
+def test_a_client_whose_steps_break_is_left_out_of_the_implicit_first_layer(words: Splits) -> None:
     f = federation(words, "clients.local_steps=3")
     broken = f.data.columns["x"]
     weights = broken.weights.clone()
@@ -180,10 +183,12 @@ def test_a_client_whose_steps_break_is_left_out_of_the_span(words: Splits) -> No
     [["clients.momentum=0.9"], ["clients.input_noise=0.1"], ["clients.max_update_norm=9"], ["clients.batch=12", "clients.local_steps=9"]],
     ids=["momentum", "noise", "norms checked", "more slots than features"],
 )  # fmt: skip
-def test_what_leaves_the_span_trains_on_copies(
+def test_what_an_implicit_first_layer_cannot_do_trains_on_copies(
     words: Splits, arm: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ImplicitOutputs, "weighted_sum", lambda *_: pytest.fail("took the span"))
+    monkeypatch.setattr(
+        ImplicitOutputs, "weighted_sum", lambda *_: pytest.fail("took the implicit first layer")
+    )
     fast, _ = train(federation(words, *arm))
     slow, _ = train(federation(words, *arm, "run.executor=sequential"))
     assert_same(fast, slow)
@@ -224,7 +229,140 @@ def test_a_loss_that_looks_at_the_parameters_sees_all_of_them(
     assert_same(states["simulator"], states["sequential"])
 
 
+class MeanRow(FedAwS):
+    """A penalty on the mean of the rows a client holds: padding among them would change it."""
+
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
+        rows = params.rows["classes"]
+        spread = rows.square().mean() + (rows.mean(0) - 0.3).square().sum()
+        return super().loss(model, params, batch, info) + 0.5 * spread
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_a_loss_of_ones_own_sees_no_rows_but_its_clients(toy: Splits, steps: int) -> None:
+    states = {}
+    for executor in ("simulator", "sequential"):
+        e = so.Experiment.of(
+            {
+                "model": {"hidden": [5], "dim": 4},
+                "clients": {"batch": 3, "lr": 0.3, "local_steps": steps},
+            },
+            overrides=[f"run.executor={executor}"],
+        )
+        states[executor], _ = train(build_federation(e, toy, torch.device("cpu"), method=MeanRow()))
+    assert_same(states["simulator"], states["sequential"])
+
+
+class Skips(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = super().forward(x)
+        return found + x[:, :4]
+
+
+class Doubles(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def hooked(*, before: bool) -> nn.Module:
+    encoder = nn.Sequential(nn.Linear(60, 5), nn.ReLU(), nn.Linear(5, 4))
+    if before:
+        encoder.register_forward_pre_hook(lambda module, given: (given[0] * 1.5,))
+    else:
+        encoder[0].register_forward_hook(lambda module, given, made: made.tanh())
+    return encoder
+
+
+def tied() -> nn.Module:
+    """Its first weight is that of another layer too."""
+    first, again = nn.Linear(60, 5), nn.Linear(60, 5)
+    again.weight = first.weight
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.kept = nn.Linear(5, 4), again
+
+        def forward(self, x: Tensor) -> Tensor:
+            found: Tensor = self.layer(x) + 0.02 * self.kept.weight.sum()
+            return found
+
+    return nn.Sequential(first, Twice())
+
+
+def frozen() -> nn.Module:
+    encoder = nn.Sequential(nn.Linear(60, 5), nn.ReLU(), nn.Linear(5, 4))
+    encoder[0].weight.requires_grad_(False)
+    return encoder
+
+
+OWN_ENCODERS = {
+    "a sequence that skips": lambda: Skips(nn.Linear(60, 5), nn.ReLU(), nn.Linear(5, 4)),
+    "a layer of another kind": lambda: nn.Sequential(Doubles(60, 5), nn.ReLU(), nn.Linear(5, 4)),
+    "a hook before": lambda: hooked(before=True),
+    "a hook on the layer": lambda: hooked(before=False),
+    "a weight used twice": tied,
+    "a frozen layer": frozen,
+    "weight norm": lambda: nn.Sequential(
+        nn.utils.parametrizations.weight_norm(nn.Linear(60, 5)), nn.ReLU(), nn.Linear(5, 4)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OWN_ENCODERS.values(), ids=OWN_ENCODERS.keys())
+def test_an_encoder_that_is_more_than_its_layers_is_left_whole(
+    words: Splits, kind: Callable[[], nn.Module]
+) -> None:
+    torch.manual_seed(0)
+    encoder, states = kind(), {}
+    for executor in ("simulator", "sequential"):
+        e = so.Experiment.of(
+            {
+                "clients": {"batch": 3, "lr": 0.3, "local_steps": 5},
+                "method": {"name": "fedavg", "scale": 5.0},
+            },
+            overrides=[f"run.executor={executor}"],
+        )
+        f = build_federation(e, words, torch.device("cpu"), encoder=encoder)
+        states[executor], _ = train(f)
+    assert_same(states["simulator"], states["sequential"])
+
+
+class PerExample(FedAvg):
+    """A loss that divides by the number of examples, as most people would write it."""
+
+    @reads_params_via_model
+    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
+        scores = 5 * model.embed(params, batch) @ params.rows["classes"].T
+        each = nn.functional.cross_entropy(scores, batch["y"], reduction="none")
+        return (each * batch["mask"]).sum() / batch["mask"].sum()
+
+
+class Eager(GraphCache):
+    """What a graph would replay, on any device."""
+
+    def run(self, objective, training, inputs, places, about):  # type: ignore[no-untyped-def]
+        clients = len(inputs["batches"]["mask"])
+        return _update(objective, training, inputs, [min(count, clients) for count in places])
+
+
+def test_steps_behind_a_gate_have_no_empty_batches(toy: Splits) -> None:
+    e = so.Experiment.of({"model": {"hidden": [5], "dim": 4}, "clients": {"batch": 3, "lr": 0.1}})
+    f = build_federation(e, toy, torch.device("cpu"), method=PerExample())
+    replayed, loss = train(dataclasses.replace(f, executor=Simulator(graphs=Eager())))
+    slow, slow_loss = train(dataclasses.replace(f, executor=Sequential()))
+    assert_same(replayed, slow)
+    assert loss == pytest.approx(slow_loss, rel=1e-4)
+    assert "not finite" not in replayed.refused
+
+
 def test_fast_paths_ask_whether_the_loss_looks_at_parameters() -> None:
+    class Wrapped(FedAvg):
+        @functools.wraps(FedAvg.loss)
+        def loss(self, *given):  # type: ignore[no-untyped-def]
+            return 2 * FedAvg.loss(self, *given)
+
+    assert Wrapped().loss_reads_params  # a wrapper is not what it wraps
     assert not FedAvg().loss_reads_params
     assert Penalised().loss_reads_params  # an override says nothing, and so it may
     assert not DualEncoder().loss_reads_params

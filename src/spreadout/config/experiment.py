@@ -9,8 +9,6 @@ from typing import Any, Literal
 
 import tomli_w
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PositiveFloat,
     ValidationError,
@@ -24,7 +22,7 @@ from spreadout.config.explain import explain
 from spreadout.config.presets import preset_text
 from spreadout.core.errors import UserError
 from spreadout.core.optimizers import Optimizer
-from spreadout.core.registry import IMPORTED, import_modules
+from spreadout.core.registry import IMPORTED, Section, import_modules
 from spreadout.data.load import DataConfig
 from spreadout.evaluation.config import EvalConfig
 from spreadout.federated.drift import AnyDriftCorrection
@@ -37,10 +35,6 @@ from spreadout.privacy.mechanism import GaussianMechanism
 
 ALTERNATIVES = {"clients": [("local_steps", "local_epochs")], "method": [("negatives", "sampled_rows")]}
 NAMED = ("source", "partition", "drift")  # sections that may be given by their name alone
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ClientsConfig(Optimizer):
@@ -103,7 +97,7 @@ class ServerConfig(Optimizer):
         return Optimizer(**{name: getattr(self, name) for name in Optimizer.model_fields})
 
 
-class RunConfig(_Section):
+class RunConfig(Section):
     """`[run]`: where and how rounds are computed; no effect on what they mean."""
 
     executor: str = "simulator"  # simulator, sequential, or one of your own
@@ -122,7 +116,7 @@ class RunConfig(_Section):
         return name
 
 
-class DeployConfig(_Section):
+class DeployConfig(Section):
     """`[deploy]`: how rounds run on real clients over Flower; a simulation does not look at it."""
 
     nodes: int = Field(1, ge=1)  # training begins when so many nodes are there …
@@ -138,7 +132,7 @@ class DeployConfig(_Section):
         return None if path is None else path.expanduser().absolute()
 
 
-class Experiment(_Section):
+class Experiment(Section):
     """A complete run. `Experiment.load` reads one; `to_toml` writes it back, complete.
 
     >>> import spreadout as so
@@ -150,7 +144,9 @@ class Experiment(_Section):
     """
 
     name: str = Field("run", pattern=r"^[A-Za-z0-9._-]+$")
-    imports: list[str] = []  # modules of your own that register what the config names
+    imports: list[str] = Field(
+        default_factory=list
+    )  # modules of your own that register what the config names
     seed: int = Field(0, ge=0)
     rounds: int = Field(100, ge=1)
     data: DataConfig = DataConfig()

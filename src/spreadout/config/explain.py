@@ -27,13 +27,12 @@ _KINDS = {
 }
 
 
-RENAMED: dict[
-    str, dict[type, str]
-] = {  # keys of earlier versions: what became of them, by what they were set to
-    "method.spreadout": {str: "method.spreadout_form", float: "method.row_spreadout"},
-    "method.rows": {str: "method.requests", int: "method.sampled_rows"},
-    "method.tables": {int: "method.hash_tables"},
-    "clients.asks_features": {str: "clients.request_features"},
+# Keys of earlier versions, and what became of them: in a method, whichever of these it has.
+RENAMED: dict[str, list[str]] = {
+    "method.spreadout": ["spreadout_form", "row_spreadout"],
+    "method.rows": ["requests", "sampled_rows"],
+    "method.tables": ["hash_tables"],
+    "clients.asks_features": ["request_features"],
 }
 
 
@@ -54,8 +53,10 @@ def explain(
 def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str, Any]) -> str:
     kind, value, context = found["type"], found["input"], found.get("ctx", {})
     if kind == "extra_forbidden" and key in RENAMED:
-        names = RENAMED[key]
-        return f"{key}: is called {names.get(type(value), ' or '.join(names.values()))} now"
+        section, here = key.partition(".")[0], _siblings(model, found["loc"], values)
+        names = [f"{section}.{name}" for name in RENAMED[key] if name in here]
+        names = names or [f"{section}.{name}" for name in RENAMED[key]]
+        return f"{key}: is called {' or '.join(names)} now"
     if kind == "extra_forbidden":
         return (
             f"{key}: unknown key{near(key.rpartition('.')[2], _siblings(model, found['loc'], values))}"

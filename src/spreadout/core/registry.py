@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import os
 import sys
 import traceback
@@ -130,6 +131,8 @@ def import_modules(names: Iterable[str]) -> None:
         if here not in sys.path:
             sys.path.append(here)
         try:
+            if _is_main(name):  # a script that names itself: what it registers is registered already
+                sys.modules[name] = sys.modules["__main__"]
             importlib.import_module(name)
         except UserError as error:  # of what it registers
             raise UserError(f"import of {name}: {error}") from None
@@ -137,6 +140,15 @@ def import_modules(names: Iterable[str]) -> None:
             raise UserError(f"import of {name}: {_reason(name, error, here)}") from None
         if name not in IMPORTED:
             IMPORTED.append(name)
+
+
+def _is_main(name: str) -> bool:
+    """Whether this module is the script that is being run."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    if name in sys.modules or main is None:
+        return False
+    found = importlib.util.find_spec(name) if "." not in name else None
+    return found is not None and found.origin is not None and os.path.samefile(found.origin, main)
 
 
 def _reason(name: str, error: Exception, here: str) -> str:

@@ -16,7 +16,7 @@ from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 
 Floats = npt.NDArray[np.float64]
-Held = tuple[Ints, Ints]  # a client's labels, and how often it holds each
+LabelCounts = tuple[Ints, Ints]  # a client's labels, and how often it holds each
 PAIRS = 2000  # pairs of clients looked at for the divergence between them
 ENTRIES = 1 << 22  # input values hashed in one go
 
@@ -146,7 +146,7 @@ def _between(client: Ints, label: Ints, count: Ints, classes: int, busy: Ints, s
         a, b = (bits % np.uint64(len(busy))).astype(np.int64).reshape(2, -1)
     first = np.searchsorted(client, np.arange(busy.max() + 2))
 
-    def of(i: int) -> Held:
+    def of(i: int) -> LabelCounts:
         mine = slice(first[busy[i]], first[busy[i] + 1])
         return label[mine], count[mine]
 
@@ -154,7 +154,7 @@ def _between(client: Ints, label: Ints, count: Ints, classes: int, busy: Ints, s
     return np.array([_divergence(of(i), of(j), classes) for i, j in pairs])
 
 
-def _divergence(a: Held, b: Held, classes: int) -> float:
+def _divergence(a: LabelCounts, b: LabelCounts, classes: int) -> float:
     union = np.union1d(a[0], b[0])
     p, q = (_smoothed(union, *labels, classes) for labels in (a, b))
     bare = [1 / classes / (1 + count.sum()) for _, count in (a, b)]  # of a class neither has

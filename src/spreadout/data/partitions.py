@@ -31,7 +31,7 @@ def register_partition(part: PartitionT) -> PartitionT:
     ... class OneClient(so.Partition):
     ...     name: str = "one_client"
     ...
-    ...     def assign(self, held, pairs, classes, seed):
+    ...     def assign(self, instances, pairs, classes, seed):
     ...         return pairs.by_owner(torch.zeros(len(pairs), dtype=torch.int64), clients=1)
     >>> so.DataConfig(partition="one_client").partition
     OneClient(name='one_client', seed='run')
@@ -49,7 +49,7 @@ class Partition(NamedSection, ABC):
     ... class Alternating(so.Partition):
     ...     name: str = "alternating"
     ...
-    ...     def assign(self, held, pairs, classes, seed):
+    ...     def assign(self, instances, pairs, classes, seed):
     ...         return pairs.by_owner(torch.arange(len(pairs)) % 2, clients=2)
     >>> so.load_data(so.DataConfig(partition="alternating")).train.sizes.tolist()
     [629, 628]

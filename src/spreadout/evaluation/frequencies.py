@@ -18,6 +18,12 @@ def inverse_propensity(
     """1/p of each label: how much a find counts, the more the rarer the label is in training.
 
     Jain et al. 2016: 1 + (log N − 1)(b + 1)^a (n_l + b)^−a.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> counts = torch.tensor([1, 4])
+    >>> so.metrics.inverse_propensity(counts, 1000, a=1, b=0).round(decimals=2)  # 1 + (log 1000 − 1) / n
+    tensor([6.9100, 2.4800], dtype=torch.float64)
     """
     scale = (math.log(max(instances, 1)) - 1) * (b + 1) ** a
     found: Tensor = 1 + scale * (counts.double() + b) ** -a
@@ -26,7 +32,13 @@ def inverse_propensity(
 
 @dataclass(frozen=True)
 class Frequencies:
-    """How many training instances have each class, and how many classes count as frequent."""
+    """How many training instances have each class, and how many classes count as frequent.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.metrics.Frequencies(torch.tensor([5, 1, 3]), instances=9, frequent=2).is_frequent
+    tensor([ True, False,  True])
+    """
 
     counts: Tensor  # (C,)
     instances: int

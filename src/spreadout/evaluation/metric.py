@@ -43,7 +43,14 @@ T = TypeVar("T")
 
 
 class Neighbours(NamedTuple):
-    """Of every labelled example, its nearest others."""
+    """Of every labelled example, its nearest others.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> near = so.metrics.Neighbours(right=torch.tensor([[False, True]]), sizes=torch.tensor([1]))
+    >>> so.metrics.retrieval_recall_at(*near, k=1), so.metrics.retrieval_recall_at(*near, k=2)
+    (0.0, 100.0)
+    """
 
     right: Tensor  # (n, most) bool: whether each, nearest first, is of the example's class
     sizes: Tensor  # (n,) how many others its class has
@@ -266,7 +273,12 @@ def find_metric(name: str) -> Metric:
 
 
 def described(name: str) -> Metric:
-    """The metric of a finished run; a bare one where the module that registers it is not here."""
+    """The metric of a finished run; a bare one where the module that registers it is not here.
+
+    >>> import spreadout as so
+    >>> so.metrics.described("P@1").title, so.metrics.described("of a module that is not here").title
+    ('P@1 (%)', 'of a module that is not here')
+    """
     try:
         return find_metric(name)
     except ValueError:

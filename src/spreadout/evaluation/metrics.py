@@ -61,7 +61,14 @@ __all__ = [
 
 
 def hits(ranked: Tensor, labels: Ragged) -> Tensor:
-    """Whether each ranked class is a right one: (n, k) ids → (n, k) bool, without an (n, C) table."""
+    """Whether each ranked class is a right one: (n, k) ids → (n, k) bool, without an (n, C) table.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.metrics.hits(torch.tensor([[2, 0], [1, 2]]), so.Ragged.from_lists([[0], [1]]))
+    tensor([[False,  True],
+            [ True, False]])
+    """
     device = ranked.device
     owner = torch.repeat_interleave(torch.arange(len(labels)), labels.lengths)
     most = [int(part.max()) for part in (ranked, labels.values) if part.numel()]
@@ -74,7 +81,14 @@ def hits(ranked: Tensor, labels: Ragged) -> Tensor:
 
 
 def precision_at(ranked: Tensor, labels: Ragged, k: int) -> float:
-    """P@k: the share of right classes among the first k, over the examples that have a label."""
+    """P@k: the share of right classes among the first k, over the examples that have a label.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> ranked, right = torch.tensor([[2, 0, 1, 3]]), so.Ragged.from_lists([[2]])
+    >>> so.metrics.precision_at(ranked, right, k=1), so.metrics.precision_at(ranked, right, k=4)
+    (100.0, 25.0)
+    """
     labelled = (labels.lengths > 0).to(ranked.device)
     right = hits(ranked[:, :k], labels)[labelled].sum(1).double()
     return 100.0 * float((right / k).mean())
@@ -86,7 +100,15 @@ def _precision(inputs: MetricInputs, k: int) -> float:
 
 
 def share_at(ranked: Tensor, labels: Ragged, k: int, counted: Tensor) -> float:
-    """The part of P@k that some classes bring; such parts add up to P@k. counted: (C,) bool."""
+    """The part of P@k that some classes bring; such parts add up to P@k. counted: (C,) bool.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> ranked, right = torch.tensor([[0, 1, 2, 3]]), so.Ragged.from_lists([[0, 1, 2]])
+    >>> rare = torch.tensor([False, False, True, True])
+    >>> [so.metrics.share_at(ranked, right, k=4, counted=some) for some in (~rare, rare)]
+    [50.0, 25.0]
+    """
     labelled = (labels.lengths > 0).to(ranked.device)
     first = ranked[:, :k]
     right = (hits(first, labels) & counted.to(ranked.device)[first])[labelled].sum(1).double()
@@ -104,7 +126,14 @@ def _infrequent(inputs: MetricInputs, k: int) -> float:
 
 
 def capped_precision_at(ranked: Tensor, labels: Ragged, k: int) -> float:
-    """The share of right classes among the first min(|y|, k): 1 can be reached with few labels."""
+    """The share of right classes among the first min(|y|, k): 1 can be reached with few labels.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> ranked, right = torch.tensor([[2, 0, 1, 3]]), so.Ragged.from_lists([[1, 2]])
+    >>> [so.metrics.capped_precision_at(ranked, right, k) for k in (2, 4)]  # 1 of 2, and 2 of 2
+    [50.0, 100.0]
+    """
     labelled = labels.lengths > 0
     right = hits(ranked[:, :k], labels).cpu()[labelled].sum(1).double()
     return 100.0 * float((right / labels.lengths[labelled].clamp_max(k)).mean())
@@ -116,7 +145,14 @@ def _capped(inputs: MetricInputs, k: int) -> float:
 
 
 def recall_at(ranked: Tensor, labels: Ragged, k: int) -> float:
-    """R@k: the share of an example's right classes found among the first k, averaged."""
+    """R@k: the share of an example's right classes found among the first k, averaged.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> ranked, right = torch.tensor([[2, 0, 1, 3]]), so.Ragged.from_lists([[1, 2]])
+    >>> so.metrics.recall_at(ranked, right, k=1), so.metrics.recall_at(ranked, right, k=3)
+    (50.0, 100.0)
+    """
     labelled = labels.lengths > 0
     right = hits(ranked[:, :k], labels).cpu()[labelled].sum(1).double()
     return 100.0 * float((right / labels.lengths[labelled]).mean())
@@ -128,7 +164,14 @@ def _recall(inputs: MetricInputs, k: int) -> float:
 
 
 def ndcg_at(ranked: Tensor, labels: Ragged, k: int) -> float:
-    """nDCG@k with gain 1 for a right class: Σ 1/log2(1 + place), over the most there could be."""
+    """nDCG@k with gain 1 for a right class: Σ 1/log2(1 + place), over the most there could be.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> ranked, right = torch.tensor([[2, 0, 1, 3]]), so.Ragged.from_lists([[1]])
+    >>> so.metrics.ndcg_at(ranked, right, k=2), so.metrics.ndcg_at(ranked, right, k=3)  # 1 / log2(1 + 3)
+    (0.0, 50.0)
+    """
     labelled = labels.lengths > 0
     place = torch.arange(1, ranked[:, :k].shape[1] + 1, dtype=torch.float64)
     discount = 1 / torch.log2(1 + place)
@@ -147,6 +190,12 @@ def scored_precision_at(ranked: Tensor, labels: Ragged, k: int, inverse: Tensor)
 
     inverse: (C,) 1/p; both sums are taken over all examples before one is divided by the other, as the
     extreme classification repository does.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> right, inverse = so.Ragged.from_lists([[0, 1]]), torch.tensor([1.0, 4.0])
+    >>> so.metrics.scored_precision_at(torch.tensor([[0]]), right, k=1, inverse=inverse)  # 1 of 4
+    25.0
     """
     weight = inverse.cpu()
     untrained = max(int(labels.values.max()) + 1 - len(weight), 0) if len(labels.values) else 0
@@ -172,6 +221,13 @@ def average_precision(scores: Tensor, right: Tensor) -> Tensor:
 
     scores, right: (n, classes), right is bool. Examples with the very same score are taken together. NaN
     for a class without a right example. → (classes,)
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> scores = torch.tensor([[0.9], [0.8], [0.7], [0.6]])
+    >>> right = torch.tensor([[True], [False], [False], [True]])
+    >>> so.metrics.average_precision(scores, right)  # of 1 / 1 and 2 / 4
+    tensor([0.7500], dtype=torch.float64)
     """
     order = torch.argsort(scores, 0, descending=True)
     ordered, found = scores.gather(0, order), right.gather(0, order).double()
@@ -186,7 +242,14 @@ def average_precision(scores: Tensor, right: Tensor) -> Tensor:
 
 
 def mean_average_precision(embedded: Tensor, classes: Tensor, labels: Ragged) -> float:
-    """mAP: the mean over classes that have a right example, a block of classes at a time."""
+    """mAP: the mean over classes that have a right example, a block of classes at a time.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> embedded, right = torch.eye(2), so.Ragged.from_lists([[1], [0]])
+    >>> so.metrics.mean_average_precision(embedded, torch.eye(2), right)  # always in second place
+    50.0
+    """
     owner, label = trained_labels(labels, len(classes), classes.device)
     at_once = max(1, RANKED_AT_ONCE // (8 * max(len(embedded), 1)))
     found = []
@@ -211,6 +274,14 @@ def map_at(right: Tensor, sizes: Tensor, k: int | None) -> float:
     right: (n, most) bool, whether each neighbour, nearest first, is of the example's class; sizes: (n,)
     how many others its class has. R is k, or the class's size where k is None. Examples alone in their
     class are left out.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> right = torch.tensor([[True, False, False, True]])
+    >>> so.metrics.map_at(right, sizes=torch.tensor([2]), k=4)  # (1 / 1 + 2 / 4) / 4
+    37.5
+    >>> so.metrics.map_at(right, sizes=torch.tensor([2]), k=None)  # (1 / 1) / 2
+    50.0
     """
     wanted = sizes if k is None else torch.full_like(sizes, k)
     place = torch.arange(1, right.shape[1] + 1, device=right.device)
@@ -231,7 +302,14 @@ def _map_at_r(inputs: MetricInputs) -> float:
 
 
 def retrieval_recall_at(right: Tensor, sizes: Tensor, k: int) -> float:
-    """The share of examples with one of their class among the k nearest others."""
+    """The share of examples with one of their class among the k nearest others.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> right = torch.tensor([[False, True], [True, False]])
+    >>> so.metrics.retrieval_recall_at(right, sizes=torch.tensor([1, 1]), k=1)
+    50.0
+    """
     return 100.0 * float(right[sizes > 0, :k].any(1).double().mean())
 
 
@@ -241,7 +319,13 @@ def _retrieval_recall(inputs: MetricInputs, k: int) -> float:
 
 
 def mean_reciprocal_rank(rank: Tensor) -> float:
-    """MRR over all classes, from the rank of each example's best-placed right class (from 1)."""
+    """MRR over all classes, from the rank of each example's best-placed right class (from 1).
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.metrics.mean_reciprocal_rank(torch.tensor([1, 2]))  # of 1 and 1 / 2
+    75.0
+    """
     return 100.0 * float((1 / rank.double()).mean())
 
 
@@ -251,7 +335,13 @@ def _mean_reciprocal_rank(inputs: MetricInputs) -> float:
 
 
 def mean_rank(rank: Tensor) -> float:
-    """The mean rank itself, over examples with a trained class: the lower the better."""
+    """The mean rank itself, over examples with a trained class: the lower the better.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.metrics.mean_rank(torch.tensor([1.0, 4.0, float("inf")]))
+    2.5
+    """
     return float(rank[rank.isfinite()].double().mean())
 
 
@@ -261,7 +351,13 @@ def _mean_rank(inputs: MetricInputs) -> float:
 
 
 def batch_recall_at(rivals: Tensor, k: int) -> float:
-    """The share of examples with fewer than k rivals in their batch; NaN without a whole batch."""
+    """The share of examples with fewer than k rivals in their batch; NaN without a whole batch.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.metrics.batch_recall_at(torch.tensor([0, 1, 2, 7]), k=2)
+    50.0
+    """
     return 100.0 * float((rivals < k).double().mean())
 
 
@@ -277,5 +373,11 @@ def compute(
     rank: Tensor | None = None,
     seen: Frequencies | None = None,
 ) -> float:
-    """The metric with this name, from the first classes ranked and the ranks of the right ones."""
+    """The metric with this name, from the first classes ranked and the ranks of the right ones.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.metrics.compute("P@1", torch.tensor([[2], [1]]), so.Ragged.from_lists([[0], [1]]))
+    50.0
+    """
     return find_metric(name).value(MetricInputs.of(labels, ranking=ranked, rank=rank, frequencies=seen))

@@ -112,7 +112,8 @@ def local_update(
         state.forget()
         dense = {name: value.sub_(start.dense[name]) for name, value in params.dense.items()}
         rows = {name: params.rows[name].sub_(start.rows[name]) for name in state.tables}
-        taken = (batches["mask"].sum(-1) > 0).sum(-1).clamp_min(1)  # steps each client took
+        steps_taken = batches["mask"].sum(-1) if gate is None else gate
+        taken = (steps_taken > 0).sum(-1).clamp_min(1)  # by each client
         return Params(dense, rows), loss_sum / taken
 
 

@@ -222,13 +222,13 @@ def put_setup(content: RecordDict, sent: Mapping[int, SetupMessage]) -> None:
     """Add the setup messages of a node's clients."""
     each = {f"{client}/{name}": a for client, arrays in sent.items() for name, a in arrays.items()}
     if each:
-        content["told"] = packed(each)
+        content["setup"] = packed(each)
 
 
 @_suspicious
 def setup_in(content: RecordDict) -> Mapping[int, SetupMessage]:
     """By client, its setup message; whether it is valid is not checked here."""
-    return _by_client(arrays_in(content, "told"))
+    return _by_client(arrays_in(content, "setup"))
 
 
 def _by_client(arrays: Mapping[str, T]) -> dict[int, dict[str, T]]:

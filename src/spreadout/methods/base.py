@@ -97,11 +97,11 @@ LossT = TypeVar("LossT", bound=Callable[..., Tensor])
 
 
 def reads_params_via_model(loss: LossT) -> LossT:
-    """Mark a `loss` that reads the encoder and the rows of inputs through `model.embed` alone.
+    """Mark a `loss` that reads the encoder, its inputs and their rows through `model.embed` alone.
 
     Only then may an executor compute `embed` in another way (`implicit_first_layer.py`,
-    `pooled_lookup.py`) and leave those parameters out of `params`. An override of a marked loss is not
-    marked.
+    `pooled_lookup.py`), leave those parameters out of `params`, and put something else in the inputs'
+    place in `batch`. What overrides or wraps a marked loss is not marked.
 
     >>> import spreadout as so
     >>> class Pulled(so.PositiveOnly):
@@ -114,7 +114,7 @@ def reads_params_via_model(loss: LossT) -> LossT:
     >>> Pulled().loss_reads_params
     False
     """
-    loss.via_model = True  # type: ignore[attr-defined]
+    loss.via_model = loss  # type: ignore[attr-defined]  # itself: what wraps it is not marked
     return loss
 
 
@@ -220,7 +220,8 @@ class Method(NamedSection, ABC):
     @property
     def loss_reads_params(self) -> bool:
         """Whether `loss` may look at the encoder's parameters or the rows of inputs itself."""
-        return not getattr(type(self).loss, "via_model", False)
+        loss = type(self).loss
+        return getattr(loss, "via_model", None) is not loss
 
     def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
         """What each client sends once, before the first round; nothing by default.

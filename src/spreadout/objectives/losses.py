@@ -20,17 +20,35 @@ from torch.nn import functional as F
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Mean over the filled slots of a batch; 0 for an empty one."""
+    """Mean over the filled slots of a batch; 0 for an empty one.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.losses.masked_mean(torch.tensor([1.0, 3.0, 8.0]), mask=torch.tensor([1.0, 1.0, 0.0]))
+    tensor(2.)
+    """
     return (values * mask).sum() / mask.sum().clamp_min(1)
 
 
 def positive_hinge(s: Tensor, margin: float = 0.9) -> Tensor:
-    """`max(0, margin − s)²` (Eq. 23): the positive loss of the experiments. (B,) → (B,)"""
+    """`max(0, margin − s)²` (Eq. 23): the positive loss of the experiments. (B,) → (B,)
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.losses.positive_hinge(torch.tensor([1.0, 0.5]), margin=0.75)  # 0, and (0.75 − 0.5)²
+    tensor([0.0000, 0.0625])
+    """
     return F.relu(margin - s).square()
 
 
 def positive_square(s: Tensor) -> Tensor:
-    """`(1 − s)²`, the positive part of the cosine contrastive loss (Eq. 12). (B,) → (B,)"""
+    """`(1 − s)²`, the positive part of the cosine contrastive loss (Eq. 12). (B,) → (B,)
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.losses.positive_square(torch.tensor([1.0, 0.5]))
+    tensor([0.0000, 0.2500])
+    """
     return (1 - s).square()
 
 
@@ -40,6 +58,12 @@ def contrastive(
     """Contrastive loss with all other classes as negatives (Eq. 6).
 
     distance: (B, C) from each example to each class; label: (B,); margin is ν. → (B,)
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> distance = torch.tensor([[0.5, 1.0, 2.0]])
+    >>> so.losses.contrastive(distance, torch.tensor([0]), margin=1.5)  # 0.5² + (1.5 − 1)² + 0
+    tensor([0.5000])
     """
     own = F.one_hot(label, distance.shape[-1]).bool()
     attract = distance.square().masked_fill(~own, 0).sum(-1)
@@ -48,12 +72,26 @@ def contrastive(
 
 
 def cosine_contrastive(scores: Tensor, label: Tensor, *, margin: float) -> Tensor:
-    """The cosine contrastive loss (Eqs. 11 and 12). scores: (B, C) → (B,)"""
+    """The cosine contrastive loss (Eqs. 11 and 12). scores: (B, C) → (B,)
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> scores = torch.tensor([[0.5, 0.0, -1.0]])  # at the distances 0.5, 1 and 2
+    >>> so.losses.cosine_contrastive(scores, torch.tensor([0]), margin=1.5)  # 0.5² + (1.5 − 1)² + 0
+    tensor([0.5000])
+    """
     return contrastive(1 - scores, label, margin=margin)
 
 
 def spreadout_surrogate(scores: Tensor, label: Tensor, class_rows: Tensor, *, margin: float) -> Tensor:
-    """ℓ_sp (Eq. 17): what FedAwS minimises, as a loss per example, class rows in place of negatives."""
+    """ℓ_sp (Eq. 17): what FedAwS minimises, as a loss per example, class rows in place of negatives.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> scores, rows = torch.tensor([[0.5, 0.0]]), torch.eye(2)  # the rows are at a distance of 1
+    >>> so.losses.spreadout_surrogate(scores, torch.tensor([0]), rows, margin=2)  # 0.5² + (2 − 1)²
+    tensor([1.2500])
+    """
     own = F.one_hot(label, len(class_rows)).bool()
     between = class_rows[label] @ class_rows.T  # (B, C) w_y·w_c
     repel = F.relu(margin - 1 + between).square().masked_fill(own, 0).sum(-1)
@@ -74,6 +112,12 @@ def softmax(
     do not count; correction: (m,) the log of how often each row is expected in the sample (FedSS,
     Eq. 3), None: all are there.
     → (B,)
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> scores, present = torch.zeros(1, 3), torch.tensor([True, True, False])
+    >>> so.losses.softmax(scores, torch.tensor([0]), present, scale=5)  # one of two: log 2
+    tensor([0.6931])
     """
     logits = scale * scores if correction is None else scale * scores - correction
     logits = torch.where(present, logits, torch.finfo(scores.dtype).min)
@@ -86,12 +130,24 @@ def log_expected(present: Tensor, own: Tensor, chance: Tensor) -> Tensor:
     present, own: (m,) bool, the rows that are real, and the client's own, which are always there:
     0; chance: (m,) or (), q of each other row. Drawn without replacement, a row is there once at most:
     where q differs from row to row, m·q capped at 1 stands for how likely that is. → (m,)
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> own, real = torch.tensor([True, False, False, False]), torch.tensor([True, True, True, False])
+    >>> so.losses.log_expected(real, own, chance=torch.tensor(0.25)).exp()  # two drawn: 2 · 0.25
+    tensor([1.0000, 0.5000, 0.5000, 1.0000])
     """
     drawn = (present & ~own).sum().clamp_min(1)  # m of the paper
     return torch.where(own | ~present, 0.0, torch.log((drawn * chance).clamp(1e-12, 1.0)))
 
 
 def batch_softmax(scores: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
-    """Cross-entropy with the batch's other items as negatives (003, §2). scores: (B, B) → (B,)"""
+    """Cross-entropy with the batch's other items as negatives (003, §2). scores: (B, B) → (B,)
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.losses.batch_softmax(torch.zeros(2, 2), mask=torch.ones(2))  # one of two: log 2
+    tensor([0.6931, 0.6931])
+    """
     logits = torch.where(mask > 0, scale * scores, torch.finfo(scores.dtype).min)
     return -logits.log_softmax(-1).diagonal()

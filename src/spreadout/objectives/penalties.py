@@ -14,7 +14,13 @@ Distance = Literal["cosine", "euclidean"]
 
 @dataclass(frozen=True)
 class HingePenalty:
-    """φ(s) = max(0, ν − d)² (Eq. 7)."""
+    """φ(s) = max(0, ν − d)² (Eq. 7).
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.regularizers.HingePenalty(margin=1.5).value(torch.tensor([1.0, 0.0, -1.0]))  # d: 0, 1, 2
+    tensor([2.2500, 0.2500, 0.0000])
+    """
 
     margin: float  # ν
     distance: Distance = "cosine"
@@ -47,6 +53,11 @@ class FarPenalty:
     With the cosine distance the slope 2(1 − s) vanishes where rows coincide, and over nearly all
     pairs two antipodal clusters are the optimum; with the Euclidean distance −d² = 2s − 2 the push
     is the same at any distance.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.regularizers.FarPenalty().value(torch.tensor([0.0, -1.0]))  # d: 1, 2
+    tensor([-1., -4.])
     """
 
     distance: Distance = "cosine"
@@ -63,7 +74,13 @@ class FarPenalty:
 
 @dataclass(frozen=True)
 class NearPenalty:
-    """φ(s) = d²: what pulls classes together that occur together (FedALC, Eq. 12)."""
+    """φ(s) = d²: what pulls classes together that occur together (FedALC, Eq. 12).
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.regularizers.NearPenalty().value(torch.tensor([0.0, -1.0]))  # d: 1, 2
+    tensor([1., 4.])
+    """
 
     distance: Distance = "cosine"
 

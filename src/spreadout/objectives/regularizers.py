@@ -51,7 +51,14 @@ Search = Callable[[Tensor, Tensor], Nearest]
 
 
 class TableLoss(NamedTuple):
-    """A table objective's value, and its gradient for the rows it moves."""
+    """A table objective's value, and its gradient for the rows it moves.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> value, gradient = so.regularizers.all_pairs(torch.eye(2), so.regularizers.FarPenalty())
+    >>> value, gradient.ids  # −1² for either order
+    (tensor(-2.), tensor([0, 1]))
+    """
 
     value: Tensor  # ()
     gradient: Rows
@@ -71,6 +78,15 @@ def all_pairs(
     weight: one a_c per class (Remark 2), or one per pair (FedALC, Eqs. 8 and 10). clip: the most one
     unordered pair may add to the gradient's norm. Exact in O(C d²) when the penalty is a polynomial,
     else in blocks in O(C² d).
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> found = so.regularizers.all_pairs(torch.eye(2), so.regularizers.HingePenalty(margin=1.5))
+    >>> found.value  # two ordered pairs, (1.5 − 1)² each
+    tensor(0.5000)
+    >>> found.gradient.values  # 2 · (1.5 − 1) for each, along the other row
+    tensor([[0., 2.],
+            [2., 0.]])
     """
     coefficients = penalty.polynomial() if clip is None else None
     own = weight if isinstance(weight, PairWeights) else None
@@ -134,7 +150,18 @@ def pull_and_push(
     clip: float | None = None,
     budget: int = DEFAULT_BUDGET,
 ) -> TableLoss:
-    """FedALC, Eq. 12: `α Σ n_cc'/n d² + β Σ σ_cc' max(0, ν − d)²`; clip: as in `all_pairs`, of both."""
+    """FedALC, Eq. 12: `α Σ n_cc'/n d² + β Σ σ_cc' max(0, ν − d)²`; clip: as in `all_pairs`, of both.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> from spreadout.objectives.cooccurrence import CoOccurrence
+    >>> sets = so.Ragged.from_lists([[0, 1], [0]])  # together in one of two, class 0 alone in the other
+    >>> weights = CoOccurrence.of(sets, classes=2).weights()
+    >>> away, together = so.regularizers.HingePenalty(margin=2), so.regularizers.NearPenalty()
+    >>> found = so.regularizers.pull_and_push(torch.eye(2), weights, away, together, pull=1, push=3)
+    >>> found.value  # 1 · 2 · 0.5 · 1² + 3 · 0.5 · (2 − 1)²
+    tensor(2.5000)
+    """
     if clip is None:  # apart, the pull costs what the pairs that meet cost
         near = stored_pairs(table, weights, together, budget=budget)
         far = all_pairs(table, away, weight=weights, budget=budget)
@@ -193,7 +220,16 @@ def stored_pairs(
     *,
     budget: int = DEFAULT_BUDGET,
 ) -> TableLoss:
-    """`Σ both_cc' φ(w_c·w_c')` over the pairs that are stored, a block of them at a time."""
+    """`Σ both_cc' φ(w_c·w_c')` over the pairs that are stored, a block of them at a time.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> from spreadout.objectives.cooccurrence import CoOccurrence
+    >>> sets = so.Ragged.from_lists([[0, 1], [0]])  # both classes in one of two instances
+    >>> weights = CoOccurrence.of(sets, classes=2).weights()
+    >>> so.regularizers.stored_pairs(torch.eye(2), weights, so.regularizers.NearPenalty()).value
+    tensor(1.)
+    """
     value = table.new_zeros(())
     gradient = torch.zeros_like(table)
     pairs_at_once = max(1, budget // (4 * table.element_size() * table.shape[1]))
@@ -229,6 +265,13 @@ def mined_pairs(
     classes if None; weight: (n,) a_c, or one for every pair (FedALC, Eq. 11); clip: as in `all_pairs`.
     The gradient moves anchors and the neighbours found, no others; of a sharded table, those that are
     here. search: finds neighbours another way than by looking at all.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> rows, hinge = torch.tensor([[1, 0], [0.5, 0.75**0.5], [-1, 0]]), so.regularizers.HingePenalty(1)
+    >>> found = so.regularizers.mined_pairs(rows, anchors=torch.tensor([0]), k=1, penalty=hinge)
+    >>> found.value, found.gradient.ids  # row 1 is nearest, at a distance of 0.5: (1 − 0.5)²
+    (tensor(0.2500), tensor([0, 1]))
     """
     rows = table[anchors]  # (n, d)
     if search is not None:
@@ -297,6 +340,12 @@ def off_diagonal(left: Tensor, right: Tensor, real: Tensor) -> Tensor:
     """‖offdiag(L Rᵀ)‖_F over the real rows (003, §3.1), without the (n, n) matrix: O(n d²).
 
     left, right: (n, d); real: (n,) bool. ‖L Rᵀ‖²_F = ⟨LᵀL, RᵀR⟩, and the diagonal's squares come off.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> left, right = torch.eye(2), torch.tensor([[1.0, 3.0], [4.0, 1.0]])  # L Rᵀ is the transpose of R
+    >>> so.regularizers.off_diagonal(left, right, real=torch.tensor([True, True]))  # √(3² + 4²)
+    tensor(5.)
     """
     same = left is right  # then one Gram matrix does
     with torch.autocast(left.device.type, enabled=False):  # a difference of large sums

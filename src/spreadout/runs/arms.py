@@ -61,7 +61,8 @@ def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
     summaries = [_read_json(folder / "summary.json") for folder in folders]
     for folder, summary in zip(folders, summaries, strict=True):
         if not summary.keys() >= {"metrics", "geometry", "bytes", "seconds", "method"}:
-            raise UserError(f"{folder}/summary.json: not the summary of a run")
+            older = "; it is of an earlier version: run it again" if "gauges" in summary else ""
+            raise UserError(f"{folder}/summary.json: not the summary of a run{older}")
     drawn = folders[0] / "projection.json"
     projection = _read_json(drawn) if drawn.is_file() else None
     return Arm(name, label, summaries, [RunFolder(folder).history() for folder in folders], projection)

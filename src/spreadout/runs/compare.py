@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from torch import nn
 
 from spreadout.config.experiment import Experiment, overlay, read_toml
 from spreadout.config.explain import explain
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_json
+from spreadout.core.registry import Section, import_modules
 from spreadout.data import load as splits
 from spreadout.data.dataset import Splits
 from spreadout.runs.arms import Arm, as_json, gather
@@ -29,15 +30,14 @@ Variant = str | Path | Experiment  # a config, a preset, or what one of them say
 Variants = Variant | Sequence[Variant] | Mapping[str, Variant]
 
 
-class SuiteConfig(BaseModel):
+class SuiteConfig(Section):
     """A suite file: a base, and what each variant changes of it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field("comparison", pattern=r"^[A-Za-z0-9._-]+$")
     base: str | None = None
     seeds: list[Annotated[int, Field(ge=0)]] = Field([0], min_length=1)
-    common: dict[str, Any] = {}  # what all of them change of it
+    imports: list[str] = Field(default_factory=list)  # modules that register what it names
+    common: dict[str, Any] = Field(default_factory=dict)  # what all of them change of it
     variants: dict[str, dict[str, Any]] = Field(min_length=1)
 
 
@@ -107,6 +107,7 @@ class Suite:
         overrides: Sequence[str],
     ) -> Suite:
         try:
+            import_modules(_imports_of(values))  # they may register the base
             suite = SuiteConfig.model_validate(values)
         except ValidationError as error:
             raise UserError(explain(error, source, SuiteConfig, values)) from None
@@ -216,3 +217,10 @@ def _beside(source: str, base: str) -> str:
     """A suite's base: a preset, or a path seen from the suite file."""
     near = Path(source).parent / base
     return str(near) if near.is_file() else base
+
+
+def _imports_of(values: Mapping[str, Any]) -> list[str]:
+    """The modules a suite names, for itself or for all its variants."""
+    common = values.get("common", {})
+    lists = [values.get("imports", []), common.get("imports", []) if isinstance(common, Mapping) else []]
+    return [name for some in lists if isinstance(some, list) for name in some if isinstance(name, str)]

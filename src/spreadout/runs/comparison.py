@@ -56,17 +56,17 @@ class Comparison(Sequence[Arm]):
             [
                 {
                     "variant": arm.name,
-                    "method": told["method"],
-                    "data": told["dataset"],
-                    "seed": told["seed"],
-                    "rounds": told["rounds"],
+                    "method": summary["method"],
+                    "data": summary["dataset"],
+                    "seed": summary["seed"],
+                    "rounds": summary["rounds"],
                     **{name: arm.metric(name)[place] for name in arm.metric_names},
-                    "bytes_down": told["bytes"]["down"],
-                    "bytes_up": told["bytes"]["up"],
-                    "seconds": told["seconds"],
+                    "bytes_down": summary["bytes"]["down"],
+                    "bytes_up": summary["bytes"]["up"],
+                    "seconds": summary["seconds"],
                 }
                 for arm in self.arms
-                for place, told in enumerate(arm.summaries)
+                for place, summary in enumerate(arm.summaries)
             ]
         )
 
@@ -85,11 +85,11 @@ class Comparison(Sequence[Arm]):
         head = ["", "method", "data", "rounds", *names, "down / up per client and round", "seconds"]
         rows = []
         for arm in self.arms:
-            told = [str(arm.summaries[0][key]) for key in ("method", "dataset", "rounds")]
+            setting = [str(arm.summaries[0][key]) for key in ("method", "dataset", "rounds")]
             scores = [_score(arm, name) if name in arm.metric_names else "–" for name in names]
             moved = " / ".join(human_bytes(arm.bytes_per_visit(way)) for way in ("down", "up"))
             seconds = sum(summary["seconds"] for summary in arm.summaries)
-            rows.append([arm.label, *told, *scores, moved, f"{seconds:.1f}"])
+            rows.append([arm.label, *setting, *scores, moved, f"{seconds:.1f}"])
         return html_table(head, rows)
 
 

@@ -46,20 +46,21 @@ class Result:
         return data_frame([{**one, "refused": sum(one["refused"].values())} for one in self.history])
 
     def __repr__(self) -> str:
-        told = self.summary
+        summary = self.summary
         scores = ", ".join(f"{name} {value:.2f}" for name, value in self.metrics.items())
         where = f", in {self.folder}" if self.folder else ""
         return (
-            f"<Result {told['name']}: {told['method']} on {told['dataset']}, {told['rounds']} rounds, "
-            f"{scores}\n {_moved(told)}, {told['seconds']:.1f} s{where}>"
+            f"<Result {summary['name']}: {summary['method']} on {summary['dataset']}, "
+            f"{summary['rounds']} rounds, {scores}\n"
+            f" {_moved(summary)}, {summary['seconds']:.1f} s{where}>"
         )
 
     def _repr_html_(self) -> str:
-        told = self.summary
+        summary = self.summary
         head = ["run", "method", "data", "clients", "rounds", *self.metrics, "traffic", "seconds"]
-        names = [str(told[key]) for key in ("name", "method", "dataset", "clients", "rounds")]
+        names = [str(summary[key]) for key in ("name", "method", "dataset", "clients", "rounds")]
         scores = [f"{value:.2f}" for value in self.metrics.values()]
-        return html_table(head, [[*names, *scores, _moved(told), f"{told['seconds']:.1f}"]])
+        return html_table(head, [[*names, *scores, _moved(summary), f"{summary['seconds']:.1f}"]])
 
 
 def _moved(summary: dict[str, Any]) -> str:

@@ -172,7 +172,7 @@ class _Session:
     folder: RunFolder | None = None
     history: list[Record] = field(default_factory=list)
     seconds: float = 0.0
-    collapse_told: bool = False
+    collapse_warned: bool = False
     last_report: RoundReport | None = None
 
     @classmethod
@@ -224,7 +224,7 @@ class _Session:
             self.folder, self.history = folder, folder.rewind(state.round)
         else:
             self.history = [record for record in folder.history() if record["round"] <= state.round]
-        self.seconds, self.collapse_told = extra["seconds"], extra["collapse_told"]
+        self.seconds, self.collapse_warned = extra["seconds"], extra["collapse_warned"]
 
     def train(self) -> Result:
         rounds = self.experiment.rounds
@@ -296,8 +296,13 @@ class _Session:
         if self.folder is not None:
             self.folder.append(record)
         self.observer.evaluated(record)
-        if found.geometry and found.geometry.collapsing and self.state.round and not self.collapse_told:
-            self.collapse_told = True
+        if (
+            found.geometry
+            and found.geometry.collapsing
+            and self.state.round
+            and not self.collapse_warned
+        ):
+            self.collapse_warned = True
             self.observer.warned(self.federation.method.collapse_advice(found.geometry))
 
     @cached_property
@@ -318,7 +323,7 @@ class _Session:
         if self.folder is not None:
             extra = {
                 "seconds": self.seconds,
-                "collapse_told": self.collapse_told,
+                "collapse_warned": self.collapse_warned,
                 "own": self.own,
                 "data": self.federation.data.fingerprint,
             }

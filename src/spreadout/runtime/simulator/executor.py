@@ -224,7 +224,8 @@ def _stacked(
     replayed = None
     tensors = all(isinstance(column, Tensor) for column in chunk.batches.values())
     trained = nbytes([*dense.values(), *start.rows.values()])
-    if graphs is not None and tensors and graphs.takes(len(chunk.active), trained):
+    padded = f.method.loss_reads_params  # a graph has room for more rows than there are
+    if graphs is not None and tensors and not padded and graphs.takes(len(chunk.active), trained):
         replayed = _replayed(chunk, objective, start, offset, graphs)
     return replayed or local_update(
         objective,
@@ -245,8 +246,11 @@ def _replayed(
     places = graphs.places(chunk.active)
     # Steps nobody takes repeat the last step's examples: an encoder may not accept zeros.
     batches = {name: _repeated(column, len(places)) for name, column in chunk.batches.items()}
-    batches["mask"] = _padded(chunk.batches["mask"], 1, len(places))
-    gate = (batches["mask"].sum(-1) > 0).float() * f.rate_factor(chunk.cohort.round)  # (k, S)
+    mask = _padded(chunk.batches["mask"], 1, len(places))
+    empty = mask.sum(-1) == 0  # (k, S) steps that a client does not take
+    gate = (~empty).float() * f.rate_factor(chunk.cohort.round)
+    # Their batches have one example all the same: a loss may divide by how many there are.
+    batches["mask"] = torch.cat([mask[..., :1].masked_fill(empty[..., None], 1.0), mask[..., 1:]], -1)
     rows, info = dict(start.rows), RowInfo(*map(dict, chunk.info))
     for table, values in start.rows.items():
         shared = chunk.cohort.requests[table].shared is not None  # their number is always the same

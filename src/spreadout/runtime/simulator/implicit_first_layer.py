@@ -26,6 +26,7 @@ from spreadout.data.dataset import FederatedDataset
 from spreadout.federated.batches import StepByStep
 from spreadout.federated.federation import Federation
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.models.nn.linear import Linear
 
 
 @dataclass(frozen=True)
@@ -196,17 +197,31 @@ def first_layer(federation: Federation) -> FirstLayer | None:
         return None
     if f.method.loss_reads_params:  # it would miss the layer among its parameters
         return None
-    if type(model) is not EmbeddingModel or not isinstance(model.encoder, nn.Sequential):
+    # Exact types: a subclass, in the model or in its layers, may do what we do not know of.
+    if type(model) is not EmbeddingModel or type(model.encoder) is not nn.Sequential:
         return None
     layers = list(model.encoder)
-    at = next((i for i, layer in enumerate(layers) if not isinstance(layer, nn.Flatten)), -1)
+    at = next((i for i, layer in enumerate(layers) if type(layer) is not nn.Flatten), -1)
     linear = layers[at] if layers else None
-    if not isinstance(linear, nn.Linear) or "x" in f.data.row_columns:
+    if type(linear) not in (nn.Linear, Linear) or "x" in f.data.row_columns:
         return None
-    if not isinstance(f.data.columns.get("x"), Sparse):
+    assert isinstance(linear, nn.Linear)
+    if not isinstance(f.data.columns.get("x"), Sparse) or not _is_plain(model.encoder, linear):
         return None
     rest = nn.Sequential(*layers[:at], _Bias(linear.bias), *layers[at + 1 :])
     return FirstLayer(f"{at}.weight", replace(model, encoder=rest))
+
+
+def _is_plain(encoder: nn.Sequential, linear: nn.Linear) -> bool:
+    """Whether the layer is trained as it stands: no hooks, not frozen, its weight nobody else's."""
+    hooked = (
+        hooks
+        for module in (encoder, linear)
+        for hooks in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
+    )
+    named = list(encoder.named_parameters(remove_duplicate=False))
+    shared = sum(value is linear.weight for _, value in named) != 1
+    return not any(hooked) and linear.weight.requires_grad and not shared
 
 
 class _Bias(nn.Module):

@@ -222,7 +222,7 @@ def _chunks(
     """Busy clients, most steps first, in runs whose padded tensors stay within the budget.
 
     Batches of one run are padded to the widest of them, so a run of wide ones ends where they become
-    half as wide.
+    half as wide. Rows are padded too; where the loss looks at them itself, all have equally many.
     """
     steps = federation.clients.schedule.steps_per_client(sizes)
     widths = federation.clients.schedule.batch_widths(sizes)
@@ -241,6 +241,10 @@ def _chunks(
         if widest > NARROW:
             narrow = np.flatnonzero(2 * widths[run] <= widths[run[0]])
             run = run[: narrow[0]] if len(narrow) else run
+        if federation.method.loss_reads_params:  # it must not see padding among its rows
+            counts = np.stack([*lengths_of.values(), np.zeros_like(steps)])[:, run]  # (tables, run)
+            other = np.flatnonzero((counts != counts[:, :1]).any(0))
+            run = run[: other[0]] if len(other) else run
         yield np.sort(run) if steps[run[0]] == 1 else run  # of one step, all may stay where they are
         start += len(run)
 
