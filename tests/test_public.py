@@ -123,7 +123,7 @@ def test_without_pandas_there_is_one_line_that_says_what_to_install(
 def test_a_comparison_in_memory_finds_what_one_on_disk_does(tmp_path: Path) -> None:
     variants = {"a": SHORT, "b": so.Experiment.of({"rounds": 2, "method": {"name": "baseline-2"}})}
     here = so.compare(variants, seeds=[0, 3])
-    there = so.compare(variants, tmp_path / "out", seeds=[0, 3])
+    there = so.compare(variants, out=tmp_path / "out", seeds=[0, 3])
     assert (here.folder, there.folder) == (None, tmp_path / "out")
     for one, other in zip(here, there, strict=True):
         assert one.metric("P@1") == other.metric("P@1")
@@ -260,3 +260,47 @@ def test_two_modules_cannot_give_two_presets_one_name() -> None:
     exec(code, {"__name__": "first"})
     with pytest.raises(so.UserError, match=r"preset 'shared': first\.Preset has that name"):
         exec(code, {"__name__": "second"})
+
+
+def test_run_takes_a_preset_a_file_and_values(tmp_path: Path) -> None:
+    (tmp_path / "short.toml").write_text('rounds = 1\n[data]\nsource = "digits"\n')
+    values = {"rounds": 1, "data": {"source": "digits"}}
+    results = [so.run(given) for given in (tmp_path / "short.toml", values, so.Experiment.of(values))]
+    assert results[0].metrics == results[1].metrics == results[2].metrics
+    with pytest.raises(so.UserError, match="no such file, and no preset"):
+        so.run("digits-fedawss")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"data": "digits"}, "data: is a str; give so.Splits"),
+        ({"encoder": "mlp"}, "encoder: is a str; give a torch.nn.Module"),
+        ({"method": "fedaws"}, "method: is a str; give an instance"),
+    ],
+)
+def test_parts_of_another_kind_are_named(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(so.UserError, match=said):
+        so.run(so.Experiment(rounds=1), **given)
+    with pytest.raises(so.UserError, match="experiment: is a int"):
+        so.run(3)  # type: ignore[arg-type]
+
+
+def test_configs_without_a_name_are_compared_by_their_files(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text('rounds = 1\n[data]\nsource = "digits"\n')
+    found = so.compare([tmp_path / "one.toml", tmp_path / "two.toml"])
+    assert [arm.name for arm in found] == ["one", "two"]
+
+
+def test_what_is_wrong_with_a_part_is_said_in_one_line() -> None:
+    class Lossless(so.Method):
+        name: str = "lossless"
+
+    with pytest.raises(so.UserError, match="Lossless: has no loss"):
+        so.register_method(Lossless)
+    vector = so.Metric("vector", lambda inputs: [1, 2], frozenset())
+    with pytest.raises(so.UserError, match="metric 'vector': gave a list; it must give one number"):
+        vector.value(None)  # type: ignore[arg-type]
+    with pytest.raises(so.UserError, match=r"clients.drift.alpa: unknown key; did you mean 'alpha'"):
+        so.Experiment.of({"clients": {"drift": {"name": "feddyn", "alpa": 1}}})

@@ -80,7 +80,8 @@ def run_suites(suites: Sequence[Suite], folder: Path, device: str, jobs: int) ->
         for job in as_completed(started):
             print(job.result(), flush=True)
     return [
-        compare(suite, out, device=device, go_on=True) for suite, out in zip(suites, places, strict=True)
+        compare(suite, out=out, device=device, go_on=True)
+        for suite, out in zip(suites, places, strict=True)
     ]
 
 

@@ -169,7 +169,7 @@ def compare(
         arms = resumable(
             lambda: run_all(
                 suite,
-                folder,
+                out=folder,
                 force=force,
                 go_on=go_on,
                 device=device,

@@ -209,6 +209,17 @@ def _imports_of(values: Mapping[str, Any]) -> list[str]:
     return named if isinstance(named, list) and all(isinstance(name, str) for name in named) else []
 
 
+def as_experiment(given: Experiment | str | Path | Mapping[str, Any]) -> Experiment:
+    """An experiment out of a file, a preset's name, or plain values."""
+    if isinstance(given, Experiment):
+        return given
+    if isinstance(given, str | Path):
+        return Experiment.load(given)
+    if isinstance(given, Mapping):
+        return Experiment.of(given)
+    raise UserError(f"experiment: is a {type(given).__name__}; give a config file, a preset or values")
+
+
 def read_toml(source: str | Path) -> dict[str, Any]:
     """The values in a TOML file, or in the preset of this name."""
     path = Path(source)

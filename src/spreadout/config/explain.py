@@ -135,7 +135,9 @@ def _siblings(
         else:  # a section by its name, or a table's optimiser
             tagged = [c for c in _classes(section) if step in _tags(c)]
             section = tagged[0] if tagged else (_classes(section) or [section])[-1]
-        if isinstance(section, type) and issubclass(section, NamedSection):
+        named = [c for c in _classes(section) if isinstance(c, type) and issubclass(c, NamedSection)]
+        if named:
+            section = named[0]
             name = str(here.get("name") if isinstance(here, Mapping) else here)
             if name in section.registry:
                 section = section.registry[name]

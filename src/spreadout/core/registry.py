@@ -136,7 +136,7 @@ def import_modules(names: Iterable[str]) -> None:
             importlib.import_module(name)
         except UserError as error:  # of what it registers
             raise UserError(f"import of {name}: {error}") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(f"import of {name}: {_reason(name, error, here)}") from None
         if name not in IMPORTED:
             IMPORTED.append(name)
@@ -151,7 +151,7 @@ def _is_main(name: str) -> bool:
     return found is not None and found.origin is not None and os.path.samefile(found.origin, main)
 
 
-def _reason(name: str, error: Exception, here: str) -> str:
+def _reason(name: str, error: BaseException, here: str) -> str:
     """Why a module cannot be imported, in one line."""
     said = str(error).partition("\n")[0]
     if name.endswith(".py") or os.sep in name:

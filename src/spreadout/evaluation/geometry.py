@@ -27,7 +27,7 @@ class Geometry:
     min_distance: float  # ρ
     mean_distance: float
     effective_rank: float  # exp of the entropy of W's normalised squared singular values
-    epsilon: float  # mean distance of an example to its own class
+    own_distance: float  # ε of Prop. 1: mean distance of an example to its own class
     error_bound: float | None  # 2ε/ρ, capped at 1: no more than this share can be misclassified
     anchors: int  # classes the nearest-pair search started from; if not all, there is no bound
     collapsing: bool  # drawn to one point, or into a few directions
@@ -56,7 +56,7 @@ def class_geometry(table: Table, epsilon: float) -> Geometry:
         min_distance=least,
         mean_distance=_mean_distance(table, some),
         effective_rank=rank,
-        epsilon=epsilon,
+        own_distance=epsilon,
         error_bound=_bound(epsilon, least) if anchors == count > 1 else None,
         anchors=anchors,
         collapsing=mean_cosine > 0.5 or rank < 1 + 0.1 * (min(count - 1, dim) - 1),

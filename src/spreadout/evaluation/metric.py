@@ -188,7 +188,11 @@ class Metric:
 
     def value(self, inputs: MetricInputs) -> float:
         found = self.function(inputs) if self.k is None else self.function(inputs, self.k)
-        return float(found)
+        try:
+            return float(found)
+        except (TypeError, ValueError, RuntimeError):
+            kind = type(found).__name__
+            raise UserError(f"metric {self.name!r}: gave a {kind}; it must give one number") from None
 
     def axis(self, values: Iterable[float]) -> tuple[float, float]:
         """From where to where an axis goes, so that all values lie inside it.

@@ -6,6 +6,7 @@ config), and everything it does is a function of them.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spreadout.core.errors import UserError
 from spreadout.core.merging import MergeRules, RowMerge, RowSum, Weighting
 from spreadout.core.ragged import Ragged
 from spreadout.core.registry import NamedSection, Registry
@@ -136,6 +138,9 @@ def register_method(method: MethodT) -> MethodT:
     >>> so.Experiment.of({"method": {"name": "shrinking"}}).method.margin
     0.9
     """
+    if inspect.isabstract(method):
+        missing = ", ".join(sorted(method.__abstractmethods__))
+        raise UserError(f"method {method.__qualname__}: has no {missing}")
     method.register()
     return method
 

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field, ValidationError
 from torch import nn
 
-from spreadout.config.experiment import Experiment, overlay, read_toml
+from spreadout.config.experiment import Experiment, changes_of, overlay, read_toml
 from spreadout.config.explain import explain
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_json
@@ -67,7 +67,7 @@ class Suite:
             if len(sources) > 1:
                 raise UserError(f"{sources[0]}: is a suite; give one suite, or several configs")
             return cls._from_suite(sources[0], first, seeds, overrides)
-        return cls._of_experiments([Experiment.load(source, overrides) for source in sources], seeds)
+        return cls._of_experiments([_load(source, overrides) for source in sources], seeds)
 
     @classmethod
     def of(cls, variants: Variants, seeds: Sequence[int] | None = None) -> Suite:
@@ -123,8 +123,8 @@ class Suite:
 
 def compare(
     variants: Suite | Variants,
-    out: str | Path | None = None,
     *,
+    out: str | Path | None = None,
     seeds: Sequence[int] | None = None,
     data: Splits | None = None,
     encoder: nn.Module | None = None,
@@ -210,13 +210,22 @@ def _was_started(folder: Path, experiment: Experiment) -> bool:
 
 
 def _read(variant: Variant) -> Experiment:
-    return variant if isinstance(variant, Experiment) else Experiment.load(variant)
+    return variant if isinstance(variant, Experiment) else _load(str(variant))
 
 
 def _beside(source: str, base: str) -> str:
     """A suite's base: a preset, or a path seen from the suite file."""
     near = Path(source).parent / base
     return str(near) if near.is_file() else base
+
+
+def _load(source: str, overrides: Sequence[str] = ()) -> Experiment:
+    """A config by its own name, or by that of its file."""
+    found = Experiment.load(source, overrides)
+    file = Path(source)
+    if not file.is_file() or "name" in read_toml(source) or "name" in changes_of(overrides):
+        return found
+    return found.model_copy(update={"name": re.sub(r"[^A-Za-z0-9._-]", "-", file.stem)})
 
 
 def _imports_of(values: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from spreadout.config.experiment import Experiment
+from spreadout.config.experiment import Experiment, as_experiment
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
@@ -72,7 +72,7 @@ class Observer:
 
 
 def run(
-    experiment: Experiment,
+    experiment: Experiment | str | Path | Mapping[str, Any],
     *,
     out: str | Path | None = None,
     force: bool = False,
@@ -84,7 +84,9 @@ def run(
     observer: Observer | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Train and evaluate. Without `out`, nothing is written to disk.
+    """Train and evaluate an experiment, a config file, a preset by name, or plain values.
+
+    Without `out`, nothing is written to disk.
 
     `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; training
     starts from the encoder's own weights and leaves them as they are. `build` puts the parts together:
@@ -99,11 +101,24 @@ def run(
     >>> so.run(so.Experiment(rounds=10), data=data).metrics
     {'P@1': 100.0}
     """
+    experiment = as_experiment(experiment)
     own = (data, encoder, method)
     session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
     if out is not None:
         session.folder = _created(Path(out), experiment, force)
     return session.train()
+
+
+def _refuse_other_kinds(data: object, encoder: object, method: object) -> None:
+    """Parts given in Python that are not what they should be, by name."""
+    wanted = {
+        "data": (data, Splits, 'so.Splits("name", train, test)'),
+        "encoder": (encoder, nn.Module, "a torch.nn.Module, or name one in model.encoder"),
+        "method": (method, Method, "an instance of a so.Method, or name one in method.name"),
+    }
+    for name, (given, kind, remedy) in wanted.items():
+        if given is not None and not isinstance(given, kind):
+            raise UserError(f"{name}: is a {type(given).__name__}; give {remedy}")
 
 
 def _created(out: Path, experiment: Experiment, force: bool) -> RunFolder | None:
@@ -187,6 +202,7 @@ class _Session:
     ) -> _Session:
         where = pick_device(device)
         data, encoder, method = own
+        _refuse_other_kinds(data, encoder, method)
         held = data or splits.load_data(experiment.data, experiment.seed)
         federation = build(experiment, held, where, encoder, method)
         sharded = distributed.sharded(federation, experiment.run.shard_mb)
