@@ -374,6 +374,14 @@ def test_a_client_that_breaks_keeps_its_state_and_the_others_go_on() -> None:
         (["clients.drift=scaffold", "clients.optimizer=adam"], "plain SGD on clients"),
         (["clients.drift=feddyn", "server.lr=0.5"], "sets the server's model itself"),
         (["clients.drift=feddyn", "server.optimizer=adam"], "sets the server's model itself"),
+        (
+            ["clients.drift=scaffold", "privacy.clip=1", "privacy.noise=1"],
+            "keeps states that noise would drive off their mean",
+        ),
+        (
+            ["clients.drift=feddyn", "privacy.clip=1", "privacy.noise=1"],
+            "keeps states that noise would drive off their mean",
+        ),
     ],
 )
 def test_optimisers_that_do_not_go_with_a_correction_are_refused(
@@ -391,6 +399,25 @@ def test_a_correction_is_named_like_any_other_part() -> None:
     assert so.Experiment.of(e.model_dump(mode="json", exclude_none=True)) == e
     with pytest.raises(so.UserError, match=r"clients.drift = 'fedprx': unknown; did you mean 'fedprox'"):
         so.Experiment.of(BASE, overrides=["clients.drift=fedprx"])
+
+
+@pytest.mark.parametrize("executor", ["simulator", "sequential"])
+@pytest.mark.parametrize("twin", ["scaffold", "feddyn"])
+def test_refused_updates_leave_the_control_the_mean_of_the_states(twin: str, executor: str) -> None:
+    """Nobody keeps what the server refused: a control off the mean would never come back to it."""
+    f = federation(
+        InEncoder(weighting="examples"),
+        TWINS[twin][0],
+        clients={"max_update_norm": 1.4},
+        run={"executor": executor},
+    )
+    state = fresh(f)
+    for _ in range(12):
+        run_round(f, state)
+    assert 0 < sum(state.refused.values()) < 12 * len(SIZES)
+    kept = state.clients["weight"].of(torch.arange(len(SIZES)), like=state.dense["weight"])
+    mean = torch.einsum("k,kij->ij", torch.from_numpy(shares("examples")).float(), kept)
+    torch.testing.assert_close(mean, state.control["weight"], atol=1e-5, rtol=1e-4)
 
 
 def test_states_are_kept_by_client_and_replaced_by_newer_ones() -> None:

@@ -237,7 +237,7 @@ def _noise_seed(clients_here: NodeClients, content: RecordDict) -> int:
     if SECRET not in clients_here.node:
         return f.seed
     digest = hashlib.blake2b(_read_secret(clients_here.node, SECRET), digest_size=16)
-    for name in ("dense", "rows"):
+    for name in ("dense", "rows", "control"):
         digest.update(messages.bytes_of(content, name))
     return int.from_bytes(digest.digest(), "big")
 

@@ -120,6 +120,11 @@ def _refuse_unfit_optimizers(e: Experiment) -> None:
     """A drift correction may be sound with some optimisers only."""
     if e.clients.drift is None:
         return
+    if e.privacy is not None and e.clients.drift.keeps_state:
+        raise UserError(
+            f"clients.drift = {e.clients.drift.name!r}: keeps states that noise would drive "
+            'off their mean; with [privacy] take "fedprox"'
+        )
     for server in (e.server.optimizer_for(), *e.server.tables.values()):
         problem = e.clients.drift.validate_optimizers(e.clients.optimizer_for(), server)
         if problem:

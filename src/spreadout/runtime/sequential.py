@@ -54,7 +54,7 @@ class Sequential(Executor):
                 max_examples=f.clients.schedule.max_examples,
             )
             part = aggregate.refused(reason) if reason else accepted(f, update, sent)
-            part.client_states = kept
+            part.client_states = {} if reason else kept  # a refused update has changed nothing
             new = bool(state.records.lacks_fixed_rows(cohort.clients[i : i + 1]))
             part.traffic = traffic_of(sent, update, frozenset() if new else f.clients.training.fixed)
             yield part

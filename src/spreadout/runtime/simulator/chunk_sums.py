@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from spreadout.core.client_state import ClientStates
 from spreadout.core.merging import RowSum
 from spreadout.core.rows import nbytes, sum_by_id
 from spreadout.core.state import ServerState
@@ -41,10 +42,8 @@ def accepted_sum(
     f = chunk.federation
     with torch.no_grad():
         moved = _state_changes(chunk, state, change)
-        kept_by_clients = new_states(state.clients, chunk.numbers, moved)
         if f.clients.privacy is not None:
             change = _privatised(chunk, change)
-            moved = _state_changes(chunk, state, change)  # as the server sees it
         bad = checks.invalid_clients(change.dense, change.rows, loss, chunk.examples, f.clients.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         weight = f.rules.client_weight(chunk.examples)
@@ -53,7 +52,7 @@ def accepted_sum(
             sums = {name: _weighted_sum(weight, value) for name, value in change.dense.items()}
             part = aggregate(chunk, state, sums | also(weight), change.rows, loss)
             part.control = {name: _weighted_sum(weight, value) for name, value in moved.items()}
-            part.client_states = kept_by_clients
+            part.client_states = new_states(state.clients, chunk.numbers, moved)
             everyone = accepted.all()
             meanwhile()
             if bool(everyone):
@@ -67,7 +66,7 @@ def accepted_sum(
         sums |= also(weight * accepted)
         part = aggregate(chunk, state, sums, change.rows, loss, kept)
         part.control = {name: _weighted_sum(weight, value, kept) for name, value in moved.items()}
-        part.client_states = kept_by_clients
+        part.client_states = _states_of(chunk, state, moved, kept)
     for reason, refused in bad.items():
         part.refused[reason] += int(refused.sum())
     part.refused = +part.refused  # drop reasons nobody was refused for
@@ -81,6 +80,14 @@ def _state_changes(chunk: Chunk, state: ServerState, change: Params) -> Tensors:
         return {}
     steps = f.clients.schedule.steps_of(chunk.counts)
     return state_changes(f, change, steps, sent_control(f, state), chunk.cohort.round)
+
+
+def _states_of(chunk: Chunk, state: ServerState, moved: Tensors, kept: Tensor | None) -> ClientStates:
+    """What stays with the kept clients; a refused update has changed nothing."""
+    if kept is None:
+        return new_states(state.clients, chunk.numbers, moved)
+    some = {name: value[kept] for name, value in moved.items()}
+    return new_states(state.clients, chunk.numbers[kept.cpu()], some)
 
 
 def _weighted_sum(weight: Tensor, value: Tensor, kept: Tensor | None = None) -> Tensor:
