@@ -7,7 +7,7 @@ that a step, a round, and the optimum of Σ p_i f_i can all be worked out.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -389,6 +389,16 @@ def test_optimisers_that_do_not_go_with_a_correction_are_refused(
 ) -> None:
     with pytest.raises(so.UserError, match=said):
         build_federation(so.Experiment.of(BASE, overrides=overrides), toy, CPU)
+
+
+def test_a_correction_that_keeps_a_state_must_say_what_it_does_with_it() -> None:
+    class Forgetful(so.DriftCorrection):
+        keeps_state: ClassVar[bool] = True
+        name: Literal["forgetful"] = "forgetful"
+
+    with pytest.raises(so.UserError, match="Forgetful: keeps_state, but has no offset"):
+        so.register_drift_correction(Forgetful)
+    assert "forgetful" not in DRIFT_CORRECTIONS
 
 
 def test_a_correction_is_named_like_any_other_part() -> None:

@@ -139,7 +139,7 @@ class GridExecutor(Executor):
             shared["control"] = messages.packed(control)
         for node, some in at_work.items():
             members = torch.tensor([place[client] for client in some])
-            content, down[node] = _sub_models(f, state, cohort, members, shared)
+            content, down[node] = _sub_models(f, state, cohort, members, shared, control)
             following = in_next_round.get(node, [])
             content["task"] = ConfigRecord({"round": round, "clients": some, "next": following})
             calls[node] = TRAIN, nodes.with_public(node, content)
@@ -187,7 +187,12 @@ class GridExecutor(Executor):
 
 
 def _sub_models(
-    f: Federation, state: ServerState, cohort: Cohort, members: Tensor, shared: dict[str, ArrayRecord]
+    f: Federation,
+    state: ServerState,
+    cohort: Cohort,
+    members: Tensor,
+    shared: dict[str, ArrayRecord],
+    control: Tensors,
 ) -> tuple[RecordDict, Traffic]:
     """What a node is sent: the dense part, and each row that its clients requested once."""
     rows = {
@@ -195,7 +200,7 @@ def _sub_models(
         for name, requested in cohort.requests.items()
     }
     down = Traffic(
-        dense_down=nbytes([*state.dense.values(), *sent_control(f, state).values()]),
+        dense_down=nbytes([*state.dense.values(), *control.values()]),
         rows_down=sum(some.nbytes for some in rows.values()),
     )
     return RecordDict({**shared, "rows": messages.put_rows(rows)}), down

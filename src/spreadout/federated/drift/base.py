@@ -24,6 +24,7 @@ from typing import ClassVar, TypeVar
 
 from torch import Tensor
 
+from spreadout.core.errors import UserError
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.registry import NamedSection, Registry
 
@@ -41,6 +42,11 @@ def register_drift_correction(correction: CorrectionT) -> CorrectionT:
     >>> so.Experiment.of({"clients": {"drift": "nothing"}}).clients.drift
     Nothing(name='nothing')
     """
+    for hook in ("offset", "state_change") if correction.keeps_state else ():
+        if getattr(correction, hook) is getattr(DriftCorrection, hook):
+            raise UserError(
+                f"drift correction {correction.__qualname__}: keeps_state, but has no {hook}"
+            )
     correction.register()
     return correction
 

@@ -39,7 +39,8 @@ def sent_control(federation: Federation, state: ServerState) -> Tensors:
         return {}
     found = dict(state.control)
     for name, value in parts_of(federation, model_of(federation, state)):
-        found.setdefault(name, torch.zeros_like(value))
+        if name not in found:
+            found[name] = torch.zeros_like(value)
     return found
 
 
