@@ -223,75 +223,6 @@ def test_libsvm_finds_its_test_file_and_names_a_feature_0(tmp_path: Path) -> Non
     assert dense(LibSVM(first_feature=0).parse(tmp_path / "data").train) == [[0, 2, 0, 0], [2, 0, 0, 0]]
 
 
-# ---------------------------------------------------------------- Mulan
-
-ARFF = """@relation 'toy: -C 2'
-% a comment
-@attribute f0 {0,1}
-@attribute 'f one' numeric
-@attribute TAG_a {0,1}
-@attribute TAG_b {0,1}
-
-@data
-{0 1,2 1}
-{1 0.5, 2 1, 3 1}
-% {0 7}
-{}
-1,2.5,0,1
-"""
-XML = '<labels xmlns="http://mulan.sourceforge.net/labels"><label name="TAG_b"/><label name="TAG_a"/></labels>'
-
-
-def mulan(folder: Path, content: str = ARFF, xml: str = XML) -> RawDataset:
-    (folder / "toy.arff").write_text(content)
-    (folder / "toy.xml").write_text(xml)
-    return MulanArff(name="mulan").parse(folder)
-
-
-def test_mulan_arff_reads_sparse_and_dense_rows_and_labels_in_xml_order(tmp_path: Path) -> None:
-    found = mulan(tmp_path)
-    assert dense(found.train) == [[1, 0], [0, 0.5], [0, 0], [1, 2.5]]
-    assert sets(found.train) == [[1], [0, 1], [], [0]]
-    assert found.class_names == ("TAG_b", "TAG_a")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "complaint"),
-    [
-        ("{0 1,2 1}", "{0 1,9 1}", r"toy.arff:9: attribute '9', but there are 4 \(counted from 0\)"),
-        ("{0 1,2 1}", "{0 1,2 1", r"toy.arff:9: a sparse row without its closing brace"),
-        ("{0 1,2 1}", "{0 1,2}", r"toy.arff:9: '2' is not part of an `attribute value` pair"),
-        ("{0 1,2 1}", "{0 1 1,2 1}", r"toy.arff:9: '1' is not part of an `attribute value` pair"),
-        ("{0 1,2 1}", "{0 yes}", r"toy.arff:9: 'yes' is not a number"),
-        ("1,2.5,0,1", "1,2.5,0", r"toy.arff:13: 3 values for 4 attributes"),
-        ("1,2.5,0,1", "1,?,0,1", r"toy.arff:13: '\?' is not a number"),
-        ("1,2.5,0,1", "1,nan,0,1", r"toy.arff:13: 'nan' is not a finite number"),
-        ("@data", "@dat", r"no @data section; the file may be cut short"),
-        ("@attribute TAG_b {0,1}\n", "", r"no attribute for the label 'TAG_b'"),
-    ],
-)
-def test_a_broken_arff_is_named_with_its_line(
-    tmp_path: Path, old: str, new: str, complaint: str
-) -> None:
-    with pytest.raises(so.UserError, match=complaint):
-        mulan(tmp_path, ARFF.replace(old, new, 1))
-
-
-def test_a_mulan_folder_needs_its_xml_and_matching_parts(tmp_path: Path) -> None:
-    with pytest.raises(so.UserError, match="not well-formed XML"):
-        mulan(tmp_path, xml="<labels>")
-    (tmp_path / "toy.xml").unlink()
-    with pytest.raises(so.UserError, match="needs one XML file that names the labels; has none"):
-        MulanArff(name="mulan").parse(tmp_path)
-    (tmp_path / "toy.xml").write_text(XML)
-    (tmp_path / "toy.arff").rename(tmp_path / "toy-train.arff")
-    (tmp_path / "toy-test.arff").write_text(
-        ARFF.replace("@data", "@attribute f3 numeric\n@data").replace("1,2.5,0,1", "1,2.5,0,1,0")
-    )
-    with pytest.raises(so.UserError, match=r"has 3 features, toy-train.arff has 2: they must agree"):
-        MulanArff(name="mulan").parse(tmp_path)
-
-
 # ---------------------------------------------------------------- MovieLens
 
 # user, movie, time; user 2 rates out of order and two movies in one second; ids have gaps
@@ -628,9 +559,6 @@ def test_ids_too_large_to_be_meant_are_one_line(tmp_path: Path) -> None:
 
 
 def test_lines_are_counted_through_blank_lines_comments_and_stray_spaces(tmp_path: Path) -> None:
-    broken = ARFF.replace("{0 1,2 1}\n", "{0 1,2 1}\n\n\n  % note\n\n{0 x}\n")
-    with pytest.raises(so.UserError, match=r"toy.arff:14: 'x' is not a number"):
-        mulan(tmp_path, broken)
     lines = [f"{i}::1::5::{i}" for i in range(2000)]
     lines[1001] = "1:: 3::4::5"
     (tmp_path / "ratings.dat").write_text("\n".join(lines))
@@ -702,15 +630,6 @@ def test_headers_that_promise_the_moon_are_refused(tmp_path: Path, header: str, 
 def test_values_too_large_for_32_bits_are_named(tmp_path: Path) -> None:
     with pytest.raises(so.UserError, match=r"train.txt:2: '1e39' is too large"):
         xc(tmp_path, train=XC.replace("5:2", "5:1e39"), test=XC)
-
-
-def test_mulan_labels_are_0_or_1_and_named_once(tmp_path: Path) -> None:
-    with pytest.raises(so.UserError, match=r"data row 1: the label 'TAG_a' is 7, not 0 or 1"):
-        mulan(tmp_path, ARFF.replace("{0 1,2 1}", "{0 1,2 7}"))
-    with pytest.raises(so.UserError, match="names the label 'TAG_b' twice"):
-        mulan(tmp_path, xml=XML.replace("TAG_a", "TAG_b"))
-    with pytest.raises(so.UserError, match=r"toy.arff:13: a value is missing"):
-        mulan(tmp_path, ARFF.replace("1,2.5,0,1", "1,2.5,,0,1"))
 
 
 def test_libsvm_test_files_are_found_by_their_names(tmp_path: Path) -> None:

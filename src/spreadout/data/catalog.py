@@ -74,7 +74,7 @@ def counts(found: RawDataset) -> dict[str, int | float]:
         "train": len(train),
         "rows": rows,
         "classes": found.classes,
-        "labels a row": round(labels / rows, 2),
+        "labels a row": round(labels / max(rows, 1), 2),
     }
     if test is not None:
         result["test"] = len(test)

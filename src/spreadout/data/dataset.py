@@ -262,6 +262,7 @@ class Splits:
     validation: Examples | None = None
     class_names: tuple[str, ...] = ()
     class_ids: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a user should know of how the files were read
 
 
 def _own_tensors(column: Column, at: Tensor) -> list[Tensor]:

@@ -64,6 +64,7 @@ class Description:
     size_of: Ints  # (clients,)
     classes_of: Ints  # (clients,)
     label_counts: Ints  # descending, classes that occur
+    notes: tuple[str, ...] = ()  # of the source, on how the files were read
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the long lists, for JSON."""
@@ -107,6 +108,7 @@ def describe(splits: Splits, *, dealt: str = "", seed: int = 0) -> Description:
         size_of=data.sizes,
         classes_of=np.bincount(client, minlength=data.clients),
         label_counts=np.sort(per_class[per_class > 0])[::-1],
+        notes=splits.notes,
     )
 
 

@@ -113,6 +113,7 @@ def load_data(config: DataConfig, seed: int = 0) -> Splits:
         None if validation is None else _examples(validation),
         found.class_names,
         found.class_ids,
+        found.notes,
     )
 
 

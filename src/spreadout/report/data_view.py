@@ -26,6 +26,8 @@ def print_description(found: Description, console: Console | None = None) -> Non
     for name, value in counted(found):
         facts.add_row(name, value)
     out.print(f"[bold]{found.name}[/bold] {found.dealt}")
+    for note in found.notes:
+        out.print(f"note: {note}", markup=False, highlight=False, soft_wrap=True)
     out.print(facts)
     table = Table(box=None, padding=(0, 2, 0, 0))
     for title in ("", "least", "quarter", "median", "three quarters", "most", "mean"):

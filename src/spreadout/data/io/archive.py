@@ -81,6 +81,13 @@ def opened(path: Path) -> Iterator[Archive]:
             yield Archive(path.parent, [path.name], lambda name: _unpacked(path))
 
 
+def beside(path: Path) -> Archive:
+    """The files of the folder a file lies in, that file among them, without the folders below."""
+    here = path.parent
+    names = sorted(file.name for file in here.iterdir() if file.is_file() and not _is_junk(file.name))
+    return Archive(here, names, lambda name: _unpacked(here / name))
+
+
 @contextmanager
 def open_plain(path: Path) -> Iterator[IO[bytes]]:
     """A file as it is, or what a .gz or .bz2 file holds."""

@@ -24,9 +24,10 @@ LARGEST = float(np.finfo(np.float32).max)
 BOM = b"\xef\xbb\xbf"
 NEWLINE = ord("\n")
 T = TypeVar("T", bound=Any)  # a dataclass of arrays
+Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 _CHARACTERS = b"0123456789+-.eE"
-_NUMERIC = np.isin(np.arange(256), list(_CHARACTERS))
+NUMERIC = np.isin(np.arange(256), list(_CHARACTERS))
 _NUMBERS_ONLY = bytes(c if c in _CHARACTERS else ord(" ") for c in range(256))
 
 
@@ -85,12 +86,12 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.start)
 
-    def numbers(self) -> npt.NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """All tokens as finite numbers."""
         if not len(self):
             return np.empty(0)
         raw = np.frombuffer(self.block.text, dtype=np.uint8)
-        plain = int(_NUMERIC[raw].sum()) == int((self.end - self.start).sum())
+        plain = int(NUMERIC[raw].sum()) == int((self.end - self.start).sum())
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", DeprecationWarning)  # older NumPys only warn
@@ -149,7 +150,7 @@ def cut(block: Block, delimiters: bytes, *, empty: bool = False) -> Tokens:
     )
 
 
-def whole(tokens: Tokens, values: npt.NDArray[np.float64], which: Mask, what: str) -> Ints:
+def whole(tokens: Tokens, values: Floats, which: Mask, what: str) -> Ints:
     """These tokens' values as whole numbers from 0 up."""
     bad = which.copy()
     chosen = values[which]

@@ -101,6 +101,7 @@ class RawDataset:
     )  # input columns that name rows of a table
     class_names: tuple[str, ...] = ()
     class_ids: tuple[str, ...] = ()  # what the source calls each row, where that is not its number
+    notes: tuple[str, ...] = ()  # what a user should know of how the files were read
 
 
 class Source(NamedSection, ABC):
@@ -214,6 +215,7 @@ def write(found: RawDataset, folder: Path) -> None:
         "row_columns": dict(found.row_columns),
         "class_names": list(found.class_names),
         "class_ids": list(found.class_ids),
+        "notes": list(found.notes),
         "parts": {},
     }
     for part, instances in (("train", found.train), ("test", found.test)):
@@ -239,7 +241,7 @@ def open_stored(folder: Path) -> RawDataset:
         whose = folder / f"{part}-user.npy"
         user = stored.open_array(whose) if whose.exists() else None
         parts[part] = Instances(columns, Ragged(sets, labels), user)
-    names, ids = tuple(meta["class_names"]), tuple(meta["class_ids"])
+    names, ids, notes = (tuple(meta[key]) for key in ("class_names", "class_ids", "notes"))
     return RawDataset(
-        parts["train"], meta["classes"], parts.get("test"), meta["row_columns"], names, ids
+        parts["train"], meta["classes"], parts.get("test"), meta["row_columns"], names, ids, notes
     )

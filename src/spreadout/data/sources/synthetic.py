@@ -93,7 +93,8 @@ class Synthetic(Source):
                 file.close()
             tensors = ["ids", "offsets", "weights"]
             parts[part] = {"x": {"kind": "sparse", "tensors": tensors, "width": self.features}}
-        meta = {"classes": self.classes, "row_columns": {}, "class_names": [], "class_ids": []}
+        unnamed: dict[str, list[str]] = {"class_names": [], "class_ids": [], "notes": []}
+        meta = {"classes": self.classes, "row_columns": {}, **unnamed}
         stored.write_index(folder, {**meta, "parts": parts})
 
     def chunks(self, part: str, count: int, size: int = CHUNK) -> Iterator[Block]:

@@ -1,0 +1,102 @@
+"""Which attributes of an ARFF file are labels: Mulan says it in XML, MEKA in @relation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from spreadout.core.errors import UserError
+from spreadout.data.io.archive import Archive
+from spreadout.data.sources.arff import Attribute, Header, unescaped
+from spreadout.data.sources.mulan_files import ArffName, xml_files
+
+ON = ("1", "true", "yes", "y", "t", "on", "+1")
+OFF = ("0", "false", "no", "n", "f", "off", "-1")
+
+
+def labels_of(archive: Archive, file: str, header: Header) -> list[str]:
+    """The label attributes' names as the XML has them, or as MEKA counts them; label i is the i-th."""
+    name = ArffName.of(file)
+    files = xml_files(archive, None if name is None else name.base)
+    label = archive.label(file)
+    if len(files) == 1:
+        return label_names(archive, files[0])
+    fitting = [found for xml in files if (found := _fitting(archive, xml, header, label)) is not None]
+    if len(fitting) == 1:
+        return fitting[0]
+    if files:
+        some, which = ", ".join(files[:4]), "several fit" if fitting else "none fits"
+        raise UserError(f"{label}: of the XML files beside it ({some}), {which}; leave one there")
+    if header.labels is None:
+        raise UserError(
+            f"{label}: nothing says which attributes are labels; it needs an XML file beside it "
+            "(Mulan), or -C and their number in @relation (MEKA)"
+        )
+    count, every = header.labels, [attribute.name for attribute in header.attributes]
+    if not 0 < abs(count) <= len(every):
+        raise UserError(f"{label}: -C {count} in @relation, but there are {len(every)} attributes")
+    return every[:count] if count > 0 else every[count:]
+
+
+def _fitting(archive: Archive, xml: str, header: Header, label: str) -> list[str] | None:
+    """The names in an XML file, if it is about this very ARFF file."""
+    try:
+        names = label_names(archive, xml)
+        places_of(names, header, label)
+    except UserError:
+        return None
+    return names
+
+
+def label_names(archive: Archive, file: str) -> list[str]:
+    """The names in an XML file, in its order."""
+    try:
+        root = ElementTree.fromstring(archive.read(file))
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
+        raise UserError(f"{archive.label(file)}: not well-formed XML ({error})") from None
+    nodes = [node for node in root.iter() if str(node.tag).rpartition("}")[2] == "label"]
+    names = [name for node in nodes if (name := node.get("name")) is not None]
+    if not names or len(names) < len(nodes):
+        what = "names no labels" if not nodes else "has a <label> without a name"
+        raise UserError(f"{archive.label(file)}: {what}")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UserError(f"{archive.label(file)}: names the label {twice[0]!r} twice")
+    return names
+
+
+def places_of(labels: Sequence[str], header: Header, label: str) -> list[int]:
+    """Which attribute each label is.
+
+    By its name as it stands, or by what both are without backslashes: publishers escape quotes in the
+    ARFF, in the XML, or in both.
+    """
+    exact = {attribute.name: i for i, attribute in enumerate(header.attributes)}
+    loose = {unescaped(name): i for name, i in exact.items()}
+    found = [exact.get(name, loose.get(unescaped(name))) for name in labels]
+    places = [place for place in found if place is not None]
+    if len(places) < len(labels):
+        raise UserError(
+            f"{label}: no attribute for the label {labels[found.index(None)]!r} named in the XML"
+        )
+    if len(set(places)) < len(places):
+        twice = next(place for place, count in Counter(places).items() if count > 1)
+        name = header.attributes[twice].name
+        raise UserError(f"{label}: two labels in the XML are the attribute {name!r}")
+    return places
+
+
+def is_on_first(attribute: Attribute, file: str) -> bool:
+    """Whether the first value declared for a label is the one that means it is on."""
+    values = [value.casefold() for value in attribute.values]
+    if attribute.kind == "number" or (len(values) == 1 and values[0] in OFF):
+        return False
+    if len(values) == 2 and values[0] in OFF and values[1] in ON:
+        return False
+    if (len(values) == 2 and values[0] in ON and values[1] in OFF) or (
+        len(values) == 1 and values[0] in ON
+    ):
+        return True
+    raise UserError(
+        f"{file}: the label {attribute.shown()} is not {{0,1}}: only labels that are on or off are read"
+    )

@@ -1,0 +1,129 @@
+"""An ARFF file as features and label sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.data.columns import Sparse
+from spreadout.data.io.archive import Archive
+from spreadout.data.sources.arff import Attribute, Header, read_header
+from spreadout.data.sources.arff_rows import Cells, read_cells
+from spreadout.data.sources.mulan_labels import is_on_first, labels_of, places_of
+
+
+@dataclass(frozen=True)
+class Table:
+    """The cells of a file, and which of its attributes are labels; the others are features."""
+
+    name: str  # the file, for errors
+    header: Header
+    cells: Cells
+    labels: list[str]
+    places: list[int]  # the attribute that each label is
+
+    @classmethod
+    def read(cls, archive: Archive, file: str, labels: list[str] | None = None) -> Table:
+        """A file whose labels are known, or said by the XML beside it."""
+        name = archive.label(file)
+        with archive.open(file) as stream:
+            header = read_header(stream, name)
+            names = labels or labels_of(archive, file, header)
+            places = places_of(names, header, name)
+            for place in places:
+                is_on_first(header.attributes[place], name)  # refused before rows are read
+            return cls(name, header, read_cells(stream, name, header), names, places)
+
+    @property
+    def rows(self) -> int:
+        return len(self.cells.row_lines)
+
+    @cached_property
+    def number(self) -> np.ndarray:
+        """(attributes,) which feature an attribute is, from 0; of labels, −1 − which."""
+        found = np.zeros(len(self.header.attributes), dtype=np.int64)
+        found[self.places] = -1 - np.arange(len(self.places))
+        found[found == 0] = np.arange(len(found) - len(self.places))
+        return found
+
+    @cached_property
+    def features(self) -> list[Attribute]:
+        return [a for a, number in zip(self.header.attributes, self.number, strict=True) if number >= 0]
+
+    def missed(self) -> set[int]:
+        """Features that some row has no value of."""
+        numbers = np.unique(self.number[self.cells.attribute[np.isnan(self.cells.value)]]).tolist()
+        return {number for number in numbers if number >= 0 and self.features[number].width}
+
+    def typical(self, feature: int) -> float:
+        """The mean of a feature over the rows that have it, or its most frequent value."""
+        own = self.cells.value[self.number[self.cells.attribute] == feature]
+        known = own[~np.isnan(own)]
+        rows = self.rows - (len(own) - len(known))  # a row that leaves it out has a 0 there
+        if self.features[feature].kind == "number":
+            return float(known.sum() / max(rows, 1))
+        counts = np.bincount(known.astype(np.int64), minlength=1)
+        counts[0] += rows - len(known)
+        return float(counts.argmax())
+
+    def inputs(self, fill: Mapping[int, float]) -> Sparse:
+        """The features of all rows, side by side; missing ones filled."""
+        instead = np.zeros(len(self.features))
+        instead[list(fill)] = list(fill.values())
+        widths = np.array([attribute.width for attribute in self.features], dtype=np.int64)
+        nominal = np.array([attribute.kind == "nominal" for attribute in self.features], dtype=bool)
+        first = np.cumsum(widths) - widths  # (features,) where the columns of each begin
+        feature = self.number[self.cells.attribute]
+        own = feature >= 0
+        row, feature, value = self.cells.row[own], feature[own], self.cells.value[own]
+        value = np.where(np.isnan(value), instead[feature], value)
+        kept = (value != 0) & (widths[feature] > 0)
+        row, feature, value = row[kept], feature[kept], value[kept]
+        column = first[feature] + np.where(nominal[feature], value - 1, 0).astype(np.int64)
+        order = np.lexsort((column, row))
+        return Sparse(
+            torch.from_numpy(column[order].astype(np.int32)),
+            torch.from_numpy(np.where(nominal[feature], 1.0, value)[order].astype(np.float32)),
+            offsets_from_lengths(torch.from_numpy(np.bincount(row, minlength=self.rows))),
+            int(widths.sum()),
+        )
+
+    def label_sets(self) -> Ragged:
+        """The labels that are on, row by row."""
+        label = -1 - self.number[self.cells.attribute]  # (cells,), below 0: a feature
+        value, row = self.cells.value, self.cells.row
+        odd = (label >= 0) & (value != 0) & (value != 1)
+        if odd.any():
+            at = int(np.flatnonzero(odd)[0])
+            said = "missing" if np.isnan(value[at]) else f"{value[at]:g}, not 0 or 1"
+            line = self.cells.row_lines[row[at]]
+            raise UserError(f"{self.name}:{line}: the label {self.labels[label[at]]!r} is {said}")
+        written = (label >= 0) & (value == 1)
+        row, label = row[written], label[written]
+        # Where the value that means "on" is declared first, it is the one a sparse row leaves out.
+        for i, place in enumerate(self.places):
+            if is_on_first(self.header.attributes[place], self.name):
+                on = np.setdiff1d(np.arange(self.rows), row[label == i])
+                row = np.concatenate([row[label != i], on])
+                label = np.concatenate([label[label != i], np.full(len(on), i)])
+        return Ragged.from_pairs(torch.from_numpy(row), torch.from_numpy(label), self.rows)
+
+    def refuse_unlike(self, other: Table, name: str) -> None:
+        """Features that are others than those of the table they go with."""
+        if len(self.features) != len(other.features):
+            raise UserError(
+                f"{self.name}: has {len(self.features)} features, {name} has {len(other.features)}: "
+                "they must agree"
+            )
+        for ours, theirs in zip(self.features, other.features, strict=True):
+            if ours != theirs:
+                raise UserError(
+                    f"{self.name}: declares {ours.shown()} where {name} has {theirs.shown()}: "
+                    "they must agree"
+                )
