@@ -13,7 +13,6 @@ from torch import Tensor
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Table, each_row, whole_of
-from spreadout.data.columns import Lists
 from spreadout.data.dataset import Examples, FederatedDataset
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.embed import blocks, class_vectors, embed
@@ -21,6 +20,7 @@ from spreadout.evaluation.frequencies import PROPENSITY, Frequencies
 from spreadout.evaluation.geometry import Geometry, class_geometry
 from spreadout.evaluation.metric import PARTS, Metric, MetricInputs
 from spreadout.evaluation.metrics import find_metric
+from spreadout.evaluation.pooled import pool_of
 from spreadout.evaluation.standings import batch_rivals, distance_to_own, neighbours_of, rank_of_right
 from spreadout.models.embedding import EmbeddingModel
 
@@ -123,17 +123,5 @@ def frequencies(
     train: FederatedDataset, frequent: int, propensity: tuple[float, float] = PROPENSITY
 ) -> Frequencies:
     """How many training instances have each class."""
-    y = train.columns["y"]
-    stored = next(column for name, column in train.columns.items() if name != "y")
-    every = torch.arange(train.examples)
-    # An instance that lives on several clients is one instance, with all labels it has anywhere.
-    number = every if stored.index is None else torch.unique(stored.index.cpu(), return_inverse=True)[1]
-    if isinstance(y, Lists):
-        sets = y.ragged()
-        owner, label = torch.repeat_interleave(number, sets.lengths.cpu()), sets.values.cpu()
-    else:
-        owner, label = number, y.take(every).cpu()
-    pairs = torch.unique(owner * train.classes + label)
-    counts = torch.bincount(pairs % train.classes, minlength=train.classes)
-    instances = int(number.max()) + 1 if len(number) else 0
-    return Frequencies(counts, instances, frequent, propensity)
+    pool = pool_of(train)
+    return Frequencies(pool.counts, len(pool), frequent, propensity)

@@ -1,0 +1,14 @@
+"""What to compare a model with: trivial and cheap predictions from the training data in one place.
+
+>>> import spreadout as so
+>>> from spreadout.evaluation.references import references_of
+>>> digits = so.load_data(so.DataConfig(source="digits"))
+>>> found = references_of(digits, ["P@1"])
+>>> list(found), found["most frequent"].is_trivial, found["ridge"].metrics["P@1"] > 90
+(['most frequent', 'ridge', 'nearest neighbours'], True, True)
+"""
+
+from spreadout.evaluation.references.compute import references_of
+from spreadout.evaluation.references.reference import Reference, best_central
+
+__all__ = ["Reference", "best_central", "references_of"]

@@ -1,0 +1,202 @@
+"""All references that fit some data, scored with a run's own metrics on its own examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from spreadout.data.columns import Dense, Lists, Sparse
+from spreadout.data.dataset import Examples, Splits
+from spreadout.evaluation.frequencies import PROPENSITY, Frequencies
+from spreadout.evaluation.metric import Metric
+from spreadout.evaluation.pooled import Pool, pool_of
+from spreadout.evaluation.references import histories, ridge
+from spreadout.evaluation.references.features import Features, width_of
+from spreadout.evaluation.references.neighbours import COUNTS, Voters
+from spreadout.evaluation.references.reference import Reference, mean_goodness
+from spreadout.evaluation.references.scoring import (
+    Clock,
+    OutOfTime,
+    Scorer,
+    computable,
+    metrics_of,
+)
+
+MOST_SECONDS = 60.0  # of all references of a run
+MOST_FEATURES = 4096
+WORK = {"cpu": 2e11, "cuda": 4e13}  # multiply-adds of a matrix product; above it, a sample is taken
+MOST_NUMBERS = 1 << 28  # of features held in memory
+FEWEST = 100  # instances of a sample, whatever they cost
+CHOICE = 2000  # at most so many training instances are kept back to choose settings by
+CHOICE_SHARE = 0.2
+
+T = TypeVar("T")
+Found = tuple[Scorer, str]
+Maker = Callable[["_Work"], Found]
+
+
+def references_of(
+    splits: Splits,
+    metrics: Sequence[str],
+    split: Literal["test", "validation"] = "test",
+    *,
+    frequent: int = 100,
+    propensity: tuple[float, float] = PROPENSITY,
+    seconds: float = MOST_SECONDS,
+    device: torch.device | str = "cpu",
+) -> dict[str, Reference]:
+    """Trivial and cheap central predictions from the training data, by name, the trivial one first.
+
+    Settings of a reference (λ of ridge, how many neighbours vote) are chosen on a part of the training
+    data, by the mean of the metrics that are like the first one. Metrics that need embeddings are left
+    out. A reference that takes too long, or does not fit, has no metrics and a note that says why.
+    """
+    scored = splits.test if split == "test" else splits.validation
+    wanted = computable(metrics)
+    if scored is None or not wanted or not len(scored) or not splits.train.examples:
+        return {}
+    labels = scored.labels.values
+    if not len(labels) or int(labels.min()) >= splits.train.classes:
+        return {}  # its classes are never trained on: there is nothing to rank
+    pool = pool_of(splits.train)
+    seen = Frequencies(pool.counts, len(pool), frequent, propensity)
+    work = _Work(pool, scored, wanted, seen, torch.device(device), Clock(seconds))
+    return {name: work.reference(name, maker) for name, maker in _fitting(pool)}
+
+
+def _fitting(pool: Pool) -> Iterator[tuple[str, Maker]]:
+    if isinstance(pool.inputs.get("history"), Lists):
+        yield "popularity", _most_frequent
+        yield "successor", _successor
+        yield "item-kNN", _item_knn
+        return
+    yield "most frequent", _most_frequent
+    if isinstance(pool.inputs.get("x"), Dense | Sparse):
+        yield "ridge", _ridge
+        yield "nearest neighbours", _nearest
+
+
+TRIVIAL = frozenset({"most frequent", "popularity"})
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What references are made from, and how they are scored."""
+
+    pool: Pool
+    scored: Examples
+    metrics: list[Metric]
+    seen: Frequencies
+    device: torch.device
+    clock: Clock
+
+    def reference(self, name: str, maker: Maker) -> Reference:
+        trivial = name in TRIVIAL
+        started = self.clock.seconds
+        try:
+            scorer, note = maker(self)
+            found = metrics_of(
+                scorer, self.scored.labels, self.pool, self.metrics, self.seen, self.clock
+            )
+        except OutOfTime:
+            found, note = {}, f"left out: references may take {self.clock.limit:g} s in all"
+        return Reference(name, found, round(self.clock.seconds - started, 3), note, trivial)
+
+    def features(self, most: int) -> Features:
+        return Features(self.pool.inputs["x"], self.device, most)
+
+    def sample(self, cost: float) -> tuple[Tensor, Tensor, str]:
+        """Instances to fit and to choose on, as many as work allows if each costs so much; a note."""
+        order = self.pool.shuffled("references")
+        most = min(len(order), max(FEWEST, int(WORK[self.device.type] / max(cost, 1))))
+        order = order[:most]
+        note = "" if most == len(self.pool) else f"{most:,} of {len(self.pool):,} training instances"
+        held = min(CHOICE, max(1, int(CHOICE_SHARE * most)))
+        return order[held:] if most > 1 else order, order[:held], note
+
+    def best(self, settings: Sequence[T], make: Callable[[T], Scorer], held: Tensor) -> T:
+        """The setting that does best on training instances kept back."""
+        labels = self.pool.labels.select(held)
+
+        def goodness(setting: T) -> float:
+            scorer = make(setting)
+            found = metrics_of(
+                lambda at: scorer(held[at]), labels, self.pool, self.metrics, self.seen, self.clock
+            )
+            return mean_goodness(found, self.metrics)
+
+        return max(settings, key=goodness)
+
+
+def _most_frequent(work: _Work) -> Found:
+    prior = work.pool.prior
+    return lambda at: prior[None], ""
+
+
+def _ridge(work: _Work) -> Found:
+    pool = work.pool
+    wide = width_of(pool.inputs["x"])
+    few = len(pool) <= MOST_FEATURES and len(pool) * wide <= MOST_NUMBERS // 2
+    features = work.features(wide if few else MOST_FEATURES)
+    fit, held, sampled = work.sample(features.width * min(features.width, len(pool)))
+    classes = ridge.most_classes(pool, features.width)
+    left_out = int((pool.counts > 0).sum()) - len(classes)
+    systems = {
+        unit: ridge.system_of(features.scaled(unit=unit), pool.labels, classes, fit, work.clock)
+        for unit in ((False, True) if isinstance(features.column, Sparse) else (False,))
+    }
+
+    def made(setting: tuple[bool, float]) -> Scorer:
+        work.clock.check()
+        unit, strength = setting
+        return systems[unit].solve(strength).scorer(features.scaled(unit=unit), pool.prior)
+
+    settings = [(unit, strength) for unit in systems for strength in ridge.STRENGTHS]
+    unit, strength = work.best(settings, made, held)
+    chosen = features.scaled(unit=unit)
+    whole = ridge.system_of(chosen, pool.labels, classes, torch.cat([held, fit]), work.clock)
+    scorer = whole.solve(strength).scorer(chosen.like(work.scored.inputs["x"]), pool.prior)
+    form = "rows of length 1" if unit else ""
+    rare = f"{left_out:,} rarest classes left out" if left_out else ""
+    return scorer, _joined(f"strength {strength:g}", form, features.note, sampled, rare)
+
+
+def _nearest(work: _Work) -> Found:
+    pool = work.pool
+    features = work.features(MOST_FEATURES).scaled(unit=True)
+    cost = features.width * max(len(work.scored), CHOICE)
+    fit, held, sampled = work.sample(max(cost, WORK[work.device.type] * features.width / MOST_NUMBERS))
+    voters = Voters.of(features, pool.labels, fit)
+    count = work.best(COUNTS, lambda k: voters.scorer(features, pool.prior, k), held)
+    whole = Voters.of(features, pool.labels, torch.cat([held, fit]))
+    scorer = whole.scorer(features.like(work.scored.inputs["x"]), pool.prior, count)
+    return scorer, _joined(f"{count} neighbours", features.note, sampled)
+
+
+def _history_columns(work: _Work) -> tuple[Lists, Lists]:
+    ours, theirs = work.pool.inputs["history"], work.scored.inputs["history"]
+    assert isinstance(ours, Lists)
+    assert isinstance(theirs, Lists)
+    return ours, theirs
+
+
+def _successor(work: _Work) -> Found:
+    ours, theirs = _history_columns(work)
+    pairs = histories.successors(work.pool, ours)
+    return histories.successor_scorer(pairs, theirs, work.pool.prior), ""
+
+
+def _item_knn(work: _Work) -> Found:
+    ours, theirs = _history_columns(work)
+    met = histories.meetings(work.pool, ours, work.clock)
+    few = len(met.items) < work.pool.classes - work.pool.first_class
+    note = f"of the {len(met.items):,} most popular items" if few else ""
+    return histories.meeting_scorer(met, theirs, work.pool.prior), note
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)

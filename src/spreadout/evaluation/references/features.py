@@ -1,0 +1,82 @@
+"""Features of instances as rows of one matrix, made narrower where they are too many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from spreadout.core.hashing import HashFamily, signs
+from spreadout.core.rows import project_to_sphere
+from spreadout.data.columns import Column, Sparse
+from spreadout.data.feature_hashing import hashed
+
+BLOCK = 1 << 25  # numbers of gathered features at once
+
+
+@dataclass(frozen=True)
+class Features:
+    """One column of dense or sparse features, flat, in float32 on a device."""
+
+    column: Column
+    device: torch.device
+    most: int  # features; wider ones are hashed into so many, with signs
+    unit: bool = False  # rows of length 1
+
+    @property
+    def note(self) -> str:
+        wide = width_of(self.column)
+        return f"{wide:,} features hashed into {self.most:,}" if wide > self.most else ""
+
+    def scaled(self, *, unit: bool) -> Features:
+        return replace(self, unit=unit)
+
+    def like(self, column: Column) -> Features:
+        """Another column in the same way."""
+        return replace(self, column=column)
+
+    @cached_property
+    def _sketch(self) -> tuple[Tensor, Tensor]:
+        """Where each dense feature goes, and with which sign: (width,), (width,)"""
+        every = torch.arange(width_of(self.column))
+        place = HashFamily.drawn(1, self.most, seed=0, use="features")(every)[0]
+        side = signs(HashFamily.drawn(1, 2, seed=0, use="feature signs"), every)[0]
+        return place.to(self.device), side.to(self.device)
+
+    @property
+    def width(self) -> int:
+        return min(width_of(self.column), self.most)
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def rows(self, at: Tensor) -> Tensor:
+        """The features of some instances: (n, width)."""
+        found = self._gathered(at)
+        return project_to_sphere(found) if self.unit else found
+
+    def _gathered(self, at: Tensor) -> Tensor:
+        column, wide = self.column, width_of(self.column) > self.most
+        if wide and isinstance(column, Sparse):
+            few = hashed(column.select(at).compact(), self.most, signed=True)
+            return few.take(torch.arange(len(at))).to(self.device)
+        found = column.take(at).to(self.device).flatten(1).float()
+        if not wide:
+            return found
+        place, side = self._sketch
+        return found.new_zeros(len(found), self.most).index_add_(1, place, found * side)
+
+    def blocks(self, at: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Some instances a block at a time: places, and features."""
+        for some in torch.split(at, max(1, BLOCK // max(width_of(self.column), self.width))):
+            yield some, self.rows(some)
+
+
+def width_of(column: Column) -> int:
+    """How many features an instance has."""
+    if isinstance(column, Sparse):
+        return column.width
+    return column.take(torch.zeros(1, dtype=torch.int64)).flatten(1).shape[1]
