@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("flwr")
 
 import spreadout as so
-from deployment import TOY, assert_same
+from deployment import AS_SIMULATED, TOY, assert_same
 from memory_grid import deployed, served
 from spreadout.config.experiment import Experiment
 from spreadout.data.columns import Lists
@@ -114,6 +114,7 @@ def test_two_towers_train_the_simulated_model(
             "model": {"encoder": encoder, "dim": 6, "init": 0.5},
             "method": {"name": "dual_encoder", **method},
             "clients": {"batch": 4, "lr": 0.5, "per_round": 5},
+            "server": AS_SIMULATED,
             "eval": {"metrics": ["R@1"], "every": 3},
         }
     )

@@ -9,7 +9,9 @@ import torch
 from spreadout.config.experiment import Experiment
 from spreadout.runs.train import Result
 
+AS_SIMULATED = {"claim_quantile": 1.0}  # what a deployment is wary of by default, it is not here
 TOY = {
+    "server": AS_SIMULATED,
     "rounds": 3,
     "model": {"hidden": [5], "dim": 4},
     "clients": {"batch": 3, "lr": 0.3, "local_steps": 3},
@@ -50,6 +52,7 @@ def config(data: Path, method: dict[str, object]) -> Experiment:
             "model": {"hidden": [8], "dim": 4},
             "method": method,
             "clients": {"batch": 4, "lr": 0.3, "local_steps": 3},
+            "server": AS_SIMULATED,
             "eval": {"every": 3, "metrics": ["P@1"]},
             "deploy": {"nodes": NODES, "timeout": 60},
         }

@@ -90,6 +90,9 @@ class ServerConfig(Optimizer):
     """`[server]`: the optimiser of the dense part; `[server.tables.NAME]` for a table's own."""
 
     tables: dict[str, Optimizer] = Field(default_factory=dict)
+    # A client counts for no more examples than this share of the clients claim; 1: for all it claims.
+    # None: 2/3 in a deployment, where a claim is the client's own word, and 1 in a simulation.
+    claim_quantile: float | None = Field(None, gt=0, le=1)
 
     def optimizer_for(self, table: str | None = None) -> Optimizer:
         if table in self.tables:
@@ -123,6 +126,8 @@ class DeployConfig(Section):
     wait: PositiveFloat = 120.0  # … or fails after so many seconds
     timeout: PositiveFloat = 120.0  # seconds a round waits for its clients' answers
     max_rows: int | None = Field(None, ge=1)  # of a table, that a client may request in a round
+    max_clients: int = Field(1000, ge=1)  # that a node may answer for
+    max_hello_mb: PositiveFloat = 256.0  # of a node's first answer; the others follow from what is asked
     roster: Path | None = None  # which node may answer for a client, and which classes are its own
     takeover: bool = False  # whether another node may answer for a client whose own node is gone
 

@@ -45,10 +45,16 @@ class MergeRules:
 
     weighting: Weighting
     rows: Mapping[str, RowMerge]
+    most: int | None = None  # examples that a client may count for
+
+    def counted_examples(self, examples: Tensor) -> Tensor:
+        """How many of the examples that clients claim count: (n,) → (n,) float32."""
+        return (examples if self.most is None else examples.clamp_max(self.most)).float()
 
     def client_weight(self, examples: Tensor) -> Tensor:
         """ω_i for the dense average, before normalisation: (k,) → (k,)."""
-        return examples.float() if self.weighting == "examples" else torch.ones_like(examples).float()
+        by_examples = self.weighting == "examples"
+        return self.counted_examples(examples) if by_examples else torch.ones_like(examples).float()
 
     @property
     def counted(self) -> frozenset[str]:
@@ -60,4 +66,4 @@ class MergeRules:
         if self.rows[table] == "sum":
             return self.client_weight(examples)
         weighted = self.rows[table] == "weighted-mean"
-        return examples.float() if weighted else torch.ones_like(examples).float()
+        return self.counted_examples(examples) if weighted else torch.ones_like(examples).float()

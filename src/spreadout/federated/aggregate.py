@@ -55,11 +55,11 @@ def of_update(update: Update, rules: MergeRules) -> Aggregate:
     for name, changed in update.tables.items():
         each = torch.ones(len(changed), device=changed.values.device)
         if name in rules.counted:
-            counts = update.positives[name].float()
+            counts = rules.counted_examples(update.positives[name])
             rows[name] = RowSum(changed.ids, changed.values * counts[:, None], each, counts)
             continue
         total = changed.values * float(rules.row_weight(name, examples))
-        rows[name] = RowSum(changed.ids, total, each, each * update.examples)
+        rows[name] = RowSum(changed.ids, total, each, each * float(rules.counted_examples(examples)))
     dense = {name: value * weight for name, value in update.dense.items()}
     return Aggregate(dense, weight, rows, 1, update.examples, update.loss)
 

@@ -42,6 +42,8 @@ def draw_clients(federation: Federation, round: int) -> Tensor:
     """Who takes part in a round: a function of (seed, round) alone."""
     f = federation
     usable = f.clients.schedule.usable(f.data.sizes)
+    if f.server.claim_cap is not None:  # nor is a client chosen more often by what it claims
+        usable = np.minimum(usable, f.server.claim_cap)
     return sample_clients(f.server.selection, usable, f.server.per_round, seed=f.seed, round=round)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,7 @@ class ServerSettings:
     optimizers: ServerOptimizers
     selection: Selection = "uniform"
     per_round: int = 1
+    claim_cap: int | None = None  # examples that a client may count for; None: as many as it says
     noise_seed: int | None = None  # seed of the server's noise, where it must differ from the run's
 
 
@@ -79,7 +80,7 @@ class Federation:
 
     @cached_property
     def rules(self) -> MergeRules:
-        return self.method.rules()
+        return replace(self.method.rules(), most=self.server.claim_cap)
 
     @property
     def noise_seed(self) -> int:

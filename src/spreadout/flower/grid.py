@@ -27,10 +27,11 @@ from spreadout.federated.cohort import Cohort, draw_clients
 from spreadout.federated.drift.control import sent_control
 from spreadout.federated.executor import Executor
 from spreadout.federated.federation import Federation
-from spreadout.flower import messages
+from spreadout.flower import bounds, messages
 from spreadout.flower.messages import TRAIN, Malformed
-from spreadout.flower.nodes import NOBODY, Nodes
-from spreadout.flower.rpc import NOT_CONNECTED, Replies
+from spreadout.flower.nodes import Nodes
+from spreadout.flower.refusals import NOBODY
+from spreadout.flower.rpc import NOT_CONNECTED, Call, Replies
 from spreadout.methods.base import SetupMessage
 from spreadout.runtime.sequential import accepted
 
@@ -88,9 +89,9 @@ class GridExecutor(Executor):
             nodes.read_requests(node, content, round + 1)
             came[node] = self._updates_of(node, content, round)
             theirs = {client for client in clients if nodes.node_of.get(client) == node}
-            for client in sorted((came[node] or {}).keys() - theirs - self._why.keys()):
-                nodes.refused(round + 1, client, node, NOT_SELECTED)
-                yield merge.refused(NOT_SELECTED)
+            unasked = (came[node] or {}).keys() - theirs - self._why.keys()
+            if count := nodes.refusals.add_unasked(round + 1, unasked, node, NOT_SELECTED):
+                yield merge.refused(NOT_SELECTED, count)
         for i, client in enumerate(clients):
             node = nodes.node_of.get(client, NOBODY)
             reason = self._why.get(client)
@@ -105,12 +106,13 @@ class GridExecutor(Executor):
                 part = accepted(f, update, sent)
             else:
                 part = merge.refused(reason or NO_UPDATE)
-                nodes.refused(round + 1, client, node, reason or NO_UPDATE)
+                nodes.refusals.add(round + 1, client, node, reason or NO_UPDATE)
             part.traffic = sent_down.pop(node, Traffic()) + _returned(cohort, i, update)
             yield part
         for node, why in replies.extra:
-            nodes.refused(round + 1, NOBODY, node, why)
+            nodes.refusals.add(round + 1, NOBODY, node, why)
             yield merge.refused(why)
+        nodes.refusals.flush()
         yield Aggregate(traffic=Traffic(once_down=nodes.public_bytes))
         nodes.public_bytes = 0
 
@@ -142,7 +144,9 @@ class GridExecutor(Executor):
             content, down[node] = _sub_models(f, state, cohort, members, shared, control)
             following = in_next_round.get(node, [])
             content["task"] = ConfigRecord({"round": round, "clients": some, "next": following})
-            calls[node] = TRAIN, nodes.with_public(node, content)
+            most = bounds.updates(state.dense, state.tables, cohort.requests, members)
+            most += nodes.most_of_requests(len(following))
+            calls[node] = Call(TRAIN, nodes.with_public(node, content), most)
         return (nodes.call(calls, round) if calls else Replies()), down
 
     def _updates_of(self, node: int, content: RecordDict, round: int) -> dict[int, Tensors] | None:

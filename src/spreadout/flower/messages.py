@@ -22,6 +22,7 @@ from torch import Tensor
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import Rows, Update
 from spreadout.core.types import Tensors
+from spreadout.federated.checks import MALFORMED
 from spreadout.methods.base import SetupMessage
 
 HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server sends to a node
@@ -35,6 +36,14 @@ Requests = dict[int, Tensors]  # by client, per table, the rows it requests
 
 class Malformed(ValueError):
     """Something that came is not what it should be."""
+
+    reason = MALFORMED
+
+
+class TooManyClients(Malformed):
+    """A node names more clients than it may answer for."""
+
+    reason = "too many clients"
 
 
 def _suspicious(read: Callable[P, R]) -> Callable[P, R]:
@@ -176,6 +185,15 @@ def whole(arrays: Mapping[str, Tensor], name: str) -> Tensor:
     if found is None or found.dtype != torch.int64 or found.dim() != 1:
         raise Malformed(f"{name} is no list of whole numbers")
     return found
+
+
+def refuse_wrong_numbers(numbers: Tensor) -> None:
+    """Clients are numbered from 0, each once, in numbers that an update can name."""
+    if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < 10**MOST_DIGITS:
+        wrong = numbers[(numbers < 0) | (numbers >= 10**MOST_DIGITS)]
+        raise Malformed(f"{int(wrong[0])} is no client's number: 0 to 10^{MOST_DIGITS} − 1 are")
+    if len(torch.unique(numbers)) != len(numbers):
+        raise Malformed("it names a client twice")
 
 
 def put_updates(content: RecordDict, updates: Iterable[Update]) -> None:

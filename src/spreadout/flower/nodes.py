@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
@@ -15,16 +15,17 @@ from flwr.supercore import log
 from spreadout.core.rows import nbytes
 from spreadout.core.types import Tensors
 from spreadout.federated import checks
-from spreadout.flower import messages, rpc
+from spreadout.flower import bounds, messages, rpc
 from spreadout.flower.access import ANOTHERS_CLIENT, NOT_ALLOWED, AccessControl, fingerprint
-from spreadout.flower.messages import HELLO, REQUESTS, Malformed
+from spreadout.flower.messages import HELLO, REQUESTS, Malformed, TooManyClients
+from spreadout.flower.refusals import NOBODY, Refusals
 from spreadout.flower.rpc import Call, Replies
 from spreadout.methods.base import SetupMessage
 
 BEFORE = 0.5  # the share of a round's time for calls that come before training
-NOBODY = -1  # where a refusal is no client's, or a client has no node
 MOST_SAID = 300  # characters of a node's own words that go into the log
-Refused = Callable[[int, int, int, str], None]  # round, client (−1: none), node, why
+MOST_CLIENTS = 1000  # a node answers for, unless the config says otherwise
+MOST_HELLO = 256 * 2**20  # bytes of a hello, unless the config says otherwise
 
 
 @dataclass
@@ -35,7 +36,9 @@ class Nodes:
     access: AccessControl
     timeout: float
     classes: int
-    refused: Refused = lambda round, client, node, why: None
+    refusals: Refusals = field(default_factory=Refusals)
+    most_clients: int = MOST_CLIENTS  # a node may answer for
+    most_hello: int = MOST_HELLO  # bytes of its hello: it follows from the node's own data
     public: Tensors = field(default_factory=dict)  # what the server sends to all
     public_bytes: int = 0  # bytes of it that were sent and not yet counted
     node_of: dict[int, int] = field(default_factory=dict)  # client → node that answers for it now
@@ -78,16 +81,20 @@ class Nodes:
         if not new:
             return
         task = ConfigRecord({"round": round, "setup": setup})
-        calls = {node: (HELLO, RecordDict({"task": task})) for node in new}
+        calls = {node: Call(HELLO, RecordDict({"task": task}), self.most_hello) for node in new}
         replies = self.call(calls, round, BEFORE)
+        for node, why in replies.missing.items():
+            if why == rpc.TOO_LONG:
+                self.refusals.add(round, NOBODY, node, why)
         for node, content in replies.content.items():
             try:
                 self._admit(node, content, round, online, names)
                 self._met[node] = online[node]
             except Malformed as error:
                 self._miss(node)
-                self.warn(round, node, f"{checks.MALFORMED}: {error}")
-                self.refused(round, NOBODY, node, checks.MALFORMED)
+                self.warn(round, node, f"{error.reason}: {error}")
+                self.refusals.add(round, NOBODY, node, error.reason)
+        self.refusals.flush()
 
     def _rests(self, node: int) -> bool:
         """Whether a node that did not answer is left alone for now."""
@@ -105,9 +112,15 @@ class Nodes:
         numbers, sizes = messages.whole(arrays, "numbers"), messages.whole(arrays, "sizes")
         if len(numbers) != len(sizes):
             raise Malformed("it does not say how many examples its clients have")
+        if len(numbers) > self.most_clients:
+            raise TooManyClients(
+                f"it names {len(numbers):,} clients; deploy.max_clients = {self.most_clients:,} a node"
+            )
+        messages.refuse_wrong_numbers(numbers)
         if about.get("classes") != self.classes:
             raise Malformed(f"its data has {about.get('classes')} classes, the model {self.classes}")
         setup = messages.setup_in(content)
+        refused: dict[str, list[int]] = {}  # by reason
         for client, size in zip(numbers.tolist(), sizes.tolist(), strict=True):
             capped = max(0, min(size, checks.MOST_EXAMPLES))
             reason = self._claim(client, capped, node, online, names)
@@ -116,11 +129,13 @@ class Nodes:
                 allowed = self.access.may_name(client, said)
                 self._setup[client] = said if allowed else {}
                 if not allowed:
-                    self.refused(round, client, node, NOT_ALLOWED)
+                    refused.setdefault(NOT_ALLOWED, []).append(client)
                 continue
             if reason == ANOTHERS_CLIENT and self.access.takeover:
                 self._waiting[client] = node, capped  # the node that has it may only seem to be online
-            self.refused(round, client, node, reason)
+            refused.setdefault(reason, []).append(client)
+        for reason, clients in refused.items():
+            self.refusals.add_unasked(round, clients, node, reason)
         self.read_requests(node, content, round)
         log(INFO, "node %s answers for %d clients", node, sum(n == node for n in self.node_of.values()))
 
@@ -156,7 +171,12 @@ class Nodes:
     def requests_call(self, node: int, clients: Sequence[int], round: int) -> Call:
         """The call that asks a node for its clients' requests in a round."""
         task = ConfigRecord({"round": round, "clients": list(clients)})
-        return REQUESTS, self.with_public(node, RecordDict({"task": task}))
+        most = self.most_of_requests(len(clients))
+        return Call(REQUESTS, self.with_public(node, RecordDict({"task": task})), most)
+
+    def most_of_requests(self, clients: int) -> int:
+        """Bytes of the requests of so many clients, at most."""
+        return bounds.requests(clients, self.access.tables, self.access.most)
 
     def call(self, calls: dict[int, Call], round: int, share: float = 1.0) -> Replies:
         """Call nodes within a share of the round's time, and within what is left of it."""
@@ -173,7 +193,7 @@ class Nodes:
                 del replies.content[node]
                 replies.missing[node], replies.details[node] = rpc.FAILED, problem
                 self._forget_requests(node)
-        self._informed |= {node for node in replies.content if "public" in calls[node][1]}
+        self._informed |= {node for node in replies.content if "public" in calls[node].content}
         for node, why in replies.missing.items():
             self.warn(round, node, replies.details.get(node, why))
         for node, why in replies.extra:
@@ -186,11 +206,14 @@ class Nodes:
         except Malformed as error:
             self.warn(round, node, f"{checks.MALFORMED}: {error}")
             return
+        others = 0
         for client, request in found.items():
             if self.node_of.get(client) == node:
                 self._requests[client] = round, request
             else:
-                self.warn(round, node, f"requests rows for client {client}, which is not its own")
+                others += 1
+        if others:
+            self.warn(round, node, f"requests rows for {others} clients that are not its own")
 
     def by_node(self, clients: Sequence[int]) -> dict[int, list[int]]:
         """Which of these clients each node answers for; those of nodes that are away are left out."""

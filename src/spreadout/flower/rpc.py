@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from flwr.app import Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from grpc import RpcError
+
+from spreadout.flower import bounds
 
 NO_ANSWER = "no answer in time"
 FAILED = "node failed"
@@ -17,6 +20,7 @@ TWICE = "answered twice"
 IN_ANOTHERS_NAME = "answered in another's name"
 UNREADABLE = "unreadable answer"
 NOT_CONNECTED = "not connected"
+TOO_LONG = "answer longer than asked for"
 _REASONS = {  # what the SuperLink says in a node's place
     ErrorCode.NODE_UNAVAILABLE: NOT_CONNECTED,
     ErrorCode.MESSAGE_UNAVAILABLE: NO_ANSWER,
@@ -35,7 +39,12 @@ class Replies:
     extra: list[tuple[int, str]] = field(default_factory=list)  # replies that do not count, and why
 
 
-Call = tuple[str, RecordDict]  # its kind, and what goes with it
+class Call(NamedTuple):
+    """A message to a node."""
+
+    kind: str
+    content: RecordDict
+    most: int  # bytes its reply may have
 
 
 def call(
@@ -52,8 +61,7 @@ def call(
     """
     result = Replies()
     messages = [
-        Message(content, node, kind, ttl=timeout, group_id=group)
-        for node, (kind, content) in calls.items()
+        Message(one.content, node, one.kind, ttl=timeout, group_id=group) for node, one in calls.items()
     ]
     sent = dict(zip(grid.push_messages(messages), calls, strict=False))
     sent = {message: node for message, node in sent.items() if message is not None}
@@ -70,7 +78,7 @@ def call(
                 result.details[sent[message]] = f"{type(error).__name__}: {str(error)[:200]}"
                 continue
             for reply in replies:
-                _take(reply, message, sent[message], result)
+                _take(reply, message, sent[message], calls[sent[message]].most, result)
         open_ids = {m for m in open_ids if sent[m] not in result.content.keys() | result.missing.keys()}
         if not open_ids or time.monotonic() >= until:
             break
@@ -81,8 +89,8 @@ def call(
     return result
 
 
-def _take(reply: Message, message: str, node: int, result: Replies) -> None:
-    """One reply to the message that was sent to a node."""
+def _take(reply: Message, message: str, node: int, most: int, result: Replies) -> None:
+    """One reply to the message that was sent to a node. most: bytes it may have."""
     if node in result.content or node in result.missing:
         result.extra.append((node, TWICE))
     elif reply.has_error():
@@ -90,5 +98,8 @@ def _take(reply: Message, message: str, node: int, result: Replies) -> None:
         result.details[node] = str(reply.error.reason)
     elif (reply.metadata.reply_to_message_id, reply.metadata.src_node_id) != (message, node):
         result.missing[node] = IN_ANOTHERS_NAME
+    elif (long := bounds.length(reply.content)) > most:
+        result.missing[node] = TOO_LONG
+        result.details[node] = f"{TOO_LONG}: {long:,} bytes, at most {most:,} are"
     else:
         result.content[node] = reply.content

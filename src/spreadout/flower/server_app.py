@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from logging import ERROR, INFO, WARNING
+from logging import ERROR, INFO
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.metrics import find_metric
+from spreadout.federated.claims import WHERE_DEPLOYED, claim_cap
 from spreadout.federated.federation import Federation
 from spreadout.flower.access import LOG, AccessControl, read_roster
 from spreadout.flower.data import ServerData, held_out
@@ -27,6 +28,7 @@ from spreadout.flower.events import Events
 from spreadout.flower.grid import GridExecutor
 from spreadout.flower.nodes import Nodes
 from spreadout.flower.processes import end_with_starter
+from spreadout.flower.refusals import Refusals
 from spreadout.flower.remote_clients import RemoteClients
 from spreadout.methods.base import Method
 from spreadout.runs import train as training
@@ -127,10 +129,10 @@ def serve(
             )
         return training.resume(out, **parts)
     finally:
-        build.write_refusals()
+        build.refusals.flush()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Builder:
     """Puts a federation together whose clients are those that are there when the run begins."""
 
@@ -138,7 +140,10 @@ class Builder:
     out: Path
     resume: bool
     stop: Callable[[], bool]
-    unwritten: list[tuple[int, int, int, str]] = field(default_factory=list)  # refusals
+    refusals: Refusals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.refusals = Refusals(self._write)
 
     def __call__(
         self,
@@ -168,7 +173,15 @@ class Builder:
         else:
             access.log.parent.mkdir(parents=True, exist_ok=True)
             access.log.unlink(missing_ok=True)
-        nodes = Nodes(self.grid, access, deploy.timeout, splits.train.classes, self._refused)
+        nodes = Nodes(
+            self.grid,
+            access,
+            deploy.timeout,
+            splits.train.classes,
+            self.refusals,
+            deploy.max_clients,
+            int(deploy.max_hello_mb * 2**20),
+        )
         self._gather(nodes, e, setup=not (self.resume and folder.has_checkpoint))
         access.close()
         data = RemoteClients.of(form.data, access.sizes)
@@ -177,20 +190,20 @@ class Builder:
             form.server,
             per_round=per_round,
             selection=selection,
+            claim_cap=claim_cap(
+                e.clients.schedule.usable(data.sizes), e.server.claim_quantile or WHERE_DEPLOYED
+            ),
             noise_seed=secrets.randbits(63),  # new after every start: noise once shown is not used again
         )
         return replace(form, data=data, executor=GridExecutor(nodes), server=server)
 
-    def _refused(self, round: int, client: int, node: int, reason: str) -> None:
-        log(WARNING, "round %d: client %d of node %s is refused: %s", round, client, node, reason)
-        self.unwritten.append((round, client, node, reason))
-        self.write_refusals()
-
-    def write_refusals(self) -> None:
-        """Those so far, once there is a run folder: the first nodes come in before that."""
+    def _write(self, refusals: Sequence[Mapping[str, Any]]) -> bool:
+        """Put refusals down once there is a run folder: the first nodes come in before that."""
         folder = RunFolder(self.out)
-        while self.unwritten and folder.config.is_file():
-            folder.log_refusal(*self.unwritten.pop(0))
+        if not folder.config.is_file():
+            return False
+        folder.log_refusals(map(dict, refusals))
+        return True
 
     def _gather(self, nodes: Nodes, e: Experiment, *, setup: bool) -> None:
         """Wait for the nodes a run needs to begin."""

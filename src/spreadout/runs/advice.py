@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from spreadout.federated.federation import Federation
 
 
@@ -13,4 +15,21 @@ def idle_clients(federation: Federation) -> str | None:
     return (
         f"{idle} of {federation.data.clients} clients have no examples to train on; "
         "whenever they are chosen their updates are refused"
+    )
+
+
+def capped_claims(federation: Federation) -> str | None:
+    """A warning if clients claim more examples than they may count for, and that makes a difference."""
+    f, cap = federation, federation.server.claim_cap
+    by_examples = f.rules.weighting == "examples" or f.server.selection == "weighted"
+    if cap is None or not (by_examples or {"weighted-mean", "positives"} & set(f.rules.rows.values())):
+        return None
+    claims = f.clients.schedule.usable(f.data.sizes)
+    above = int(np.count_nonzero(claims > cap))
+    if above == 0:
+        return None
+    return (
+        f"{above} of {f.data.clients} clients claim more than {cap:,} examples "
+        f"(the most: {int(claims.max()):,}) and count for {cap:,}; "
+        "with server.claim_quantile = 1 all that they claim counts"
     )

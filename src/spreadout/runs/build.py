@@ -15,6 +15,7 @@ from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.federated.aggregate import ServerOptimizers
 from spreadout.federated.augment import Augment
+from spreadout.federated.claims import claim_cap
 from spreadout.federated.executor import EXECUTORS, Executor, ExecutorOptions
 from spreadout.federated.federation import ClientSettings, Federation, ServerSettings
 from spreadout.federated.local import LocalTraining
@@ -60,7 +61,12 @@ def build_federation(
             privacy=e.privacy,
             requests_seen=e.clients.request_features == "seen",
         ),
-        server=ServerSettings(optimizers, selection, per_round),
+        server=ServerSettings(
+            optimizers,
+            selection,
+            per_round,
+            claim_cap(e.clients.schedule.usable(data.sizes), e.server.claim_quantile or 1.0),
+        ),
         executor=_executor(e, device),
         device=device,
         seed=e.seed,

@@ -71,11 +71,10 @@ class RunFolder:
             for client, rows in requests:
                 file.write(as_json({"round": round, "client": client, "rows": rows}) + "\n")
 
-    def log_refusal(self, round: int, client: int, node: int, reason: str) -> None:
-        """Add whose update was refused in a round of a deployment, and why."""
+    def log_refusals(self, refusals: Iterable[Record]) -> None:
+        """Add what was refused in a deployment: round, client, node, reason."""
         with open(self.path / REFUSALS, "a", encoding="utf-8") as file:
-            record = {"round": round, "client": client, "node": node, "reason": reason}
-            file.write(as_json(record) + "\n")
+            file.writelines(as_json(one) + "\n" for one in refusals)
 
     def requests(self) -> Iterator[tuple[int, list[int]]]:
         """What was logged, in the order it came; a line cut short by a crash ends it."""

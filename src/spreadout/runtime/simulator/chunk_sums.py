@@ -142,9 +142,9 @@ def _row_sum(chunk: Chunk, name: str, change: Tensor, kept: Tensor | None) -> Ro
     if name in rules.counted:
         clients, data = chunk.cohort.clients, chunk.federation.data
         positives = positives_of(data, clients, chunk.ids[name], chunk.counts)  # (k, m)
-        weight = examples = positives[real].float()
+        weight = examples = rules.counted_examples(positives[real])
     else:
-        examples = chunk.examples[owner].float()
+        examples = rules.counted_examples(chunk.examples[owner])
         weight = rules.row_weight(name, chunk.examples)[owner]
     columns = chunk.ids[name][real], change[real] * weight[:, None], torch.ones_like(examples), examples
     return RowSum(*sum_by_id(*columns))
@@ -152,8 +152,9 @@ def _row_sum(chunk: Chunk, name: str, change: Tensor, kept: Tensor | None) -> Ro
 
 def _whole_sum(chunk: Chunk, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
     """Row sums where every client holds the same rows: no ids to sort."""
-    examples = (chunk.examples if kept is None else chunk.examples[kept]).float()
-    weight = chunk.federation.rules.row_weight(name, chunk.examples)
+    rules = chunk.federation.rules
+    examples = rules.counted_examples(chunk.examples if kept is None else chunk.examples[kept])
+    weight = rules.row_weight(name, chunk.examples)
     total = _weighted_sum(weight, change, kept)  # (m, d)
     each = torch.ones(len(total), device=total.device)
     return RowSum(chunk.ids[name][0], total, each * len(examples), each * examples.sum())

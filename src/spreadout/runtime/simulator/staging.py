@@ -114,7 +114,7 @@ def stage_chunk(federation: Federation, cohort: Cohort, *, fuses: bool = False) 
     examples = sent(counts, f.device)
     requests, features = cohort.requests, None
     if fuses and can_pool(f, steps.mask.shape[1]):
-        features = _pooled(f, cohort, steps, examples)
+        features = _pooled(f, cohort, steps, f.rules.counted_examples(examples))
         f = replace(f, data=f.data.without_features)
         requests = {
             table: rows for table, rows in requests.items() if table in f.data.row_columns.values()
@@ -129,7 +129,8 @@ def stage_chunk(federation: Federation, cohort: Cohort, *, fuses: bool = False) 
     # Rows that everybody holds, and those counted row by row, are summed otherwise.
     otherwise = f.rules.counted | f.clients.training.fixed
     apart = [t for t in ids if requests[t].shared is None and t not in otherwise]
-    sums = {table: RowSlots.of(ids[table], examples) for table in apart} if fuses else {}
+    counted = f.rules.counted_examples(examples)
+    sums = {table: RowSlots.of(ids[table], counted) for table in apart} if fuses else {}
     return Chunk(federation, cohort, batches, ids, info, examples, counts, sums, active, features)
 
 
@@ -187,7 +188,8 @@ def _tensors_in(part: object) -> Iterator[Tensor]:
 def prefetch_key(federation: Federation, round: int) -> Hashable:
     """Everything a staged round depends on; a method of one's own need not have a hash."""
     f = federation
-    c, drawn = f.clients, (f.seed, f.server.selection, f.server.per_round, round)
+    s, c = f.server, f.clients
+    drawn = f.seed, s.selection, s.per_round, s.claim_cap, round
     apart = c.checks_each_update, c.keeps_state, c.training.averages_gradients, c.requests_seen
     return id(f.data), id(f.model), repr(f.method), c.schedule, c.augment, f.device, *apart, *drawn
 
