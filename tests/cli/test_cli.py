@@ -112,7 +112,7 @@ BAD = [
     (["run", "digits-fedaws", "method.spreadout_form=topk", "method.k=10"], "method.k = 10: must be below the number of classes, 10"),
     (["run", "digits-fedaws", "clients.per_round=11"], "clients.per_round = 11: there are only 10 clients"),
     (["run", "digits-fedaws", "data.source=digit"], "data.source = 'digit': unknown; did you mean 'digits'?"),
-    (["run", "digits-fedaws", "data.source=npz", "data.path=gone.npz"], "gone.npz': no such file"),
+    (["run", "digits-fedaws", "data.source=npz", "data.path=gone.npz"], "gone.npz: no such file"),
     (["run", "digits-fedaws", "data.source=npz", "data.path=broken.toml"], "broken.toml: not a readable .npz file"),
     (["run", "digits-fedaws", "eval.metrics=['accuracy']"], "'accuracy' is unknown; known: P@k, "),
     (["run", "digits-fedaws", "eval.split=validation"], "needs data.validation_fraction above 0"),

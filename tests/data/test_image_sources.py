@@ -282,17 +282,6 @@ def test_bad_folders_are_named(tmp_path: Path) -> None:
         ImageFolder().parse(tmp_path)
 
 
-def test_a_picture_of_too_many_pixels_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    (tmp_path / "a").mkdir()
-    for size, words in ((12, "refused as a bomb"), (40, "does not decode")):
-        (tmp_path / "a" / "big.png").write_bytes(png(1, size=size))
-        with pytest.raises(so.UserError, match=words):
-            ImageFolder().parse(tmp_path)
-
-
 # ---------------------------------------------------------------- Omniglot
 
 

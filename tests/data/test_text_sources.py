@@ -472,37 +472,6 @@ def test_members_that_point_outside_are_refused(tmp_path: Path, name: str) -> No
     assert sorted(f.name for f in tmp_path.iterdir()) == ["a.tar", "a.zip"]
 
 
-def test_bombs_are_refused_before_they_go_off(tmp_path: Path) -> None:
-    nothing = bytes(1 << 20)
-    with (
-        zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as file,
-        file.open("train.txt", "w") as member,
-    ):
-        for _ in range(200):
-            member.write(nothing)
-    with gzip.open(tmp_path / "a.csv.gz", "wb", compresslevel=9) as stream:
-        stream.write(b"user,item,time\n")
-        for _ in range(200):
-            stream.write(nothing)
-    assert (tmp_path / "a.zip").stat().st_size < 1 << 20
-    with pytest.raises(so.UserError, match="over 200 times its size: refused as a bomb"):
-        XCText(name="xc-text").parse(tmp_path / "a.zip")
-    with pytest.raises(so.UserError, match="refused as a bomb"):
-        Interactions().parse(tmp_path / "a.csv.gz")
-    (tmp_path / "b").mkdir()
-    with bz2.open(tmp_path / "b" / "svm.bz2", "wb") as packed:
-        for _ in range(200):
-            packed.write(nothing)
-    with pytest.raises(so.UserError, match=r"svm.bz2: unpacks to .* refused as a bomb"):
-        LibSVM().parse(tmp_path / "b")
-    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as tar:
-        info = tarfile.TarInfo("train.txt")
-        info.size = 200 << 20
-        tar.addfile(info, io.BytesIO(bytes(200 << 20)))
-    with pytest.raises(so.UserError, match="refused as a bomb"):
-        XCText(name="xc-text").parse(tmp_path / "a.tar.gz")
-
-
 def test_what_zipfile_cannot_read_is_one_line(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
         file.writestr("train.txt", XC)

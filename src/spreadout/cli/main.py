@@ -324,17 +324,14 @@ def _again(command: str, *arguments: str, out: Path, seeds: str | None, set_: li
 
 def _array(path: Path) -> Any:
     """The array of an .npy file, or `x` of an .npz file."""
-    import numpy as np
+    from spreadout.data.io.npz import read_npy, read_npz
 
-    try:
-        found = np.load(path, allow_pickle=False)
-        return found["x"] if path.suffix == ".npz" else found
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError):
-        raise UserError(f"{path}: not an array that NumPy saved") from None
-    except KeyError:
-        raise UserError(f"{path}: has no array x") from None
+    if path.suffix != ".npz":
+        return read_npy(path)
+    found = read_npz(path, ["x"], others=True)
+    if "x" not in found:
+        raise UserError(f"{path}: has no array x")
+    return found["x"]
 
 
 def _seeds(text: str | None) -> list[int] | None:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from spreadout.config.experiment import Experiment
@@ -19,6 +18,7 @@ from spreadout.core.ragged import Ragged
 from spreadout.data.arrays import as_examples, whole_numbers
 from spreadout.data.columns import Dense, Lists
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.io.npz import read_npz
 from spreadout.data.load import load_data
 
 NOTHING_HELD_OUT = Examples({}, Ragged.from_lists([]))  # a node scores nothing
@@ -61,13 +61,14 @@ def own_arrays(x: Any, y: Any, client: Any, *, classes: int) -> FederatedDataset
 
 def own_file(path: str | Path, *, classes: int) -> FederatedDataset:
     """The same out of an `.npz` file with `x`, `y` and `client`."""
+    arrays = read_npz(Path(path), ("x", "y", "client"), others=True)
+    for name in ("x", "y", "client"):
+        if name not in arrays:
+            raise UserError(f"{path}: must hold the arrays x, y and client; it has no {name}")
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return own_arrays(arrays["x"], arrays["y"], arrays["client"], classes=classes)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path}: must hold the arrays x, y and client ({error})") from None
+        return own_arrays(arrays["x"], arrays["y"], arrays["client"], classes=classes)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def judged_on(test: Examples, *, classes: int, name: str = "deployed") -> Splits:

@@ -1,7 +1,7 @@
 """Reading published archives in place: zip, tar, or the folder they unpack to, all alike.
 
-Nothing is ever unpacked to disk. Members are refused that point outside the archive, and reading stops
-where a member is larger than it says or than anything published: a bomb is a message, not a full disk.
+Nothing is ever unpacked to disk. Members are refused that point outside the archive, and so is one that
+becomes larger than `core/limits.py` allows: a bomb is a message, not a full memory.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
-import lzma
 import os
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from spreadout.core.errors import UserError
+from spreadout.core.limits import refuse_bomb
+from spreadout.data.io.tar import MEMBER, open_tar, plain_members
 
-DENSEST = 200  # times the packed size; published text packs 10 to 30 times, a bomb about 1,000
-HARMLESS = 1 << 27  # bytes that may be packed as densely as they like
+CHUNK = 1 << 20
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff")
-BROKEN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
+PACKED = (".zip", ".tar", ".tgz", ".tbz2", ".txz", ".tar.gz", ".tar.bz2", ".tar.xz")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Archive:
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        with _complaining(f"{self.path}: {name} cannot be read"), self._open(name) as stream:
+        with self._open(name) as stream:
             yield stream
 
     def read(self, name: str) -> bytes:
@@ -66,19 +66,19 @@ class Archive:
 @contextmanager
 def opened(path: Path) -> Iterator[Archive]:
     """An archive, or a folder as one, or a single file as one member."""
-    with _complaining(f"{path}: not a readable archive"):
-        if path.is_dir():
-            yield Archive(path, files_below(path), lambda name: _unpacked(path / name))
-        elif zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as file:
-                yield _zip(path, file)
-        elif tarfile.is_tarfile(path):
-            with tarfile.open(path) as tar:
-                yield _tar(path, tar)
-        elif path.suffix in (".zip", ".tar", ".tgz") or path.name.endswith(".tar.gz"):
-            raise UserError(f"{path}: not a readable archive; it may be cut short: fetch it again")
-        else:
-            yield Archive(path.parent, [path.name], lambda name: _unpacked(path))
+    if path.is_dir():
+        yield Archive(path, files_below(path), lambda name: _unpacked(path / name))
+    elif zipfile.is_zipfile(path):
+        with _careful(f"{path}: not a readable archive", lambda: zipfile.ZipFile(path)) as file:
+            yield _zip(path, file)
+    elif (tar := _careful(f"{path}: not a readable archive", lambda: open_tar(path))) is not None:
+        with tar:
+            listed = _careful(f"{path}: not a readable archive", lambda: _tar(path, tar))
+            yield listed
+    elif path.name.lower().endswith(PACKED):
+        raise UserError(f"{path}: not a readable archive; it may be cut short: fetch it again")
+    else:
+        yield Archive(path.parent, [path.name], lambda name: _unpacked(path))
 
 
 def beside(path: Path) -> Archive:
@@ -91,20 +91,22 @@ def beside(path: Path) -> Archive:
 @contextmanager
 def open_plain(path: Path) -> Iterator[IO[bytes]]:
     """A file as it is, or what a .gz or .bz2 file holds."""
-    with _complaining(f"{path}: cannot be read"), _unpacked(path) as stream:
+    with _unpacked(path) as stream:
         yield stream
 
 
-@contextmanager
-def _complaining(what: str) -> Iterator[None]:
-    """What the unpackers raise about broken files, as one line; errors of the disk pass."""
+def _careful(what: str, read: Callable[[], T]) -> T:
+    """Whatever an unpacker raises about a broken file, as one line; errors of the disk pass."""
     try:
-        yield
-    except (*BROKEN, OSError) as error:
+        return read()
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        reason = str(error) or "it ends too early"
-        raise UserError(f"{what}, it may be cut short ({reason})") from None
+        reason = str(error).partition("\n")[0][:120] or "it ends too early"
+        short = "" if isinstance(error, RuntimeError) else ", it may be cut short"  # or: encrypted
+        raise UserError(f"{what}{short} ({reason})") from None
 
 
 def _unpacked(path: Path) -> IO[bytes]:
@@ -112,72 +114,71 @@ def _unpacked(path: Path) -> IO[bytes]:
     unpack = unpackers.get(path.suffix.lower())
     if unpack is None:
         return open(path, "rb")
-    return io.BufferedReader(_Bounded(unpack(path), path))
+    return _guarded(unpack(path), path, f"{path}: cannot be read")
 
 
 def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
     members = [i for i in file.infolist() if not i.is_dir() and not _is_junk(i.filename)]
     for info in file.infolist():
         _refuse_outside(path, info.filename)
-    _refuse_bomb(path, sum(info.file_size for info in members))  # zipfile reads no more than that
+    total = sum(info.file_size + MEMBER for info in members)
+    refuse_bomb(path, total, path.stat().st_size)  # zipfile reads no more than that
 
     def open_member(name: str) -> IO[bytes]:
-        try:
-            return file.open(name)
-        except RuntimeError as error:  # encrypted, or packed in some rare way
-            raise UserError(f"{path}: {name} cannot be read ({error})") from None
+        what = f"{path}: {name} cannot be read"
+        return _guarded(_careful(what, lambda: file.open(name)), path, what)
 
     return Archive(path, sorted(info.filename for info in members), open_member)
 
 
 def _tar(path: Path, tar: tarfile.TarFile) -> Archive:
-    members, total = {}, 0
-    for info in tar:
+    packed = path.stat().st_size
+    members = {}
+    for info in plain_members(tar, lambda size: refuse_bomb(path, size, packed)):
         _refuse_outside(path, info.name)
         if info.isfile() and not _is_junk(info.name):  # links are not followed
             members[info.name] = info
-            total += info.size
-            _refuse_bomb(path, total)
 
     def open_member(name: str) -> IO[bytes]:
-        stream = tar.extractfile(members[name])
-        assert stream is not None  # it is a plain file
-        return stream
+        return _guarded(tar.extractfile(members[name]), path, f"{path}: {name} cannot be read")
 
     return Archive(path, list(members), open_member)  # as packed: going back would unpack it all again
 
 
-class _Bounded(io.RawIOBase):
-    """A stream that ends in an error where it turns out a bomb: packed files do not say their size."""
+def _guarded(stream: Any, path: Path, what: str) -> IO[bytes]:
+    return io.BufferedReader(_Guarded(stream, path, what))
 
-    def __init__(self, stream: IO[bytes], path: Path) -> None:
-        self._stream, self._path, self._given = stream, path, 0
+
+class _Guarded(io.RawIOBase):
+    """A packed stream whose errors are one line, and which ends in one where it turns out a bomb.
+
+    Packed files need not say how large they are.
+    """
+
+    def __init__(self, stream: IO[bytes], path: Path, what: str) -> None:
+        self._stream, self._path, self._what = stream, path, what
+        self._given, self._packed = 0, path.stat().st_size
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
-        found = self._stream.read(len(buffer))
-        buffer[: len(found)] = found
+    def read_some(self, most: int) -> bytes:
+        found = _careful(self._what, lambda: self._stream.read(most))
         self._given += len(found)
-        _refuse_bomb(self._path, self._given)
+        refuse_bomb(self._path, self._given, self._packed)
+        return found
+
+    def readinto(self, buffer: Any) -> int:
+        found = self.read_some(len(buffer))
+        buffer[: len(found)] = found
         return len(found)
+
+    def readall(self) -> bytes:
+        return b"".join(iter(lambda: self.read_some(CHUNK), b""))
 
     def close(self) -> None:
         self._stream.close()
         super().close()
-
-
-def _allowed(path: Path) -> int:
-    return max(HARMLESS, DENSEST * path.stat().st_size)
-
-
-def _refuse_bomb(path: Path, unpacked: int) -> None:
-    if unpacked > _allowed(path):
-        raise UserError(
-            f"{path}: unpacks to {unpacked:,} bytes or more, over {DENSEST} times its size: "
-            "refused as a bomb"
-        )
 
 
 def files_below(folder: Path) -> list[str]:
@@ -204,4 +205,4 @@ def _refuse_outside(path: Path, name: str) -> None:
     parts = PurePosixPath(name.replace("\\", "/"))
     drive = len(name) > 1 and name[1] == ":"
     if parts.is_absolute() or ".." in parts.parts or drive:
-        raise UserError(f"{path}: member {name!r} points outside the archive: refused")
+        raise UserError(f"{path}: member {name[:80]!r} points outside the archive: refused")

@@ -5,15 +5,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import ClassVar
-
-import numpy as np
 
 from spreadout.core.errors import UserError
 from spreadout.data.arrays import as_examples, refuse_gaps, whole_numbers
 from spreadout.data.columns import Dense
+from spreadout.data.io.npz import read_npz
 from spreadout.data.sources.base import Instances, RawDataset, Source, register_source, single
 
 KNOWN = {"x", "y", "client", "x_test", "y_test"}
@@ -29,11 +27,7 @@ class Npz(Source):
     def read(self, path: Path | None) -> RawDataset:
         if path is None:
             raise UserError("data.source = 'npz': set data.path to a .npz file with arrays x and y")
-        arrays = _read(path)
-        unknown = sorted(set(arrays) - KNOWN)
-        if unknown:
-            known = ", ".join(sorted(KNOWN))
-            raise UserError(f"{path}: array {unknown[0]!r} is unknown; known: {known}")
+        arrays = read_npz(path, KNOWN)
         for name in ("x", "y"):
             if name not in arrays:
                 raise UserError(f"{path}: has {', '.join(sorted(arrays)) or 'no arrays'}, but no {name}")
@@ -59,13 +53,3 @@ class Npz(Source):
         if held_out is not None:
             test = Instances({"x": Dense(held_out[0])}, single(held_out[1]))
         return RawDataset(Instances({"x": Dense(x)}, single(y), client), classes, test)
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
-    except FileNotFoundError:
-        raise UserError(f"data.path = {str(path)!r}: no such file") from None
-    except (ValueError, OSError, EOFError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: not a readable .npz file ({error})") from None

@@ -1,13 +1,10 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky 2009): the python archive, the binary one, or folders of PNGs.
 
-The python archive holds pickles. They are read by an unpickler that knows arrays and nothing else, so
-that a tampered archive can run no code.
+The python archive holds pickles, which `data/io/pickled.py` reads without running code.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -18,19 +15,13 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.data.io.archive import Archive, opened
+from spreadout.data.io.pickled import read_pickle
 from spreadout.data.published import PublishedDataset, PublishedFile
 from spreadout.data.sources import image_folder
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 from spreadout.data.sources.images import as_column
 
 PIXELS = 3 * 32 * 32
-SAFE = {
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("_codecs", "encode"),  # how newer Pythons pickle bytes for old ones
-}
 
 
 def _published(name: str, classes: int, md5: str) -> PublishedDataset:
@@ -117,7 +108,7 @@ class Cifar(FileSource):
         key = "labels" if self.name == "cifar-10" else f"{self.labels}_labels"
         pixels, labels = [], []
         for name in self._names(files, part, ""):
-            batch = _unpickle(archive.read(name), archive.label(name))
+            batch = _batch(archive.read(name), archive.label(name))
             data: Any = batch.get("data")
             whole = isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2
             if not whole or data.shape[1] != PIXELS or not isinstance(batch.get(key), list | np.ndarray):
@@ -144,18 +135,14 @@ def _instances(pixels: np.ndarray, label: np.ndarray) -> Instances:
     return Instances({"x": as_column(images)}, single(torch.from_numpy(label)))
 
 
-class _ArraysOnly(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in SAFE:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
-
-
-def _unpickle(raw: bytes, label: str) -> dict[str, Any]:
+def _batch(raw: bytes, label: str) -> dict[str, Any]:
     try:
-        found = _ArraysOnly(io.BytesIO(raw), encoding="latin1").load()
+        found = read_pickle(raw)
+    except UserError:
+        raise
     except Exception as error:  # a broken pickle may raise anything
-        raise UserError(f"{label}: not a CIFAR batch ({error})") from None
+        reason = str(error).partition("\n")[0][:80] or type(error).__name__
+        raise UserError(f"{label}: not a CIFAR batch ({reason})") from None
     if not isinstance(found, dict):
         raise UserError(f"{label}: not a CIFAR batch, but a {type(found).__name__}")
-    return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in found.items()}
+    return {k.decode("latin1") if isinstance(k, bytes) else str(k): v for k, v in found.items()}

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from spreadout.core.errors import UserError
+from spreadout.core.limits import refuse_bomb
 from spreadout.data.io.archive import open_plain
 from spreadout.data.published import PublishedDataset, PublishedFile
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
@@ -99,13 +100,14 @@ def _read(folder: Path, name: str, dimensions: int) -> Tensor:
     if path is None:
         raise UserError(f"{folder}: has no {name} (or {name}.gz)")
     with open_plain(path) as stream:
-        raw = stream.read()
-    if len(raw) < 4 + 4 * dimensions or raw[:4] != bytes([0, 0, 8, dimensions]):
-        raise UserError(f"{path}: not an idx file of bytes in {dimensions} dimensions")
-    shape = np.frombuffer(raw, dtype=">u4", count=dimensions, offset=4).astype(int).tolist()
-    values = np.frombuffer(raw, dtype=np.uint8, offset=4 + 4 * dimensions)
-    if values.size != math.prod(shape):
-        raise UserError(
-            f"{path}: promises {math.prod(shape):,} bytes, holds {values.size:,}; it may be cut short"
-        )
-    return torch.from_numpy(values.copy()).view(*shape)
+        head = stream.read(4 + 4 * dimensions)
+        if len(head) < 4 + 4 * dimensions or head[:4] != bytes([0, 0, 8, dimensions]):
+            raise UserError(f"{path}: not an idx file of bytes in {dimensions} dimensions")
+        shape = np.frombuffer(head, dtype=">u4", offset=4).astype(int).tolist()
+        promised = math.prod(shape)
+        refuse_bomb(path, promised, path.stat().st_size)
+        raw = bytearray(stream.read(promised + 1))  # one more, to see whether more follow
+    if len(raw) != promised:
+        holds = f"{len(raw):,}" if len(raw) < promised else "more"
+        raise UserError(f"{path}: promises {promised:,} bytes, holds {holds}; it may be cut short")
+    return torch.frombuffer(raw, dtype=torch.uint8).view(*shape) if promised else torch.zeros(shape)

@@ -13,8 +13,12 @@ import torch
 from torch import Tensor
 
 from spreadout.core.errors import UserError
+from spreadout.core.limits import refuse_bomb
 from spreadout.data.columns import Dense
 from spreadout.data.io.archive import PICTURES
+
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF")  # some others are decoded by programs
+WORST = 12  # bytes a pixel takes while it is decoded, turned and put on white
 
 
 def is_picture(name: str) -> bool:
@@ -45,14 +49,22 @@ def as_column(pixels: Tensor) -> Dense:
 def _decode(module: Any, raw: bytes, label: str, size: int, grey: bool) -> np.ndarray:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", module.DecompressionBombWarning)
-            image = _upright(module, module.open(io.BytesIO(raw)))
-            image = image.convert("L" if grey else "RGB")
-    except (OSError, SyntaxError, ValueError, module.DecompressionBombError) as error:
-        reason = re.sub(r" <_io.*", "", str(error))[:80]
+            # Pillow's own limit does not know how large the file is; ours does.
+            warnings.simplefilter("ignore", module.DecompressionBombWarning)
+            opened = module.open(io.BytesIO(raw), formats=FORMATS)  # reads no pixels yet
+            wide, high = opened.size
+            what = f"{label}: a picture of {wide:,} x {high:,} pixels"
+            refuse_bomb(what, wide * high * WORST, len(raw))
+            return _fitted(module, _upright(module, opened).convert("L" if grey else "RGB"), size)
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # a broken picture may raise anything
+        reason = re.sub(r" <_io.*", "", str(error)).partition("\n")[0][:80] or type(error).__name__
         raise UserError(f"{label}: does not decode as a picture ({reason})") from None
-    except module.DecompressionBombWarning:
-        raise UserError(f"{label}: more pixels than any photograph: refused as a bomb") from None
+
+
+def _fitted(module: Any, image: Any, size: int) -> np.ndarray:
+    """Its shorter side scaled and the middle cut out: (channels, size, size)."""
     wide, high = image.size
     if (wide, high) != (size, size):
         side = min(wide, high)
@@ -61,7 +73,7 @@ def _decode(module: Any, raw: bytes, label: str, size: int, grey: bool) -> np.nd
             (size, size), module.Resampling.BOX, box=(left, top, left + side, top + side)
         )
     array = np.asarray(image, dtype=np.uint8)
-    return array[None] if grey else array.transpose(2, 0, 1)
+    return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
 
 
 def _upright(module: Any, image: Any) -> Any:

@@ -11,15 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from spreadout.core.errors import UserError
+from spreadout.core.limits import refuse_bomb
 from spreadout.core.randomness import Ints
 from spreadout.data.io.archive import open_plain
 from spreadout.data.io.text import Block, Tokens, blocks, cut
 from spreadout.data.sources.base import FileSource, RawDataset, register_source
+from spreadout.data.sources.cells import LONGEST_CELL, TOO_LONG, as_bytes, refuse_wide
+from spreadout.data.sources.parquet import read_parquet
 from spreadout.data.sources.timeline import BY_USER, Windows
 from spreadout.data.sources.times import in_order
 
@@ -39,7 +42,7 @@ class Interactions(Windows, FileSource):
     def parse(self, path: Path) -> RawDataset:
         wanted = (self.user, self.item, self.time)
         if path.suffix == ".parquet":
-            columns = _parquet(path, wanted)
+            columns = read_parquet(path, wanted)
         else:
             columns = _csv(path, wanted, self.delimiter)
         user, item, time = columns
@@ -74,11 +77,11 @@ def _published(path: Path, item: np.ndarray) -> Ints:
 
 
 def _csv(path: Path, wanted: Sequence[str], delimiter: str) -> list[np.ndarray]:
-    if len(delimiter.encode()) != 1:
-        raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character")
+    if len(delimiter.encode("utf-8", "replace")) != 1 or delimiter in '\r\n"\0':
+        raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
     with open_plain(path) as stream:
         first = stream.readline(1 << 16).decode("utf-8-sig", "replace").rstrip("\r\n")
-        header = next(csv.reader([first], delimiter=delimiter), [])
+        header = _header(first, delimiter, path)
         for name in wanted:
             if name not in header:
                 raise UserError(
@@ -92,9 +95,17 @@ def _csv(path: Path, wanted: Sequence[str], delimiter: str) -> list[np.ndarray]:
                 parts.append(_quoted(block, rest, places, len(header), delimiter))
             else:
                 parts.append(_cells(block, places, len(header), delimiter))
+            refuse_wide(path, parts)
     if not parts or not len(parts[0][0]):
         raise UserError(f"{path}: has a header and no rows")
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def _header(line: str, delimiter: str, path: Path) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error as error:
+        raise UserError(f"{path}:1: cannot be read as CSV ({error})") from None
 
 
 def _cells(block: Block, places: Sequence[int], width: int, delimiter: str) -> list[np.ndarray]:
@@ -111,9 +122,11 @@ def _cells(block: Block, places: Sequence[int], width: int, delimiter: str) -> l
     cells = []
     for place in places:
         which = start + place
-        hollow = np.flatnonzero(tokens.end[which] == tokens.start[which])
-        if len(hollow):
-            raise block.error(int(tokens.start[which[hollow[0]]]), f"column {place + 1} is empty")
+        length = tokens.end[which] - tokens.start[which]
+        for bad, problem in ((length == 0, "is empty"), (length > LONGEST_CELL, TOO_LONG)):
+            if bad.any():
+                at = int(tokens.start[which[np.flatnonzero(bad)[0]]])
+                raise block.error(at, f"column {place + 1} {problem}")
         cells.append(_strings(tokens, which))
     return cells
 
@@ -122,6 +135,7 @@ def _strings(tokens: Tokens, which: Ints) -> np.ndarray:
     """Tokens as one array of byte strings, gathered without a loop over them."""
     start, length = tokens.start[which], (tokens.end - tokens.start)[which]
     longest = int(length.max(initial=1))
+    refuse_bomb(tokens.block.name, longest * len(which), len(tokens.block.text))
     raw = np.frombuffer(tokens.block.text, dtype=np.uint8)
     letters = np.zeros((len(which), longest), dtype=np.uint8)
     for place in range(longest):
@@ -145,43 +159,12 @@ def _quoted(
             if len(row) != width:
                 raise UserError(f"{block.name}:{number}: {len(row)} fields instead of {width}")
             for column, place in zip(found, places, strict=True):
-                if not row[place]:
-                    raise UserError(f"{block.name}:{number}: column {place + 1} is empty")
-                column.append(row[place].encode())
+                cell = row[place].encode()
+                if not cell or len(cell) > LONGEST_CELL:
+                    problem = TOO_LONG if cell else "is empty"
+                    raise UserError(f"{block.name}:{number}: column {place + 1} {problem}")
+                column.append(cell)
     except csv.Error as error:
         number = block.first_line + reader.line_num - 1
         raise UserError(f"{block.name}:{number}: cannot be read as CSV ({error})") from None
-    return [np.array(column, dtype=np.bytes_) for column in found]
-
-
-def _parquet(path: Path, wanted: Sequence[str]) -> list[np.ndarray]:
-    try:
-        import pyarrow as arrow  # type: ignore[import-untyped]
-        from pyarrow import parquet
-    except ImportError:
-        raise UserError(
-            f"{path}: reading Parquet needs an extra: pip install 'spreadout[parquet]'"
-        ) from None
-    try:
-        known = parquet.read_schema(path).names
-        for name in wanted:
-            if name not in known:
-                raise UserError(
-                    f"{path}: no column {name!r}, but {', '.join(known)[:80]!r}: set data.source.user, "
-                    ".item and .time"
-                )
-        table: Any = parquet.read_table(path, columns=list(wanted))
-    except (arrow.ArrowException, OSError) as error:
-        raise UserError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from None
-    if not table.num_rows:
-        raise UserError(f"{path}: has no rows")
-    columns = []
-    for name in wanted:
-        column = table.column(name)
-        if column.null_count:
-            raise UserError(f"{path}: column {name!r} has {column.null_count} empty cells; drop them")
-        values = column.to_numpy()
-        if values.dtype.kind == "O":
-            values = np.array([str(v).encode() for v in values.tolist()], dtype=np.bytes_)
-        columns.append(values)
-    return columns
+    return [as_bytes(column, block.name) for column in found]

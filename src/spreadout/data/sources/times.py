@@ -33,9 +33,8 @@ def in_order(path: Path, time: np.ndarray) -> np.ndarray:
     try:
         numbers = time.astype(np.float64)
     except ValueError:
-        words = [not NUMBER.fullmatch(value) for value in time.tolist()]
-        _refuse_time(path, time, np.array(words))
-        raise
+        words = np.array([not NUMBER.fullmatch(value) for value in time.tolist()])
+        _refuse_time(path, time, words if words.any() else ~words)
     _refuse_time(path, time, ~np.isfinite(numbers))
     return numbers
 
