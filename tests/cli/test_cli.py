@@ -350,7 +350,7 @@ def test_clients_without_examples_are_told_of_and_their_refusals_shown(
 ) -> None:  # type: ignore[no-untyped-def]
     x = np.random.default_rng(0).normal(size=(40, 3))
     np.savez(tmp_path / "gaps.npz", x=x, y=np.arange(40) % 4 * 10)
-    data = ["data.source=npz", f"data.path={tmp_path / 'gaps.npz'}"]
+    data = ["data.source=npz", f"data.path={tmp_path / 'gaps.npz'}", "clients.selection=uniform"]
     assert (
         invoke(monkeypatch, "run", "digits-fedaws", *QUICK, *data, "--out", str(tmp_path / "run")) == 0
     )

@@ -115,7 +115,7 @@ def test_your_own_npz_trains_end_to_end(tmp_path: Path, toy_arrays) -> None:  # 
         "rounds": 30,
         "data": {"source": "npz", "path": str(tmp_path / "mine.npz"), "partition": "given"},
         "model": {"hidden": [16], "dim": 8},
-        "clients": {"lr": 0.3, "batch": 4},
+        "clients": {"lr": 0.3, "batch": 4, "selection": "uniform"},
         "method": {"name": "fedaws", "strength": 0.1},
     }
     result = so.run(so.Experiment.of(config))

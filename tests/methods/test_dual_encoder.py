@@ -539,9 +539,12 @@ def test_keys_an_encoder_has_no_use_for_are_refused(model: dict[str, object]) ->
 
 def test_histories_need_towers(tmp_path: Path) -> None:
     data = shop()
-    with pytest.raises(so.UserError, match='take encoder = "mean" or "attention"'):
+    with pytest.raises(so.UserError, match="'fedaws': takes an input x, and the data has histories"):
         so.run(so.Experiment(rounds=1), data=data)
-    with pytest.raises(so.UserError, match=r"is for method.name = 'dual_encoder'"):
+    flat = so.Experiment.of({"method": {"name": "dual_encoder"}, "model": {"encoder": "mlp"}})
+    with pytest.raises(so.UserError, match='take encoder = "mean" or "attention"'):
+        so.run(flat, data=data)
+    with pytest.raises(so.UserError, match=r'take method.name = "dual_encoder"'):
         so.run(so.Experiment.of({"model": {"encoder": "mean"}}), data=data)
 
 

@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from spreadout import runtime  # noqa: F401  (its executors register themselves)
 from spreadout.config.explain import explain
+from spreadout.config.keys import ALTERNATIVES, without, without_auto
 from spreadout.config.presets import preset_text
 from spreadout.core.errors import UserError
 from spreadout.core.optimizers import Optimizer
@@ -33,7 +34,7 @@ from spreadout.methods import METHODS, AnyMethod, FedAwS
 from spreadout.models.build import ModelConfig, idle_keys
 from spreadout.privacy.mechanism import GaussianMechanism
 
-ALTERNATIVES = {"clients": [("local_steps", "local_epochs")], "method": [("negatives", "sampled_rows")]}
+CHOSEN_FOR = {"data.source", "data.path", "method.name"}  # what choices follow from
 NAMED = ("source", "partition", "drift")  # sections that may be given by their name alone
 
 
@@ -163,6 +164,8 @@ class Experiment(Section):
     privacy: GaussianMechanism | None = None
     run: RunConfig = RunConfig()
     deploy: DeployConfig = DeployConfig()
+    # Keys that were chosen for the data (`sound.py`); a config that lists them is complete.
+    chosen: list[str] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -170,6 +173,7 @@ class Experiment(Section):
         """What a config names may be registered by modules of its own: those come first."""
         if not isinstance(values, Mapping):
             return values
+        values = without_auto(values)
         named = _imports_of(values)
         if values.get("imports", named) != named:
             return values  # the field's own check reports it
@@ -198,7 +202,7 @@ class Experiment(Section):
         changes = changes_of(overrides)
         for given in (values, changes):  # first: which keys go together is known to the parts they name
             import_modules(_imports_of(given))
-        merged = overlay(values, changes)
+        merged = overlay(reopened(values, changes), changes)
         try:
             return cls.model_validate(merged)
         except ValidationError as error:
@@ -274,6 +278,15 @@ def _put(changes: dict[str, Any], path: list[str], value: Any) -> None:
         changes[path[-1]]["name"] = value
     else:
         changes[path[-1]] = value
+
+
+def reopened(values: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A complete config whose data or method changes: what was chosen for the old ones is open again."""
+    chosen = values.get("chosen")
+    given = {f"{section}.{key}" for section in ("data", "method") for key in changes.get(section) or ()}
+    if not isinstance(chosen, list) or not chosen or given.isdisjoint(CHOSEN_FOR):
+        return values
+    return without(values, {*map(str, chosen), "chosen"})
 
 
 def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

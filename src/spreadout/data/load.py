@@ -82,19 +82,17 @@ class DataConfig(Section):
         return None if path is None else path.expanduser().absolute()
 
 
-def load_data(config: DataConfig, seed: int = 0) -> Splits:
+def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None) -> Splits:
     """Read the source, hold out test and validation, and assign the rest to clients.
+
+    found: what `read` gives, where that was done before.
 
     >>> import spreadout as so
     >>> digits = so.load_data(so.DataConfig(source="digits"))  # a client for each digit
     >>> digits.train.clients, digits.train.examples, len(digits.test)
     (10, 1257, 540)
     """
-    found = config.source.read(config.path)
-    if not len(found.train):
-        raise UserError(f"{config.path or config.source.name}: has no rows to train on")
-    if config.hash_features is not None:
-        found = _hashed(config, found)
+    found = found or read(config)
     train, validation, test = _hold_out(config, found, seed)
     parts = {"test": test, "training": train}
     if validation is not None:
@@ -115,6 +113,14 @@ def load_data(config: DataConfig, seed: int = 0) -> Splits:
         found.class_ids,
         found.notes,
     )
+
+
+def read(config: DataConfig) -> RawDataset:
+    """The source's instances, before anybody holds them."""
+    found = config.source.read(config.path)
+    if not len(found.train):
+        raise UserError(f"{config.path or config.source.name}: has no rows to train on")
+    return found if config.hash_features is None else _hashed(config, found)
 
 
 def _hashed(config: DataConfig, found: RawDataset) -> RawDataset:

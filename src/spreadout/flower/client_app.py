@@ -20,6 +20,7 @@ from flwr.supercore import log
 from torch import nn
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import settled
 from spreadout.core.client_state import ClientStates, PerClient
 from spreadout.core.errors import UserError
 from spreadout.core.rows import Rows, SubModel
@@ -123,7 +124,7 @@ def host(
     method: Method | None,
 ) -> NodeClients:
     """The node's clients, from its data and its Flower state."""
-    e, node = Experiment.load(experiment), context.node_config
+    e, node = settled(Experiment.load(experiment)), context.node_config
     data = node_data(e, node)
     if data.numbers is None:
         raise UserError("the node's data has no client numbers: make it with own_arrays or own_file")

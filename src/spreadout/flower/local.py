@@ -23,7 +23,7 @@ from spreadout.flower import keys
 from spreadout.flower.client_app import LABEL_KEY
 from spreadout.flower.events import Reader, forward
 from spreadout.flower.processes import Processes, free_port, listens
-from spreadout.flower.project import PACKAGE, write_project
+from spreadout.flower.project import PACKAGE, complete, write_project
 from spreadout.flower.server_app import EVENTS, STOP
 from spreadout.runs.folder import DEPLOYMENT, RunFolder, remove_run
 from spreadout.runs.train import Interrupted, Observer
@@ -53,6 +53,7 @@ def rehearse(
 ) -> dict[str, Any]:
     """Run an experiment over Flower on this machine; its summary, and its run folder at `out`."""
     out = out.absolute()
+    experiment = complete(experiment)
     if out.exists() and any(out.iterdir()):
         if not force and RunFolder(out).config.is_file():  # one that never began may be replaced
             raise UserError(f"{out}: exists; choose another --out, or --force to replace it")

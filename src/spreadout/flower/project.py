@@ -10,7 +10,10 @@ from pathlib import Path
 from string import Template
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.keys import with_value
+from spreadout.config.sound import prepared, settled
 from spreadout.core.errors import UserError
+from spreadout.evaluation.metrics import find_metric
 from spreadout.flower.server_app import refuse_misfits
 
 PACKAGE = "deployed"
@@ -28,6 +31,7 @@ def write_project(folder: Path, experiment: Experiment) -> list[Path]:
     """The files of a project that runs this experiment; an existing folder must be empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists and is not empty; choose another folder")
+    experiment = complete(experiment)
     refuse_misfits(experiment, experiment.method)
     modules = own_modules(experiment.imports)
     values = {
@@ -45,6 +49,21 @@ def write_project(folder: Path, experiment: Experiment) -> list[Path]:
     written.append(_write(folder / PACKAGE / "experiment.toml", experiment.to_toml()))
     written += [_write(folder / place, text) for place, text in modules.items()]
     return written
+
+
+def complete(experiment: Experiment) -> Experiment:
+    """The config that server and nodes share: what it leaves open is chosen here, from its data.
+
+    Nobody sees all data later. Where it is not here either, the plain defaults are left.
+    """
+    try:
+        chosen, _ = prepared(experiment)
+    except UserError:
+        return settled(experiment)
+    if "eval.metrics" not in (chosen.chosen or []):
+        return chosen
+    known = [name for name in chosen.eval.metrics if "frequencies" not in find_metric(name).needs]
+    return with_value(chosen, "eval.metrics", known)  # of those that a deployment's server can have
 
 
 def own_modules(names: Iterable[str]) -> dict[str, str]:

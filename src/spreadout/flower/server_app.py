@@ -17,6 +17,7 @@ from flwr.supercore import log
 from torch import nn
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.metrics import find_metric
@@ -104,7 +105,11 @@ def serve(
     observer: training.Observer | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Result:
-    """Train on whoever is on the grid; `resume`: from the run folder's last checkpoint."""
+    """Train on whoever is on the grid; `resume`: from the run folder's last checkpoint.
+
+    Keys that the config leaves open get their plain defaults, as on the nodes: nobody sees all data.
+    """
+    experiment = settled(experiment)
     refuse_misfits(experiment, method or experiment.method)
     if not resume and RunFolder(out).config.is_file():  # before anything of it is touched
         raise UserError(f"{out}: exists; choose another `out`, or set resume=true to continue it")

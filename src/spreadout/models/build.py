@@ -62,12 +62,22 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _used(self) -> ModelConfig:
-        """Refuse keys that the encoder does not read: they would have no effect."""
-        for name in idle_keys(self.encoder):
+        """Refuse keys that the encoder does not read: they would have no effect.
+
+        Where none is named, one that reads them may still be chosen for the data.
+        """
+        named = "encoder" in self.model_fields_set
+        if all(self.idle(encoder) for encoder in ([self.encoder] if named else ENCODERS)):
+            raise ValueError(self.idle(self.encoder))
+        return self
+
+    def idle(self, encoder: str) -> str:
+        """Which of its keys would have no effect with this encoder, as an error; empty: none."""
+        for name in idle_keys(encoder):
             if getattr(self, name) != type(self).model_fields[name].default:
                 set_to = f"model.{name} = {getattr(self, name)!r}"
-                raise ValueError(f"{set_to}: encoder = {self.encoder!r} has no use for it")
-        return self
+                return f"{set_to}: encoder = {encoder!r} has no use for it"
+        return ""
 
 
 @dataclass(frozen=True)

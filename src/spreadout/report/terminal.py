@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import announcement
 from spreadout.core.files import as_json as to_json
 from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
@@ -57,6 +58,10 @@ class TerminalObserver(Observer):
         return self
 
     def started(self, experiment: Experiment, round: int) -> None:
+        if round == 0 and (chosen := announcement(experiment)):
+            who = f"{self._label}: " if self._label else ""
+            said = f"{who}{chosen}; see config.toml"
+            self._console.print(said, highlight=False, markup=False, soft_wrap=True)
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import prepared
 from spreadout.core.errors import UserError
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.load import load_data
@@ -87,8 +88,7 @@ def refuse_own_parts(folder: RunFolder) -> None:
 
 def foreseen(config: str, overrides: Sequence[str], rounds: int | None) -> Watched:
     """The requests clients would make: they do not depend on the model, so nothing is trained."""
-    experiment = Experiment.load(config, overrides)
-    splits = load_data(experiment.data, experiment.seed)
+    experiment, splits = prepared(Experiment.load(config, overrides))
     federation = build_federation(experiment, splits, pick_device("cpu"))
     requests = _requests(federation, rounds or experiment.rounds)
     return Watched(requests, federation.data, federation.method)

@@ -158,6 +158,11 @@ def _refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
     data = splits.train
     if problem := method.validate_data(data):
         raise UserError(problem)
+    if "x" not in data.columns and not method.takes_histories:
+        raise UserError(
+            f"method.name = {method.name!r}: takes an input x, and the data has histories; "
+            'take method.name = "dual_encoder"'
+        )
     y = data.columns["y"]
     named = y.values if isinstance(y, Lists | Dense) else torch.empty(0)
     if len(named) and int(named.max()) >= data.classes:
@@ -203,6 +208,8 @@ def cohort_size(e: Experiment, data: FederatedDataset, method: Method) -> tuple[
     there = int((e.clients.schedule.usable(data.sizes) > 0).sum()) if busy else data.clients
     if method.is_centralized or per_round == "all":
         return there, "nonempty" if busy else "full"
+    if per_round > there and "clients.per_round" in (e.chosen or []):
+        return there, selection  # chosen for other data: of a deployment's rehearsal, say
     if per_round > there:
         raise UserError(
             f"clients.per_round = {per_round}: there are only {there} clients"
@@ -222,11 +229,6 @@ def _model(
     else:
         module, dim = _own_encoder(data, encoder)
         model = EmbeddingModel(module, {"classes": TableShape(data.classes, dim)})
-    if model.takes_histories and not method.takes_histories:
-        raise UserError(
-            f"model.encoder = {e.model.encoder!r}: is for method.name = 'dual_encoder', "
-            f"not {method.name!r}"
-        )
     clash = sorted(set(model.tables) & {name for name, _ in model.encoder.named_parameters()})
     if clash:
         raise UserError(f"encoder: has a parameter named {clash[0]!r} like a table; rename it")

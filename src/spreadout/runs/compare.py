@@ -15,11 +15,12 @@ from torch import nn
 
 from spreadout.config.experiment import Experiment, changes_of, overlay, read_toml
 from spreadout.config.explain import explain
+from spreadout.config.sound import asks_the_same, prepared
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_json
 from spreadout.core.registry import Section, import_modules
-from spreadout.data import load as splits
 from spreadout.data.dataset import Splits
+from spreadout.data.load import DataConfig
 from spreadout.runs.arms import Arm, as_json, gather
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.comparison import Comparison
@@ -194,17 +195,18 @@ def _make_room(out: Path, *, force: bool, go_on: bool) -> None:
 
 def _check(suite: Suite, device: torch.device, data: Splits | None, encoder: nn.Module | None) -> None:
     """Build every variant once, so that a bad one is told of first; data they share is read once."""
-    distinct = {experiment.data for experiment in suite.variants.values()}
-    held = {each: data or splits.load_data(each, suite.seeds[0]) for each in distinct}
+    held: dict[DataConfig, Splits] = {}
     for experiment in suite.variants.values():
-        build_federation(experiment, held[experiment.data], device, encoder)
+        seeded = experiment.model_copy(update={"seed": suite.seeds[0]})
+        complete, found = prepared(seeded, data, own_encoder=encoder is not None, held=held)
+        build_federation(complete, found, device, encoder)
 
 
 def _was_started(folder: Path, experiment: Experiment) -> bool:
     """Whether a run of exactly this experiment can be gone on with."""
     if not (folder / "checkpoint" / "state.json").is_file():
         return False
-    if Experiment.load(folder / "config.toml") != experiment:
+    if not asks_the_same(experiment, Experiment.load(folder / "config.toml")):
         raise UserError(f"{folder}: was run with another config; use --force to run all afresh")
     return True
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import prepared
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.core.traffic import Traffic
-from spreadout.data.load import load_data
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
@@ -54,8 +54,8 @@ class Forecast:
 
 def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     """Rehearse on the run's own data; nothing is left behind."""
-    e, where = experiment, pick_device(device)
-    splits = load_data(e.data, e.seed)
+    where = pick_device(device)
+    e, splits = prepared(experiment)
     f = build_federation(e, splits, where)
     before, state = _begun(f)
     once = state.traffic.once_down + state.traffic.once_up

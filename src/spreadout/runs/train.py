@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from spreadout.config.experiment import Experiment, as_experiment
+from spreadout.config.sound import prepared, settled
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.types import Record
-from spreadout.data import load as splits
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import out_of_patience
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
@@ -105,7 +105,7 @@ def run(
     own = (data, encoder, method)
     session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
     if out is not None:
-        session.folder = _created(Path(out), experiment, force)
+        session.folder = _created(Path(out), session.experiment, force)
     return session.train()
 
 
@@ -159,7 +159,7 @@ def resume(
     3
     """
     opened = RunFolder.open(Path(folder))
-    experiment = Experiment.load(opened.config)
+    experiment = settled(Experiment.load(opened.config))  # as it was run, whatever is chosen today
     own = (data, encoder, method)
     session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
     if opened.has_checkpoint:
@@ -203,7 +203,7 @@ class _Session:
         where = pick_device(device)
         data, encoder, method = own
         _refuse_other_kinds(data, encoder, method)
-        held = data or splits.load_data(experiment.data, experiment.seed)
+        experiment, held = prepared(experiment, data, method=method, own_encoder=encoder is not None)
         federation = build(experiment, held, where, encoder, method)
         sharded = distributed.sharded(federation, experiment.run.shard_mb)
         dense, tables = federation.model.initial(experiment.seed, where, sharded)

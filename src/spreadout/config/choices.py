@@ -1,0 +1,160 @@
+"""What follows from the data and the method, one decision a function.
+
+Each returns values of keys by their dotted names; `sound.py` sets those that the user has left open. A
+decision looks at shapes, sizes and labels, never at features, and costs no more than one pass over them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged
+from spreadout.data.columns import Sparse
+from spreadout.data.dataset import Examples, Splits
+from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Partition
+from spreadout.data.sources.base import RawDataset
+from spreadout.evaluation.metrics import find_metric
+from spreadout.methods.fedss import NEGATIVES
+from spreadout.models.build import DataShape
+
+MANY_FEATURES = 4096  # of sparse text: from here on a client looks up the few rows it has
+EVERYBODY = 200  # up to so many clients all take part in every round
+VISITS = 100  # times a client should take part in a run …
+LONGEST = 1000  # … as far as so many rounds allow
+LARGE_CLIENT = 1000  # examples in the mean, from which steps of a larger batch pay
+
+
+def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
+    """Who holds what: a client for every user where the data knows them, else for every label.
+
+    A method that trains on whole label sets needs clients that hold them.
+    """
+    if "partition" in experiment.data.model_fields_set:
+        return {"data.targets": experiment.data.partition.default_targets}
+    chosen: Partition = ByLabel()
+    if found.train.user is not None:
+        chosen = ByUser()
+    elif experiment.method.label_sets and _has_sets(found.train.labels):
+        most = len(torch.unique(found.train.labels.values))
+        plain = FrequentClasses()
+        chosen = FrequentClasses(
+            clients=min(plain.clients, len(found.train)), frequent=min(plain.frequent, most)
+        )
+    return {"data.partition": chosen, "data.targets": chosen.default_targets}
+
+
+def encoder(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """The kind of network that can read the inputs; of several, the first that uses all keys set."""
+    fitting = _encoders(experiment, splits)
+    for name in fitting:
+        if not experiment.model.idle(name):
+            return {"model.encoder": name}
+    if "encoder" in experiment.model.model_fields_set:
+        return {}
+    raise UserError(experiment.model.idle(fitting[0]))
+
+
+def _encoders(experiment: Experiment, splits: Splits) -> list[str]:
+    data = splits.train
+    shape = DataShape.of(data)
+    if not experiment.method.has_class_table:
+        return ["mlp"]  # it builds a network of its own, which has the keys of this one
+    if shape.window is not None:
+        return ["mean", "attention"]
+    if isinstance(data.columns["x"], Sparse):
+        many = (shape.features or 0) >= MANY_FEATURES
+        return ["lookup", "mlp"] if many else ["mlp", "lookup"]
+    if shape.image is not None and shape.image[1] == shape.image[2]:
+        return ["convnet", "mlp"]
+    return ["mlp"]
+
+
+def within_classes(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """Counts of classes whose plain default is more than there are."""
+    there = splits.train.classes - splits.train.first_class
+    method = experiment.method
+    found: dict[str, Any] = {}
+    if getattr(method, "spreadout_form", None) == "topk":
+        # Near pairs are a small part of all: with nearly all of them Eq. 8 has no minimum.
+        found["method.k"] = min(type(method).model_fields["k"].default, max(1, there // 4))
+    if method.name == "fedss" and method.row_access == "sample":
+        # More would request the whole table and show which classes are a client's own by their absence.
+        found["method.negatives"] = min(NEGATIVES, max(1, there // 2))
+    if method.name == "fedmlh":
+        found["method.buckets"] = min(type(method).model_fields["buckets"].default, max(2, there // 2))
+    return found
+
+
+def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """All clients while they are few; nobody without examples, whose update would be refused."""
+    sizes = experiment.clients.schedule.usable(splits.train.sizes)
+    busy = int((sizes > 0).sum())
+    found: dict[str, Any] = {"clients.per_round": "all" if busy <= EVERYBODY else EVERYBODY}
+    if 0 < busy < len(sizes):
+        found["clients.selection"] = "nonempty"
+    return found
+
+
+def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """Larger batches where a client, or the one place of all data, has many examples."""
+    sizes = splits.train.sizes
+    total = int(sizes.sum())
+    holders = 1 if experiment.method.is_centralized else max(int((sizes > 0).sum()), 1)
+    return {"clients.batch": 128 if total / holders > LARGE_CLIENT else 32}
+
+
+def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """So many rounds that a client takes part often enough."""
+    per_round = experiment.clients.per_round
+    if per_round == "all" or experiment.method.is_centralized:
+        return {"rounds": VISITS}
+    busy = int((splits.train.sizes > 0).sum())
+    return {"rounds": int(np.clip(math.ceil(VISITS * busy / per_round), VISITS, LONGEST))}
+
+
+def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """What is asked of such data: the class, the labels, the next item, or others of a new class."""
+    judged = _judged(experiment, splits)
+    classes = splits.train.classes
+    if _never_trained(judged, classes):
+        names = ["MAP@R", "retrieval R@1", "retrieval R@5"]
+    elif "history" in splits.train.columns:
+        names = ["R@10", "R@1", "nDCG@10"]
+    elif _has_sets(judged.labels):
+        names = ["P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5"]
+    else:
+        names = ["P@1"]
+    found = [find_metric(name) for name in names]
+    deep = [one for one in found if one.needs_trained_classes and (one.looks_at or 0) > classes]
+    return {"eval.metrics": [metric.name for metric in found if metric not in deep]}
+
+
+def evaluations(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """About twenty looks at a run; it ends early only by examples that are there to choose by.
+
+    To stop by the test part would be to choose by it.
+    """
+    found: dict[str, Any] = {"eval.every": max(10, experiment.rounds // 20)}
+    if experiment.eval.split == "validation":
+        found["eval.patience"] = 10
+    return found
+
+
+def _judged(experiment: Experiment, splits: Splits) -> Examples:
+    by_test = experiment.eval.split == "test" or splits.validation is None
+    return splits.test if by_test or splits.validation is None else splits.validation
+
+
+def _has_sets(labels: Ragged) -> bool:
+    return len(labels) > 0 and int(labels.lengths.max()) > 1
+
+
+def _never_trained(judged: Examples, classes: int) -> bool:
+    named = judged.labels.values
+    return len(named) > 0 and int(named.min()) >= classes

@@ -1,0 +1,100 @@
+"""Keys of a config by their dotted names: which of them the user has set, and which are open.
+
+An open key is one that was left out, or set to "auto". `sound.py` fills it when the data is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from spreadout.config.experiment import Experiment
+
+AUTO = "auto"
+DECIDED = frozenset(  # what follows from the data and the method: each may be "auto"
+    {
+        "rounds",
+        "data.partition",
+        "data.targets",
+        "model.encoder",
+        "method.buckets",
+        "method.k",
+        "method.negatives",
+        "clients.per_round",
+        "clients.selection",
+        "clients.batch",
+        "clients.local_steps",
+        "clients.local_epochs",
+        "eval.metrics",
+        "eval.every",
+        "eval.patience",
+    }
+)
+ALTERNATIVES = {  # keys of a section of which one at most is given
+    "clients": [("local_steps", "local_epochs")],
+    "method": [("negatives", "sampled_rows")],
+}
+
+
+def without_auto(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values without the keys that are "auto": left out, they are chosen."""
+    kept = dict(values)
+    for key in DECIDED:
+        section, _, last = key.rpartition(".")
+        inside = kept.get(section) if section else kept
+        if isinstance(inside, Mapping) and inside.get(last) == AUTO:
+            rest = {name: value for name, value in inside.items() if name != last}
+            if section:
+                kept[section] = rest
+            else:
+                kept = rest
+    return kept
+
+
+def has(experiment: Experiment, key: str) -> bool:
+    """Whether there is such a key: methods differ in theirs."""
+    section, last = _place(experiment, key)
+    return last in type(section).model_fields
+
+
+def is_open(experiment: Experiment, key: str) -> bool:
+    """Whether the user has set neither the key nor one that is given in its place."""
+    section, last = _place(experiment, key)
+    if not has(experiment, key) or last in section.model_fields_set:
+        return False
+    pairs = ALTERNATIVES.get(key.rpartition(".")[0], [])
+    others = [other for pair in pairs if last in pair for other in pair if other != last]
+    return not any(getattr(section, other, None) is not None for other in others)
+
+
+def value_of(experiment: Experiment, key: str) -> Any:
+    section, last = _place(experiment, key)
+    return getattr(section, last)
+
+
+def with_value(experiment: Experiment, key: str, value: Any) -> Experiment:
+    """The same with one key set."""
+    name, _, last = key.rpartition(".")
+    if not name:
+        return experiment.model_copy(update={last: value})
+    section = getattr(experiment, name).model_copy(update={last: value})
+    return experiment.model_copy(update={name: section})
+
+
+def without(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """Plain values without these keys."""
+    return {
+        name: without(value, {key.partition(".")[2] for key in keys if key.startswith(f"{name}.")})
+        if isinstance(value, Mapping)
+        else value
+        for name, value in values.items()
+        if name not in keys
+    }
+
+
+def _place(experiment: Experiment, key: str) -> tuple[BaseModel, str]:
+    section, _, last = key.rpartition(".")
+    return (getattr(experiment, section) if section else experiment), last

@@ -1,0 +1,156 @@
+"""Nothing but data and method named: every method trains on every kind of data that it can read."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+import spreadout as so
+from command import invoke
+from kinds import KINDS, written
+from spreadout.config import sound
+from spreadout.config.keys import DECIDED, has, is_open
+from spreadout.config.presets import presets
+from spreadout.flower.project import write_project
+from spreadout.methods import METHODS
+from spreadout.runs.compare import Suite
+from spreadout.runs.folder import RunFolder
+
+UNREADABLE = {  # a kind of data, and the methods whose model cannot read it or rank it
+    "histories": set(METHODS) - {"dual_encoder"},
+    "new classes": {"fedmlh", "fedavg-bce"},  # they have no embeddings to look for neighbours among
+}
+PAIRS = [(kind, name) for kind in KINDS for name in METHODS if name not in UNREADABLE.get(kind, ())]
+
+
+@pytest.fixture(scope="session")
+def data_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    return {kind: written(kind, tmp_path_factory.mktemp("data")) for kind in KINDS}
+
+
+@pytest.mark.parametrize(("kind", "name"), PAIRS)
+def test_data_and_method_are_enough(
+    kind: str,
+    name: str,
+    data_of: dict[str, dict[str, object]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, out, again = (tmp_path / place for place in ("asked.toml", "run", "again"))
+    asked.write_text(tomli_w.dumps({"data": data_of[kind], "method": {"name": name}}))
+    assert invoke(monkeypatch, "run", str(asked), "rounds=2", "--out", str(out), "--device", "cpu") == 0
+    complete = so.Experiment.load(out / "config.toml")
+    assert "model.encoder" in (complete.chosen or [])
+    assert not [key for key in complete.chosen or [] if is_open(complete, key)]
+    # The config says all: it is left as it is, stopped and resumed, and gives the same run.
+    with pytest.raises(so.Interrupted):
+        so.run(out / "config.toml", out=again, device="cpu", stop=lambda: True)
+    so.resume(again, device="cpu")
+    assert (again / "config.toml").read_bytes() == (out / "config.toml").read_bytes()
+    assert _scores(again) == _scores(out)
+
+
+def _scores(folder: Path) -> list[dict[str, object]]:
+    return [
+        {name: value for name, value in record.items() if name != "seconds"}
+        for record in RunFolder(folder).history()
+    ]
+
+
+ROOT = Path(__file__).resolve().parents[2]
+AS_BEFORE = {"data.targets"}  # of a preset: written out, to what it would be anyway
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.toml")), ids=lambda path: path.stem)
+def test_configs_of_published_results_choose_nothing(path: Path) -> None:
+    for experiment in Suite.load([str(path)], None).variants.values():
+        assert experiment.chosen == []
+        assert sound.settled(experiment) is experiment
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_presets_say_all_that_matters(preset: str) -> None:
+    for experiment in Suite.load([preset], None).variants.values():
+        complete, _ = sound.prepared(experiment)
+        assert sound.asks_the_same(experiment, complete)
+        assert set(complete.chosen or []) <= AS_BEFORE
+
+
+def test_what_is_set_stays_and_auto_is_left_out() -> None:
+    values = {"model": {"encoder": "auto"}, "clients": {"batch": 7, "local_steps": 3}, "rounds": "auto"}
+    experiment = so.Experiment.of(values, overrides=["eval.every=auto", "method.name=fedss"])
+    assert "rounds" not in experiment.model_fields_set
+    complete, _ = sound.prepared(experiment)
+    assert (complete.clients.batch, complete.clients.local_steps) == (7, 3)
+    assert complete.method.model_dump()["negatives"] == 5  # of ten classes
+    chosen = set(complete.chosen or [])
+    assert {"model.encoder", "rounds", "eval.every", "method.negatives"} <= chosen
+    assert chosen.isdisjoint({"clients.batch", "clients.local_steps", "clients.local_epochs"})
+    assert sound.sound(complete, sound.prepared(complete)[1]) is complete
+    with pytest.raises(so.UserError, match="seed = 'auto': must be a whole number"):
+        so.Experiment.of({"seed": "auto"})
+
+
+def test_every_key_that_is_decided_exists() -> None:
+    for key in DECIDED:
+        assert any(
+            has(so.Experiment(method=method()), key)  # type: ignore[arg-type]
+            for method in METHODS.parts()
+        ), key
+
+
+def test_a_key_of_the_model_says_which_encoder_is_meant(
+    data_of: dict[str, dict[str, object]],
+) -> None:
+    def model_of(kind: str, **model: object) -> str:
+        asked = so.Experiment.of({"data": data_of[kind], "model": model})
+        return sound.prepared(asked)[0].model.encoder
+
+    assert model_of("sparse sets") == "mlp"  # 30 features
+    assert model_of("sparse sets", pooling="sum") == "lookup"
+    assert model_of("images") == "convnet"
+    assert model_of("images", hidden=[8]) == "mlp"
+    with pytest.raises(so.UserError, match=r"model.layers = 2: encoder = 'convnet' has no use for it"):
+        model_of("images", layers=2)
+    with pytest.raises(so.UserError, match=r"model.layers = 2: encoder = 'mlp' has no use for it"):
+        sound.settled(so.Experiment.of({"model": {"layers": 2}}))
+
+
+def test_what_was_chosen_is_chosen_again_for_another_method() -> None:
+    first, _ = sound.prepared(so.Experiment.of({"method": {"name": "fedss"}, "clients": {"lr": 0.2}}))
+    values = tomllib.loads(first.to_toml())
+    assert so.Experiment.of(values, overrides=["rounds=3"]).chosen == first.chosen
+    other = so.Experiment.of(values, overrides=["method.name=fedmlh"])
+    assert other.chosen is None
+    assert is_open(other, "rounds")
+    assert other.clients.lr == 0.2
+    assert sound.prepared(other)[0].method.model_dump()["buckets"] == 5
+
+
+def test_a_comparison_of_open_configs_is_gone_on_with(tmp_path: Path) -> None:
+    asked = {"a": so.Experiment(rounds=1), "b": so.Experiment(rounds=1, clients={"batch": 8})}
+    so.compare(asked, out=tmp_path / "both", device="cpu")
+    finished = (tmp_path / "both" / "a" / "seed-0" / "summary.json").stat().st_mtime_ns
+    so.compare(asked, out=tmp_path / "both", go_on=True, device="cpu")
+    assert (tmp_path / "both" / "a" / "seed-0" / "summary.json").stat().st_mtime_ns == finished
+    asked["a"] = so.Experiment(rounds=1, clients={"batch": 9})  # which had been chosen before
+    with pytest.raises(so.UserError, match="was run with another config"):
+        so.compare(asked, out=tmp_path / "both", go_on=True, device="cpu")
+
+
+def test_a_deployments_config_is_complete(data_of: dict[str, dict[str, object]], tmp_path: Path) -> None:
+    asked = so.Experiment.of({"data": data_of["sparse sets"]})
+    write_project(tmp_path / "app", asked)
+    shipped = so.Experiment.load(tmp_path / "app" / "deployed" / "experiment.toml")
+    assert shipped.eval.metrics == ["P@1", "P@3", "P@5"]  # a deployment's server cannot have PSP@k
+    assert "model.encoder" in (shipped.chosen or [])
+    elsewhere = so.Experiment.of({"data": {**data_of["sparse sets"], "path": "/not/here"}})
+    write_project(tmp_path / "blind", elsewhere)
+    assert so.Experiment.load(tmp_path / "blind" / "deployed" / "experiment.toml").chosen == []
+
+
+def test_data_given_in_python_decides_too(toy: so.Splits) -> None:
+    found = so.run(so.Experiment(rounds=1, method={"name": "fedss"}), data=toy, device="cpu")
+    assert found.federation.method.model_dump()["negatives"] == 3  # of six classes
+    assert found.federation.server.selection == "nonempty"  # client 4 holds nothing
