@@ -66,6 +66,24 @@ def test_with_a_client_a_node_the_ledger_is_the_simulated_one_too(arm: str, tmp_
     assert over_grid.state.traffic == simulated.state.traffic
 
 
+@pytest.mark.parametrize("arm", ["fedaws", "fedss", "fedavg", "flag", "baseline-2, fixed rows"])
+def test_clients_without_examples_send_no_update_wherever_they_are(
+    arm: str, toy: Splits, tmp_path: Path
+) -> None:
+    """Client 4 of six holds nothing: it is sent the model, requests rows, and says that it has none."""
+    chosen = [*ARMS[arm], "clients.per_round=all", "clients.selection=uniform"]
+    experiment = Experiment.of(TOY, overrides=chosen)
+    simulated, over_grid = both(toy, experiment, tmp_path, nodes=6)
+    alone = Experiment.of(TOY, overrides=[*chosen, "run.executor=sequential"])
+    one_by_one = so.run(alone, data=toy, device="cpu")
+    assert simulated.state.refused == over_grid.state.refused == {"no examples": experiment.rounds}
+    assert simulated.state.traffic == over_grid.state.traffic == one_by_one.state.traffic
+    ledger, model = simulated.state.traffic, simulated.state.dense
+    dense = sum(value.nbytes for value in model.values())
+    assert ledger.dense_down == 6 * experiment.rounds * dense
+    assert ledger.dense_up == 5 * experiment.rounds * dense
+
+
 def test_a_node_is_sent_once_what_its_clients_share(tmp_path: Path) -> None:
     experiment = Experiment.of(TOY, overrides=["method.name=fedavg"])
     simulated, over_grid = both(several_classes(), experiment, tmp_path, nodes=2)

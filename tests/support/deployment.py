@@ -13,6 +13,7 @@ AS_SIMULATED = {"claim_quantile": 1.0}  # what a deployment is wary of by defaul
 TOY = {
     "server": AS_SIMULATED,
     "rounds": 3,
+    "chosen": [],  # a server sees no data to choose by, and the simulation is to be the same
     "model": {"hidden": [5], "dim": 4},
     "clients": {"batch": 3, "lr": 0.3, "local_steps": 3},
     "eval": {"every": 3, "metrics": ["P@1"]},

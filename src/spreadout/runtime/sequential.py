@@ -86,6 +86,9 @@ def train_client(
     only = torch.tensor([0])
     client = int(f.data.number_of(only)[0])
     number = torch.tensor([client])
+    examples = int(f.clients.schedule.usable(f.data.sizes)[0])
+    if not examples:  # it says so, and has nothing else to send
+        return Update(client, sent.round, 0, {}, {}, 0.0), {}
     steps = f.plan(only, sent.round)
     requests = {name: Ragged.from_lists([rows.ids.cpu()]) for name, rows in sent.tables.items()}
     ids = row_ids(requests, f.device)
@@ -108,7 +111,6 @@ def train_client(
         change = clip_norm(change, privacy.clip)
         add_noise_(change.dense, change.rows, privacy, seed=f.seed, round=sent.round, client=client)
     tables = {name: Rows(sent.tables[name].ids, value) for name, value in change.rows.items()}
-    examples = int(f.clients.schedule.usable(f.data.sizes)[0])
     used = torch.tensor([examples])
     counted = [name for name in tables if name in f.rules.counted]
     positives = {name: positives_of(f.data, only, ids[name], used)[0] for name in counted}

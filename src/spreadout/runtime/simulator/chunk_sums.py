@@ -181,8 +181,13 @@ def _privatised(chunk: Chunk, change: Params) -> Params:
 
 
 def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Traffic:
-    """The bytes of the whole cohort's round trips, from the tensors its members share."""
+    """The bytes of the whole cohort's round trips, from the tensors its members share.
+
+    Clients without examples say so instead of sending an update.
+    """
     clients = len(cohort.clients)
+    sizes = federation.data.sizes[cohort.clients.numpy()]
+    busy = torch.from_numpy(federation.clients.schedule.usable(sizes) > 0).nonzero()[:, 0]
     dense = nbytes(state.dense.values())
     down, up, up_requests = 0, 0, 0
     new = state.records.lacks_fixed_rows(cohort.clients).nonzero()[:, 0]
@@ -193,7 +198,9 @@ def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Tr
         down += ids + row * requests.values.numel()
         up_requests += ids
         if name not in federation.clients.training.fixed:
-            up += ids + row * requests.values.numel()
+            changed = requests if len(busy) == clients else requests.select(busy)
+            ids = nbytes([changed.values])
+            up += ids + row * changed.values.numel()
             up += ids if name in federation.rules.counted else 0
     control = nbytes(sent_control(federation, state).values())
-    return Traffic((dense + control) * clients, down, up_requests, dense * clients, up, clients)
+    return Traffic((dense + control) * clients, down, up_requests, dense * len(busy), up, clients)
