@@ -35,18 +35,20 @@ def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
 
     A method that trains on whole label sets needs clients that hold them.
     """
-    if "partition" in experiment.data.model_fields_set:
-        return {"data.targets": experiment.data.partition.default_targets}
+    sets = _has_sets(found.train.labels)
     chosen: Partition = ByLabel()
-    if found.train.user is not None:
+    if "partition" in experiment.data.model_fields_set:
+        chosen = experiment.data.partition
+    elif found.train.user is not None:
         chosen = ByUser()
-    elif experiment.method.label_sets and _has_sets(found.train.labels):
+    elif experiment.method.label_sets and sets:
         most = len(torch.unique(found.train.labels.values))
         plain = FrequentClasses()
         chosen = FrequentClasses(
             clients=min(plain.clients, len(found.train)), frequent=min(plain.frequent, most)
         )
-    return {"data.partition": chosen, "data.targets": chosen.default_targets}
+    targets = {"data.targets": chosen.default_targets} if sets else {}
+    return {"data.partition": chosen, **targets}
 
 
 def encoder(experiment: Experiment, splits: Splits) -> dict[str, Any]:
