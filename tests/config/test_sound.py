@@ -17,10 +17,7 @@ from spreadout.methods import METHODS
 from spreadout.runs.compare import Suite
 from spreadout.runs.folder import RunFolder
 
-UNREADABLE = {  # a kind of data, and the methods whose model cannot read it or rank it
-    "histories": set(METHODS) - {"dual_encoder"},
-    "new classes": {"fedmlh", "fedavg-bce"},  # they have no embeddings to look for neighbours among
-}
+UNREADABLE = {"histories": set(METHODS) - {"dual_encoder"}}  # their models take an input x
 PAIRS = [(kind, name) for kind in KINDS for name in METHODS if name not in UNREADABLE.get(kind, ())]
 
 

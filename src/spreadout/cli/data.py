@@ -110,10 +110,11 @@ def describe(
 ) -> None:
     """Clients, sizes, classes per client, label frequencies, duplicates and divergence."""
     from spreadout.config.experiment import Experiment
+    from spreadout.config.keys import with_value
+    from spreadout.config.sound import prepared
     from spreadout.core.files import as_json as to_json
     from spreadout.core.files import write_atomic
     from spreadout.data.describe import describe as look
-    from spreadout.data.load import load_data
     from spreadout.data.sources import SOURCES
     from spreadout.report.data_view import page, print_description
 
@@ -122,14 +123,15 @@ def describe(
         experiment = Experiment.of({"data": {"source": name}}, name, changes)
     else:
         experiment = Experiment.load(name, changes)
-    data = experiment.data
     if path is not None:
-        data = data.model_copy(update={"path": path.expanduser().absolute()})
+        experiment = with_value(experiment, "data.path", path.expanduser().absolute())
+    experiment, splits = prepared(experiment.model_copy(update={"seed": seed}))
+    data = experiment.data
     options = data.partition.model_dump(exclude={"name", "seed"})
     dealt = ", ".join(
         [data.partition.name, *(f"{key} {value}" for key, value in options.items()), f"seed {seed}"]
     )
-    found = look(load_data(data, seed), dealt=dealt, seed=seed)
+    found = look(splits, dealt=dealt, seed=seed)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(output, page(found).encode())

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.keys import is_open
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Sparse
@@ -20,6 +21,8 @@ from spreadout.data.dataset import Examples, Splits
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Partition
 from spreadout.data.sources.base import RawDataset
 from spreadout.evaluation.metrics import find_metric
+from spreadout.methods import DualEncoder, FedMLH, FedSS
+from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.fedss import NEGATIVES
 from spreadout.models.build import DataShape
 
@@ -48,7 +51,20 @@ def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
             clients=min(plain.clients, len(found.train)), frequent=min(plain.frequent, most)
         )
     targets = {"data.targets": chosen.default_targets} if sets else {}
-    return {"data.partition": chosen, **targets}
+    return {"data.partition": chosen, **targets, **_judged_by(experiment, found)}
+
+
+def _judged_by(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
+    """Test classes that are never trained on can be retrieved by their embeddings alone.
+
+    A method without a table of classes has none: it is judged on trained classes, by a validation part.
+    """
+    new = found.test is not None and _never_trained(found.test.labels, found.classes)
+    if experiment.method.has_class_table or not new:
+        return {}
+    if experiment.data.validation_fraction or is_open(experiment, "data.validation_fraction"):
+        return {"data.validation_fraction": 0.1, "eval.split": "validation"}
+    return {}
 
 
 def encoder(experiment: Experiment, splits: Splits) -> dict[str, Any]:
@@ -68,8 +84,8 @@ def _encoders(experiment: Experiment, splits: Splits) -> list[str]:
     if not experiment.method.has_class_table:
         return ["mlp"]  # it builds a network of its own, which has the keys of this one
     if shape.window is not None:
-        return ["mean", "attention"]
-    if isinstance(data.columns["x"], Sparse):
+        return ["attention", "mean"]  # the order of a history says more than its mean
+    if isinstance(data.columns.get("x"), Sparse):
         many = (shape.features or 0) >= MANY_FEATURES
         return ["lookup", "mlp"] if many else ["mlp", "lookup"]
     if shape.image is not None and shape.image[1] == shape.image[2]:
@@ -77,18 +93,35 @@ def _encoders(experiment: Experiment, splits: Splits) -> list[str]:
     return ["mlp"]
 
 
+def objective(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """Losses that say something on any client, and pairs of classes that can be gone through.
+
+    Batch softmax compares a client's items with each other only, and a cosine without a temperature can
+    hardly prefer one of many (docs/dual_encoder.md). A sum over all pairs of classes grows with C².
+    """
+    method, found = experiment.method, dict[str, Any]()
+    if isinstance(method, DualEncoder):
+        if is_open(experiment, "method.loss_form"):
+            found["method.loss_form"] = "sampled_softmax"
+        form = found.get("method.loss_form", method.loss_form)
+        if form in ("sampled_softmax", "global_softmax"):
+            found["method.scale"] = 10.0
+    if isinstance(method, Spreadout) and splits.train.classes > MANY_CLASSES:
+        found["method.spreadout_form"] = "topk"
+    return found
+
+
 def within_classes(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """Counts of classes whose plain default is more than there are."""
     there = splits.train.classes - splits.train.first_class
-    method = experiment.method
-    found: dict[str, Any] = {}
-    if getattr(method, "spreadout_form", None) == "topk":
+    method, found = experiment.method, dict[str, Any]()
+    if isinstance(method, Spreadout) and method.spreadout_form == "topk":
         # Near pairs are a small part of all: with nearly all of them Eq. 8 has no minimum.
         found["method.k"] = min(type(method).model_fields["k"].default, max(1, there // 4))
-    if method.name == "fedss" and method.row_access == "sample":
-        # More would request the whole table and show which classes are a client's own by their absence.
+    if isinstance(method, FedSS) and method.row_access == "sample":
+        # With more, a request is for nearly all rows, and that is the full softmax.
         found["method.negatives"] = min(NEGATIVES, max(1, there // 2))
-    if method.name == "fedmlh":
+    if isinstance(method, FedMLH):
         found["method.buckets"] = min(type(method).model_fields["buckets"].default, max(2, there // 2))
     return found
 
@@ -124,7 +157,7 @@ def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """What is asked of such data: the class, the labels, the next item, or others of a new class."""
     judged = _judged(experiment, splits)
     classes = splits.train.classes
-    if _never_trained(judged, classes):
+    if _never_trained(judged.labels, classes):
         names = ["MAP@R", "retrieval R@1", "retrieval R@5"]
     elif "history" in splits.train.columns:
         names = ["R@10", "R@1", "nDCG@10"]
@@ -157,6 +190,5 @@ def _has_sets(labels: Ragged) -> bool:
     return len(labels) > 0 and int(labels.lengths.max()) > 1
 
 
-def _never_trained(judged: Examples, classes: int) -> bool:
-    named = judged.labels.values
-    return len(named) > 0 and int(named.min()) >= classes
+def _never_trained(labels: Ragged, classes: int) -> bool:
+    return len(labels.values) > 0 and int(labels.values.min()) >= classes

@@ -44,6 +44,7 @@ class TerminalObserver(Observer):
         )
         self._task: TaskID | None = None
         self._label: str | None = None
+        self._said: str | None = None  # of what was chosen
 
     def __enter__(self) -> TerminalObserver:
         self._progress.start()
@@ -58,10 +59,12 @@ class TerminalObserver(Observer):
         return self
 
     def started(self, experiment: Experiment, round: int) -> None:
-        if round == 0 and (chosen := announcement(experiment)):
+        chosen = announcement(experiment)
+        if round == 0 and chosen and chosen != self._said:  # once for all seeds of a variant
+            self._said = chosen
             who = f"{self._label}: " if self._label else ""
-            said = f"{who}{chosen}; see config.toml"
-            self._console.print(said, highlight=False, markup=False, soft_wrap=True)
+            text = f"{who}{chosen}; see config.toml"
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
         if self._task is not None:
             self._progress.remove_task(self._task)
         self._task = self._progress.add_task(
