@@ -94,6 +94,7 @@ class ServerConfig(Optimizer):
     # A client counts for no more examples than this share of the clients claim; 1: for all it claims.
     # None: 2/3 in a deployment, where a claim is the client's own word, and 1 in a simulation.
     claim_quantile: float | None = Field(None, gt=0, le=1)
+    lr_decay: Decay = "none"  # of the server's rates, to zero over the run
 
     def optimizer_for(self, table: str | None = None) -> Optimizer:
         if table in self.tables:

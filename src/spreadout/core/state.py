@@ -90,6 +90,7 @@ class ServerState:
     method: MethodState | None = None  # … and as the method has it, after `recall`
     records: ClientRecords = field(default_factory=ClientRecords)
     control: Tensors = field(default_factory=dict)  # of a drift correction, by part of the model
+    scoring: Tensors = field(default_factory=dict)  # `counts` n_c and `prior` τ · log n_c: (C,) each
     clients: ClientStates = field(default_factory=dict)  # what stays with clients; in simulation only
     traffic: Traffic = field(default_factory=Traffic)
     refused: Counter[str] = field(default_factory=Counter)

@@ -13,6 +13,7 @@ from spreadout.core.tables import Table, each_row, local_of, whole_of
 from spreadout.core.types import Params
 from spreadout.data.columns import Lists, Sparse
 from spreadout.data.dataset import Examples
+from spreadout.evaluation.scoring import with_one, with_prior
 from spreadout.federated.batches import over_rows
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives.neighbours import Nearest
@@ -64,5 +65,10 @@ def class_vectors(model: EmbeddingModel, state: ServerState) -> Table:
 @torch.no_grad()
 def ranked(model: EmbeddingModel, state: ServerState, examples: Examples, at: Tensor, k: int) -> Nearest:
     """The k best classes of some examples, with their scores."""
-    classes = whole_of(class_vectors(model, state)) if model.has_class_table else None
-    return model.best_classes(embed(model, state, examples, at), classes, k)
+    embedded = embed(model, state, examples, at)
+    if not model.has_class_table:
+        return model.best_classes(embedded, None, k)
+    classes = whole_of(class_vectors(model, state))
+    if (prior := state.scoring.get("prior")) is not None:
+        embedded, classes = with_one(embedded), whole_of(with_prior(classes, prior))
+    return model.best_classes(embedded, classes, k)

@@ -21,6 +21,7 @@ from spreadout.evaluation.geometry import Geometry, class_geometry
 from spreadout.evaluation.metric import PARTS, Metric, MetricInputs
 from spreadout.evaluation.metrics import find_metric
 from spreadout.evaluation.pooled import pool_of
+from spreadout.evaluation.scoring import with_one, with_prior
 from spreadout.evaluation.standings import batch_rivals, distance_to_own, neighbours_of, rank_of_right
 from spreadout.models.embedding import EmbeddingModel
 
@@ -80,19 +81,27 @@ def _inputs(
         assert classes is not None  # or `needs_embeddings` is refused before
         return whole_of(classes)
 
+    prior = state.scoring.get("prior")
+    ranked = classes if classes is None or prior is None else with_prior(classes, prior)
+
+    @cache
+    def every_ranked() -> Tensor:
+        return every_class() if ranked is None or prior is None else whole_of(ranked)
+
     ranking: list[Tensor] = []
     ranks: list[Tensor] = []
     kept: list[Tensor] = []
     away: list[Tensor] = [torch.empty(0)] if classes is None else []
     for some in blocks(examples, model.outputs):
         embedded, labels = embed(model, state, examples, some), examples.labels.select(some)
+        scored = embedded if prior is None else with_one(embedded)
         if keeps:
             kept.append(embedded)
         if "ranking" in needs:
-            ranking.append(model.best_classes(embedded, classes, depth).ids)
+            ranking.append(model.best_classes(scored, ranked, depth).ids)
         if "rank" in needs:
             first = model.first_class
-            ranks.append(rank_of_right(embedded, every_class()[first:], labels, first))
+            ranks.append(rank_of_right(scored, every_ranked()[first:], labels, first))
         if classes is not None:
             away.append(distance_to_own(embedded, classes, labels))
     near = [metric.looks_at for metric in metrics if "neighbours" in metric.needs]

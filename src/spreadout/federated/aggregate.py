@@ -46,6 +46,13 @@ class ServerOptimizers:
     dense: Optimizer
     tables: Mapping[str, Optimizer]
 
+    def scaled(self, factor: float) -> ServerOptimizers:
+        """The same rules at other rates."""
+        if factor == 1:
+            return self
+        tables = {name: rule.scaled(factor) for name, rule in self.tables.items()}
+        return ServerOptimizers(self.dense.scaled(factor), tables)
+
 
 def of_update(update: Update, rules: MergeRules) -> Aggregate:
     """One accepted update as an aggregate of one."""

@@ -60,6 +60,7 @@ class ServerSettings:
     per_round: int = 1
     claim_cap: int | None = None  # examples that a client may count for; None: as many as it says
     noise_seed: int | None = None  # seed of the server's noise, where it must differ from the run's
+    decay: Decay = "none"  # of its rates, over all rounds
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,10 @@ class Federation:
     def rate_factor(self, round: int) -> float:
         """What the decay leaves of the clients' rates in a round."""
         return rate_factor(self.clients.decay, round, self.rounds)
+
+    def optimizers_at(self, round: int) -> ServerOptimizers:
+        """How the server moves its model in a round."""
+        return self.server.optimizers.scaled(rate_factor(self.server.decay, round, self.rounds))
 
     def training_at(self, round: int) -> LocalTraining:
         """How clients train in a round."""

@@ -89,11 +89,15 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     cohort = f.executor.cohort(f, state)
     aggregate = total(f.executor.train(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
-        apply_(state, *merge(aggregate, f.rules), f.rules, f.server.optimizers, f.model.sphere)
+        optimizers = f.optimizers_at(state.round)
+        apply_(state, *merge(aggregate, f.rules), f.rules, optimizers, f.model.sphere)
         advance_control_(f, state, aggregate)
         training = f.training_at(state.round)
         rates = {name: optimizer.lr for name, optimizer in training.rows.items()}
-        context = ServerContext(f.seed, f.noise_seed, state.round, rates, aggregate.rows, f.bf16)
+        factor = f.rate_factor(state.round)
+        context = ServerContext(
+            f.seed, f.noise_seed, state.round, rates, aggregate.rows, f.bf16, factor
+        )
         f.method.server_step(state, f.model, context)
     state.keep_clients_(aggregate.client_states)
     if not f.method.is_centralized:  # data in one place crosses no network

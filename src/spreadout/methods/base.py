@@ -10,11 +10,10 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor
 
 from spreadout.core.errors import UserError
@@ -25,10 +24,11 @@ from spreadout.core.state import MethodState, ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
+from spreadout.methods import class_counts
+from spreadout.methods.class_counts import SetupMessage, is_row_list
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import EmbeddingModel
 
-SetupMessage = Mapping[str, NDArray[Any]]  # what one client sends once, before the first round
 RowAccess = Literal["own", "sample", "all"]
 """Which rows a client may request: its own, always the same; its own among others it draws; or any."""
 
@@ -53,6 +53,7 @@ class ServerContext:
     client_lr: Mapping[str, float]  # η of each table's rows on the clients
     touched: Mapping[str, RowSum]  # the rows this round's accepted clients trained
     low_precision: bool = False
+    rate_factor: float = 1.0  # what the decay leaves of the clients' rates
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ class Method(NamedSection, ABC):
         False  # whether setup messages are keyed by a secret that clients share
     )
     weighting: Weighting = "examples"
+    prior: Annotated[float, Field(ge=0)] | Literal["auto"] = 0.0  # τ: scores are cosine + τ · log n_c
 
     @property
     def needs_popularity(self) -> bool:
@@ -229,16 +231,16 @@ class Method(NamedSection, ABC):
         return getattr(loss, "via_model", None) is not loss
 
     def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
-        """What each client sends once, before the first round; nothing by default.
+        """What each client sends once, before the first round; with a prior, its label counts.
 
         A message depends on the client's own view only. key: a secret that the clients share and the
         server does not have.
         """
-        return iter(())
+        return class_counts.messages_of(data) if self.prior else iter(())
 
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """What the server does once, before the first round; returns the bytes that moved for it."""
-        return Traffic()
+        return class_counts.collect_(setup.messages, state, model) if self.prior else Traffic()
 
     @property
     def setup_steps(self) -> int:
@@ -287,14 +289,6 @@ def collapse_of(spread: ClassSpread) -> str:
         f"classes are collapsing: the nearest two have cosine {spread.max_cosine:.3f}, "
         f"the mean over all pairs is {spread.mean_cosine:.3f}"
     )
-
-
-def is_row_list(rows: NDArray[Any], count: int) -> bool:
-    """Whether these are distinct rows of a table of so many, ascending, as a client must name them."""
-    if rows.dtype != np.int64 or rows.ndim != 1:
-        return False
-    within = not len(rows) or (rows[0] >= 0 and rows[-1] < count)
-    return bool(within and (np.diff(rows) > 0).all())
 
 
 def every_row(data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from spreadout.core import randomness
 from spreadout.core.merging import RowSum
@@ -102,6 +103,8 @@ class FedALC(NoisyTable, Spreadout):
     def _whole_sums(self) -> Self:
         if self.weighted:
             raise ValueError("weighted: has no meaning here, pairs of labels have weights of their own")
+        if self.table_clip is not None and self.spreadout_step == "safe":
+            raise ValueError('table_clip: needs spreadout_step = "plain"; a line search looks at counts')
         if self.table_clip is not None and self.reduction == "mean":
             raise ValueError('table_clip: needs reduction = "sum", what it clips')
         return self
@@ -114,11 +117,16 @@ class FedALC(NoisyTable, Spreadout):
         return 1.0 if self.strength is None else self.strength
 
     def regularizer(
-        self, state: ServerState, touched: RowSum, context: ServerContext, step: int
+        self,
+        state: ServerState,
+        touched: RowSum,
+        context: ServerContext,
+        step: int,
+        neighbours: Tensor | None = None,
     ) -> TableLoss:
         """reg_cr of Eq. 8 or 10, or its mined form Eq. 11, at the present table."""
         weights = self.pair_weights(state)
-        loss = self._spread(state, touched, context, step, weights, self.table_clip)
+        loss = self._spread(state, touched, context, step, weights, self.table_clip, neighbours)
         return self.noisy(loss, context.noise_seed, "table noise", context.round, step)
 
     def privacy(self, state: ServerState) -> dict[str, Any] | None:

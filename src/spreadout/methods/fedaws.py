@@ -5,16 +5,19 @@ Algorithm 1                                           here
 7   (θ, w_i) ← (θ, w_i) − η ∇R_pos                    PositiveOnly.loss (Eq. 23)
 12  θ ← mean of θ_i                                   weighting
 13  W̃ ← [w_1 … w_C]                                   row_merge: "replace"
-14  W ← W̃ − λη ∇reg_sp(W̃)                             FedAwS.server_step (Eq. 7 or 8)
+14  W ← W̃ − λη ∇reg_sp(W̃)                             Spreadout.server_step (Eq. 7 or 8)
+
+Line 14 needs a λη that fits the number of classes: too large a one makes the table swing. By default
+the server finds the length of its step itself (`objectives/line_search.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from spreadout.core import randomness
@@ -27,11 +30,12 @@ from spreadout.methods.base import ClassSpread, ServerContext, collapse_of, regi
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import approximate_neighbours as approximate
-from spreadout.objectives import regularizers
+from spreadout.objectives import line_search, regularizers
 from spreadout.objectives.cooccurrence import PairWeights
 from spreadout.objectives.neighbours import Nearest
 from spreadout.objectives.regularizers import FarPenalty, HingePenalty, TableLoss
 
+HALF_WAY = 0.01  # the λ with which a safe step goes half of the way
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 
 
@@ -39,6 +43,7 @@ MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 class SpreadoutState(MethodState):
     """What the server's step remembers."""
 
+    length: Tensor | None = None  # () of the last step, a first guess for the next
     index_rows: Tensor | None = None  # (C, d) the table as it was when the index was made
     class_examples: Tensor | None = None  # (C,) examples that clients have reported of each class
 
@@ -57,12 +62,23 @@ class Spreadout(PositiveOnly):
     index: Literal["none", "ivf"] = "none"  # neighbours of Eq. 8 from an approximate index
     index_every: int = Field(10, ge=1)  # rounds after which it is made anew
     index_probes: int = Field(16, ge=1)  # of its lists are searched
-    strength: float | None = Field(None, gt=0)  # λ; None: 1/C (Prop. 2), or 10 with top-k (Table 4)
-    spreadout_lr: float | None = Field(None, gt=0)  # η of line 14; None: the clients' own row rate
-    spreadout_optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"
+    spreadout_step: Literal["safe", "plain"] = "safe"  # found by line search, or λη as line 14 has it
     spreadout_steps: int = Field(1, ge=1)
+    # λ. Safe: the step goes λ / (λ + 0.01) of the way, None is 1. Plain: None is 1/C (Prop. 2), or 10
+    # with top-k (Table 4).
+    strength: float | None = Field(None, gt=0)
+    spreadout_lr: float | None = Field(None, gt=0)  # plain: η of line 14; None: the clients' row rate
+    spreadout_optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"  # plain
     reduction: regularizers.Reduction = "sum"
     weighted: bool = False  # Remark 2: weigh each class's term by its share of examples
+
+    @model_validator(mode="after")
+    def _of_a_plain_step(self) -> Self:
+        if self.spreadout_step == "safe":
+            for key in ("spreadout_lr", "spreadout_optimizer"):
+                if getattr(self, key) != type(self).model_fields[key].default:
+                    raise ValueError(f'{key}: is for spreadout_step = "plain"; a safe step finds its own')
+        return self
 
     @property
     def can_shard(self) -> bool:
@@ -70,19 +86,43 @@ class Spreadout(PositiveOnly):
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """Line 14, `spreadout_steps` times."""
-        touched = context.touched["classes"]
-        rate = self._lambda(state) * (self.spreadout_lr or context.client_lr["classes"])  # λη
-        optimizer = Optimizer(optimizer=self.spreadout_optimizer, lr=rate)
         for step in range(self.spreadout_steps):
-            regularizer = self.regularizer(state, touched, context, step)
-            descend_table_(
-                state,
-                "spreadout/classes",
-                "classes",
-                regularizer.gradient,
-                optimizer,
-                sphere=model.tables["classes"].sphere,
-            )
+            if self.spreadout_step == "safe":
+                self._safe_step(state, model, context, step)
+            else:
+                self._plain_step(state, model, context, step)
+
+    def _safe_step(
+        self, state: ServerState, model: EmbeddingModel, context: ServerContext, step: int
+    ) -> None:
+        """A share of the step that would be best; the objective never rises."""
+        touched, memory = context.touched["classes"], state.recall(self.state_type)
+        loss = self.regularizer(state, touched, context, step)
+        strength = 1.0 if self.strength is None else self.strength
+        length = line_search.descend_(
+            state.tables["classes"],
+            loss,
+            lambda: self.regularizer(state, touched, context, step, loss.neighbours).value,
+            share=strength / (strength + HALF_WAY) * context.rate_factor,
+            length=None if memory.length is None else float(memory.length),
+            sphere=model.tables["classes"].sphere,
+        )
+        memory.length = torch.tensor(length, dtype=torch.float64)
+
+    def _plain_step(
+        self, state: ServerState, model: EmbeddingModel, context: ServerContext, step: int
+    ) -> None:
+        """W ← W̃ − λη ∇reg_sp(W̃), as it is written."""
+        regularizer = self.regularizer(state, context.touched["classes"], context, step)
+        rate = self._lambda(state) * (self.spreadout_lr or context.client_lr["classes"])  # λη
+        descend_table_(
+            state,
+            "spreadout/classes",
+            "classes",
+            regularizer.gradient,
+            Optimizer(optimizer=self.spreadout_optimizer, lr=rate),
+            sphere=model.tables["classes"].sphere,
+        )
 
     def _lambda(self, state: ServerState) -> float:
         if self.strength is not None:
@@ -90,11 +130,19 @@ class Spreadout(PositiveOnly):
         return 10.0 if self.spreadout_form == "topk" else 1 / len(state.tables["classes"])
 
     def regularizer(
-        self, state: ServerState, touched: RowSum, context: ServerContext, step: int
+        self,
+        state: ServerState,
+        touched: RowSum,
+        context: ServerContext,
+        step: int,
+        neighbours: Tensor | None = None,
     ) -> TableLoss:
-        """reg_sp of Eq. 7 or reg_sp^top of Eq. 8 at the present table, with its gradient."""
+        """reg_sp of Eq. 7 or reg_sp^top of Eq. 8 at the present table, with its gradient.
+
+        neighbours: those of Eq. 8, if they were found before.
+        """
         weight = self._class_weight(state, touched) if self.weighted else None
-        return self._spread(state, touched, context, step, weight)
+        return self._spread(state, touched, context, step, weight, neighbours=neighbours)
 
     def _spread(
         self,
@@ -104,6 +152,7 @@ class Spreadout(PositiveOnly):
         step: int,
         weight: Tensor | PairWeights | None,
         clip: float | None = None,
+        neighbours: Tensor | None = None,
     ) -> TableLoss:
         table = state.tables["classes"]
         hinge, far = HingePenalty(self.spreadout_margin, self.distance), FarPenalty(self.distance)
@@ -112,6 +161,11 @@ class Spreadout(PositiveOnly):
             return regularizers.all_pairs(
                 local_of(table), penalty, weight=weight, clip=clip, reduction=self.reduction
             )
+        search = None
+        if neighbours is not None:
+            search = regularizers.among(table, neighbours)
+        elif self.index == "ivf":
+            search = self._by_index(state, context, step)
         subset = None
         if self.candidates is not None and self.candidates < len(table):
             draw = randomness.generator(context.seed, "candidates", context.round, step)
@@ -127,7 +181,7 @@ class Spreadout(PositiveOnly):
             clip=clip,
             reduction=self.reduction,
             low_precision=context.low_precision,
-            search=self._by_index(state, context, step) if self.index == "ivf" else None,
+            search=search,
         )
 
     def _by_index(self, state: ServerState, context: ServerContext, step: int) -> regularizers.Search:

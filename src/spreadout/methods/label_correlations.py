@@ -74,6 +74,8 @@ class CollectsLabels(PositiveOnly):
             invented=self.dummies * collected.holders,
             seed=setup.noise_seed,
         )
+        if self.prior:  # known from the label sets: clients send no other counts
+            state.scoring["counts"] = counts.count.to(state.tables["classes"].device)
         weights = counts.weights(normalize=self.normalize)
         memory, device = state.recall(LabelState), state.tables["classes"].device
         for name in PARTS:

@@ -6,7 +6,7 @@ nothing pushes classes apart.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -39,6 +39,7 @@ class PositiveOnly(Method):
     loss_form: Literal["hinge", "square"] = "hinge"  # Eq. 23, or (1 − s)² of Eq. 12
     margin: float = Field(0.9, gt=-1, le=1)
     merge: RowMerge = "replace"
+    prior: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"  # nothing else here learns p(class)
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}

@@ -55,13 +55,14 @@ class TableLoss(NamedTuple):
 
     >>> import torch
     >>> import spreadout as so
-    >>> value, gradient = so.regularizers.all_pairs(torch.eye(2), so.regularizers.FarPenalty())
-    >>> value, gradient.ids  # −1² for either order
+    >>> found = so.regularizers.all_pairs(torch.eye(2), so.regularizers.FarPenalty())
+    >>> found.value, found.gradient.ids  # −1² for either order
     (tensor(-2.), tensor([0, 1]))
     """
 
     value: Tensor  # ()
     gradient: Rows
+    neighbours: Tensor | None = None  # (n, k) of each anchor, where pairs were mined
 
 
 def all_pairs(
@@ -298,7 +299,27 @@ def mined_pairs(
         slope = slope.clamp(-clip / 8**0.5, clip / 8**0.5)
     scale = 1.0 if reduction == "sum" else 1.0 / max(int(real.sum()), 1)
     ids, gradient = _gradient_of_pairs(table, anchors, rows, neighbours, slope, real, budget)
-    return TableLoss(value * scale, Rows(ids, gradient * scale))
+    mined = neighbours.masked_fill(~real, -1)
+    return TableLoss(value * scale, Rows(ids, gradient * scale), mined)
+
+
+def among(table: Table, neighbours: Tensor, budget: int = DEFAULT_BUDGET) -> Search:
+    """A search that finds the same neighbours again, with their scores at the table as it then is."""
+
+    def search(rows: Tensor, ids: Tensor) -> Nearest:
+        here = local_of(table)
+        place, mine = places_in(table, neighbours)
+        mine = mine & (neighbours >= 0)
+        place = place.clamp(0, len(here) - 1)
+        scores = rows.new_empty(neighbours.shape)
+        at_once = max(1, budget // (rows.element_size() * rows.shape[1] * neighbours.shape[1]))
+        for i in range(0, len(rows), at_once):
+            part = slice(i, i + at_once)
+            scores[part] = torch.einsum("nd,nkd->nk", rows[part], here[place[part]])
+        scores = added(scores * mine, table).masked_fill(neighbours < 0, -torch.inf)
+        return Nearest(scores, neighbours.clamp_min(0))
+
+    return search
 
 
 def _gradient_of_pairs(

@@ -66,6 +66,7 @@ def build_federation(
             selection,
             per_round,
             claim_cap(e.clients.schedule.usable(data.sizes), e.server.claim_quantile or 1.0),
+            decay=e.server.lr_decay,
         ),
         executor=_executor(e, device),
         device=device,

@@ -27,7 +27,7 @@ from spreadout.core.tables import Sharded, Table, Tables, local_of
 from spreadout.core.traffic import Traffic
 
 FORMAT = 2
-GROUPS = ("dense", "tables", "slots", "method", "records", "control", "clients")
+GROUPS = ("dense", "tables", "slots", "method", "records", "control", "clients", "scoring")
 POINTER = "state.json"
 
 
@@ -90,6 +90,7 @@ def load(
             stored=groups["method"],
             records=ClientRecords(**groups["records"]),
             control=groups["control"],
+            scoring=groups["scoring"],
             clients=_per_client(groups["clients"]),
             traffic=Traffic(**record["traffic"]),
             refused=Counter(record["refused"]),
@@ -112,6 +113,7 @@ def _flatten(state: ServerState) -> dict[str, Tensor]:
         "method": state.method_tensors(),
         "records": {name: value for name, value in vars(state.records).items() if value is not None},
         "control": state.control,
+        "scoring": state.scoring,
         "clients": {f"{part}|clients": kept.clients for part, kept in state.clients.items()}
         | {f"{part}|values": kept.values for part, kept in state.clients.items()},
     }

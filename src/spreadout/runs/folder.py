@@ -137,6 +137,7 @@ class RunFolder:
         tensors = {
             **{f"dense.{n}": t for n, t in state.dense.items()},
             **{f"table.{n}": local_of(t) for n, t in state.tables.items()},
+            **{f"scoring.{n}": t for n, t in state.scoring.items()},
         }
         save_file(
             {n: t.detach().cpu().contiguous() for n, t in tensors.items()},

@@ -105,16 +105,16 @@ class Predictor:
             tensors = load_file(path / "model" / "weights.safetensors")
         except (KeyError, TypeError, OSError, SafetensorError) as error:
             raise UserError(f"{path / 'model'}: is damaged ({error}); run it again") from None
-        dense, tables = (
+        dense, tables, scoring = (
             {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
-            for kind in ("dense.", "table.")
+            for kind in ("dense.", "table.", "scoring.")
         )
         if encoder is None:
             build = (method or experiment.method).build_model
             model = build(experiment.model, shape, experiment.seed)
         else:
             model = _around(encoder, path, dense, tables["classes"])
-        state = ServerState(0, dense, dict(tables))
+        state = ServerState(0, dense, dict(tables), scoring=scoring)
         return cls(model, state, shape, about["names"], about["ids"], _hashing(experiment.data))
 
     def __repr__(self) -> str:

@@ -22,7 +22,9 @@ from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import out_of_patience
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
+from spreadout.evaluation import prior
 from spreadout.evaluation.projection import projection_of
+from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
@@ -297,11 +299,13 @@ class _Session:
                     f"diverged by round {self.state.round}: {what} is not finite; "
                     "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
                 )
+        tau = self._set_prior()
         found = evaluate(self.federation.model, self.state, examples, config.metrics, seen=self._seen)
         report = self.last_report
         record: Record = {
             "round": self.state.round,
             **found.metrics,
+            **({} if tau is None else {"prior": tau}),
             "loss": report.loss if report else None,
             "bytes_down": self.state.traffic.down,
             "bytes_up": self.state.traffic.up,
@@ -321,6 +325,17 @@ class _Session:
         ):
             self.collapse_warned = True
             self.observer.warned(self.federation.method.collapse_advice(found.geometry))
+
+    def _set_prior(self) -> float | None:
+        """Put the prior over classes into the scores: τ · log n_c, τ by the validation examples."""
+        counts, tau = self.state.scoring.get("counts"), self.federation.method.prior
+        if counts is None:
+            return None
+        if tau == "auto":
+            held, model = self.data.validation, self.federation.model
+            tau = prior.UNKNOWN if held is None else prior.choose(model, self.state, counts, held)
+        self.state.scoring["prior"] = tau * log_prior(counts)
+        return tau
 
     @cached_property
     def _seen(self) -> Frequencies | None:

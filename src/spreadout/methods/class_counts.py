@@ -1,0 +1,70 @@
+"""How many examples each class has: counted once, before the first round, for a prior over classes.
+
+A client tells the server how often it has each of its classes. Where it has one class only, the server
+learns nothing new: it hears that number with every update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spreadout.core.state import ServerState
+from spreadout.core.traffic import Traffic
+from spreadout.data.columns import Lists
+from spreadout.data.dataset import FederatedDataset
+from spreadout.models.embedding import EmbeddingModel
+
+SetupMessage = Mapping[str, NDArray[Any]]  # what one client sends once, before the first round
+MOST = 2**31  # examples of one class on one client; more is refused
+
+
+def messages_of(data: FederatedDataset) -> Iterator[SetupMessage]:
+    """The classes each client has, ascending, and how often: `classes` and `counts`, int64."""
+    y, every = data.columns["y"], torch.arange(data.examples)
+    client = torch.repeat_interleave(torch.arange(data.clients), data.offsets.diff())
+    if isinstance(y, Lists):
+        sets = y.ragged()
+        client, labels = torch.repeat_interleave(client, sets.lengths.cpu()), sets.values.cpu()
+    else:
+        labels = y.take(every).cpu()
+    pairs, times = torch.unique(client * data.classes + labels, return_counts=True)
+    counts, classes = times.numpy(), (pairs % data.classes).numpy()
+    ends = torch.searchsorted(pairs, torch.arange(data.clients + 1) * data.classes).tolist()
+    for first, last in pairwise(ends):
+        yield {"classes": classes[first:last], "counts": counts[first:last]}
+
+
+def collect_(messages: Iterable[SetupMessage], state: ServerState, model: EmbeddingModel) -> Traffic:
+    """Add up n_c over the clients; what is malformed is refused and counted."""
+    total, sent = np.zeros(model.tables["classes"].count), 0
+    for message in messages:
+        classes, counts = message.get("classes"), message.get("counts")
+        if classes is None or counts is None or not is_count(classes, counts, len(total)):
+            state.refused["class counts: malformed"] += 1
+            continue
+        total[classes] += counts
+        sent += classes.nbytes + counts.nbytes
+    device = state.tables["classes"].device
+    state.scoring["counts"] = torch.from_numpy(total).float().to(device)
+    return Traffic(once_up=sent)
+
+
+def is_count(classes: NDArray[Any], counts: NDArray[Any], of: int) -> bool:
+    """Whether these are classes and how often a client has each."""
+    if not is_row_list(classes, of) or counts.dtype != np.int64 or counts.shape != classes.shape:
+        return False
+    return bool((counts > 0).all() and (counts < MOST).all())
+
+
+def is_row_list(rows: NDArray[Any], count: int) -> bool:
+    """Whether these are distinct rows of a table of so many, ascending, as a client must name them."""
+    if rows.dtype != np.int64 or rows.ndim != 1:
+        return False
+    within = not len(rows) or (rows[0] >= 0 and rows[-1] < count)
+    return bool(within and (np.diff(rows) > 0).all())

@@ -1,0 +1,77 @@
+"""A step of a table down its regulariser that cannot overshoot, whatever the table's size.
+
+The server knows its objective R and its whole table, so it need not guess a rate: one trial step gives
+the curvature along the gradient, and the step goes a share of the way to the parabola's minimum. That
+share means the same for ten classes and a million, any k, any width and any rate on the clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from spreadout.core.rows import along_sphere, project_to_sphere
+from spreadout.core.tables import Table, added, rows_here
+from spreadout.objectives.regularizers import TableLoss
+
+MOST = 0.3  # radians a row of unit length may move in one step
+CHANGE = 4.0  # by which the length of one step may differ from that of the one before
+HALVINGS = 20
+
+
+@torch.no_grad()
+def descend_(
+    table: Table,
+    loss: TableLoss,
+    value: Callable[[], Tensor],
+    *,
+    share: float,
+    length: float | None = None,
+    sphere: bool = True,
+) -> float:
+    """Move the rows of a loss's gradient, in place, by a share of the step that would be best.
+
+    value: the same loss at the table as it then is. length: what this returned for the step before, a
+    first guess. Never leaves a table whose loss is larger than before; a share above 1 is 1.
+
+    >>> import torch
+    >>> from spreadout.objectives import regularizers
+    >>> rows = torch.nn.functional.normalize(torch.tensor([[1.0, 0.2], [1.0, 0.0], [1.0, -0.1]]))
+    >>> loss = lambda: regularizers.all_pairs(rows, regularizers.HingePenalty(margin=1))
+    >>> before = loss()
+    >>> length = descend_(rows, before, lambda: loss().value, share=1)
+    >>> bool(loss().value < before.value)
+    True
+    """
+    here, gradient = rows_here(table, loss.gradient)
+    ids, before = gradient.ids, here[gradient.ids]
+    way = -(along_sphere(gradient.values, before) if sphere else gradient.values)  # (m, d)
+    steepness = float(added(way.square().sum(), table))
+    if not steepness > 0:  # a stationary table, or one that is not finite: nothing to do
+        return length or 0.0
+    if not length:  # a first guess: rows move by `MOST` in the root mean square
+        moving = float(added(way.new_tensor(len(way)), table))
+        length = MOST * (moving / steepness) ** 0.5
+    start = float(loss.value)
+
+    def move(by: float) -> float:
+        step = by * way
+        if sphere:
+            far = step.norm(dim=-1, keepdim=True).clamp_min(1e-30)
+            here[ids] = project_to_sphere(before + step * (MOST / far).clamp_max(1))
+        else:
+            here[ids] = before + step
+        return float(value())
+
+    bend = 2 * (move(length) - start + length * steepness) / length**2
+    best = steepness / bend if bend > 0 else CHANGE * length
+    best = min(max(best, length / CHANGE), length * CHANGE)
+    by = min(share, 1.0) * best
+    for _ in range(HALVINGS):
+        if move(by) <= start:
+            return best
+        by /= 2
+    here[ids] = before  # it is at its minimum, as far as numbers of this precision tell
+    return best
