@@ -14,7 +14,7 @@ from spreadout.core.state import ServerState
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.cohort import Cohort, draw_cohort
 from spreadout.federated.federation import Federation
-from spreadout.methods.base import SetupMessage
+from spreadout.methods.class_counts import SetupMessage
 from spreadout.privacy.label_sets import collection_key
 
 ExecutorT = TypeVar("ExecutorT", bound="type[Executor]")

@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives import serialization
 
 from spreadout.core.errors import UserError
 from spreadout.core.types import Tensors
-from spreadout.methods.base import RowAccess, SetupMessage, is_row_list
+from spreadout.methods.base import RowAccess
+from spreadout.methods.class_counts import SetupMessage, is_row_list
 
 NOT_ALLOWED = "rows not allowed"
 ANOTHERS_CLIENT = "another node's client"

@@ -32,7 +32,7 @@ from spreadout.flower.messages import TRAIN, Malformed
 from spreadout.flower.nodes import Nodes
 from spreadout.flower.refusals import NOBODY
 from spreadout.flower.rpc import NOT_CONNECTED, Call, Replies
-from spreadout.methods.base import SetupMessage
+from spreadout.methods.class_counts import SetupMessage
 from spreadout.runtime.sequential import accepted
 
 NO_UPDATE = "no update"

@@ -23,7 +23,7 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.rows import Rows, Update
 from spreadout.core.types import Tensors
 from spreadout.federated.checks import MALFORMED
-from spreadout.methods.base import SetupMessage
+from spreadout.methods.class_counts import SetupMessage
 
 HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server sends to a node
 STYPE, ONE = "safetensors", "all"

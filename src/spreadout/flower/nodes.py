@@ -20,7 +20,7 @@ from spreadout.flower.access import ANOTHERS_CLIENT, NOT_ALLOWED, AccessControl,
 from spreadout.flower.messages import HELLO, REQUESTS, Malformed, TooManyClients
 from spreadout.flower.refusals import NOBODY, Refusals
 from spreadout.flower.rpc import Call, Replies
-from spreadout.methods.base import SetupMessage
+from spreadout.methods.class_counts import SetupMessage
 
 BEFORE = 0.5  # the share of a round's time for calls that come before training
 MOST_SAID = 300  # characters of a node's own words that go into the log

@@ -25,7 +25,7 @@ from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods import class_counts
-from spreadout.methods.class_counts import SetupMessage, is_row_list
+from spreadout.methods.class_counts import SetupMessage
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import EmbeddingModel
 
@@ -172,6 +172,11 @@ class Method(NamedSection, ABC):
     )
     weighting: Weighting = "examples"
     prior: Annotated[float, Field(ge=0)] | Literal["auto"] = 0.0  # τ: scores are cosine + τ · log n_c
+
+    @property
+    def prior_costs_counts(self) -> bool:
+        """Whether clients tell how often they have each class for the sake of the prior alone."""
+        return True
 
     @property
     def needs_popularity(self) -> bool:

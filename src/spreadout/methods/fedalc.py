@@ -13,6 +13,7 @@ Algorithm 2 trains W before the first round (lines 11 to 14, Eq. 12) and never a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -98,6 +99,13 @@ class FedALC(NoisyTable, Spreadout):
     name: Literal["fedalc"] = "fedalc"
     normalize: bool = True
     mined_form: Literal["hinge", "far"] = "hinge"  # Eq. 11, or −d² as in Eq. 8 of FedAwS
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_where_clipped(cls, values: Any) -> Any:
+        """A line search would look at the counts that the clip protects."""
+        clipped = isinstance(values, Mapping) and values.get("table_clip") is not None
+        return {"spreadout_step": "plain", **values} if clipped else values
 
     @model_validator(mode="after")
     def _whole_sums(self) -> Self:

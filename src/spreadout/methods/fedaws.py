@@ -77,7 +77,7 @@ class Spreadout(PositiveOnly):
         if self.spreadout_step == "safe":
             for key in ("spreadout_lr", "spreadout_optimizer"):
                 if getattr(self, key) != type(self).model_fields[key].default:
-                    raise ValueError(f'{key}: is for spreadout_step = "plain"; a safe step finds its own')
+                    raise ValueError(f'{key}: is for spreadout_step = "plain"; a safe one finds its own')
         return self
 
     @property

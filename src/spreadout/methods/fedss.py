@@ -11,7 +11,7 @@ Algorithm 1                                           here
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -32,11 +32,10 @@ from spreadout.methods.base import (
     Method,
     RowAccess,
     SetupContext,
-    SetupMessage,
-    is_row_list,
     reads_params_via_model,
     register_method,
 )
+from spreadout.methods.class_counts import SetupMessage, is_row_list
 from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.negatives import with_negatives, with_popular_negatives
 from spreadout.models.embedding import EmbeddingModel
@@ -126,14 +125,18 @@ class FedSS(Method):
 
     def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
         """The classes each client holds, where negatives are drawn by popularity."""
-        if self.needs_popularity:
+        if self.prior:
+            yield from super().client_setup(data, key=key, seed=seed)
+        elif self.needs_popularity:
             rows = data.rows_of(torch.arange(data.clients))["classes"]
             yield from ({"classes": rows[i].numpy()} for i in range(len(rows)))
 
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """The popularity of all classes, which is then sent to every client."""
         if not self.needs_popularity:
-            return Traffic()
+            return super().server_setup(setup, state, model)
+        if self.prior:
+            return self._with_counts(setup, state, model)
         counts, sent = torch.zeros(model.tables["classes"].count), 0
         for message in setup.messages:
             rows = message.get("classes")
@@ -144,6 +147,15 @@ class FedSS(Method):
             sent += rows.nbytes
         state.recall(PopularityState).popularity = counts / counts.sum().clamp_min(1)
         return Traffic(once_up=sent, once_down=setup.clients * nbytes([counts]))
+
+    def _with_counts(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
+        """Both from one message: who holds a class, and how often it occurs."""
+        messages = list(setup.messages)
+        holders = ({"classes": message["classes"]} for message in messages if "classes" in message)
+        alone = self.model_copy(update={"prior": 0.0})
+        sent = super().server_setup(replace(setup, messages=messages), state, model)
+        down = alone.server_setup(replace(setup, messages=holders), state, model)
+        return Traffic(once_up=sent.once_up, once_down=down.once_down)
 
     def public_state(self, state: ServerState) -> Tensors:
         popularity = state.recall(PopularityState).popularity if self.needs_popularity else None

@@ -13,7 +13,8 @@ from torch import Tensor
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import SetupContext, SetupMessage
+from spreadout.methods.base import SetupContext
+from spreadout.methods.class_counts import SetupMessage
 from spreadout.methods.fedaws import SpreadoutState
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
@@ -45,6 +46,10 @@ class CollectsLabels(PositiveOnly):
     count_noise: float = Field(0.0, ge=0)  # deviation of the noise on every count
     dummies: int = Field(0, ge=0)  # invented entries a client adds, in the mean
     normalize: bool = False  # weights of each label scaled to sum 1: γ of Eq. 10 instead of σ of Eq. 9
+
+    @property
+    def prior_costs_counts(self) -> bool:
+        return False  # label sets say it
 
     @property
     def has_secret_draws(self) -> bool:

@@ -180,6 +180,13 @@ def _refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
             f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
             + remedy
         )
+    if method.prior and not method.has_class_table:
+        raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
+    if method.prior and e.privacy is not None and method.prior_costs_counts:
+        raise UserError(
+            f"method.prior = {method.prior!r}: clients would send their label counts without noise; "
+            "with [privacy] set method.prior = 0"
+        )
     metrics = [find_metric(name) for name in e.eval.metrics]
     ranked = [metric for metric in metrics if metric.needs_trained_classes]
     if e.eval.split == "test" and len(splits.test) and _unseen(splits) and ranked:

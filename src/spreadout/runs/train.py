@@ -19,10 +19,10 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.types import Record
 from spreadout.data.dataset import Splits
+from spreadout.evaluation import prior
 from spreadout.evaluation.early_stopping import out_of_patience
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
-from spreadout.evaluation import prior
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.federation import Federation
