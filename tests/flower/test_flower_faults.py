@@ -19,6 +19,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from safetensors.numpy import save
 
 import spreadout as so
 from deployment import TOY, assert_same
@@ -244,7 +245,10 @@ LIES: dict[str, tuple[Callable[..., Any], str]] = {
         with_update(lambda a: a.update({"dense.1.bias": torch.zeros(5, dtype=torch.int64)})),
         "wrong dtype",
     ),
-    "values without rows": (with_update(lambda a: a.pop("values.classes")), "malformed"),
+    "rows without values": (with_update(lambda a: a.pop("values.classes")), "malformed"),
+    "values without rows": (with_update(lambda a: a.update({"values.x": torch.ones(1)})), "malformed"),
+    "an unknown array": (with_update(lambda a: a.update(junk=torch.ones(1))), "malformed"),
+    "an array without a name": (with_update(lambda a: a.update({"": torch.ones(1)})), "malformed"),
 }
 
 
@@ -795,12 +799,21 @@ def test_whatever_arrays_come_they_are_read_or_refused(arrays: dict[str, np.ndar
         {"clients": torch.tensor([1.0])},
         {"offsets.classes": torch.tensor([0])},
         {"clients": torch.tensor([1]), "offsets.classes": torch.tensor([0, 0])},
+        {"clients": torch.tensor([1]), "rows.classes": torch.tensor([4])},
+        {"clients": torch.tensor([1]), "junk": torch.tensor([4])},
     ],
-    ids=["too few offsets", "beyond the end", "backwards", "no whole numbers", "no clients", "no rows"],
+    ids=["too few offsets", "beyond the end", "backwards", "no whole numbers", "no clients", "no rows",
+         "no offsets", "an unknown array"],
 )  # fmt: skip
 def test_requests_that_do_not_fit_together_are_malformed(arrays: dict[str, torch.Tensor]) -> None:
     with pytest.raises(Malformed):
         messages.requests_in(RecordDict({"requests": messages.packed(arrays)}))
+
+
+def test_two_arrays_of_one_name_are_malformed() -> None:
+    data = save({"0 1/loss": np.zeros(1), "1 1/loss": np.ones(1)})
+    with pytest.raises(Malformed, match="two arrays of one name"):
+        messages.updates_in(RecordDict({"updates": raw(data)}))
 
 
 def test_the_server_is_given_no_example() -> None:

@@ -35,6 +35,7 @@ from spreadout.models.build import ModelConfig, idle_keys
 from spreadout.privacy.mechanism import GaussianMechanism
 
 CHOSEN_FOR = {"data.source", "data.path", "method.name"}  # what choices follow from
+DEEPEST = 16  # sections within sections
 NAMED = ("source", "partition", "drift")  # sections that may be given by their name alone
 
 
@@ -200,6 +201,7 @@ class Experiment(Section):
         """Validate plain values; `origin` names them in errors."""
         if "variants" in values:
             raise UserError(f"{origin}: is a suite; run it with `spreadout compare {origin}`")
+        refuse_deep(values, origin)
         changes = changes_of(overrides)
         for given in (values, changes):  # first: which keys go together is known to the parts they name
             import_modules(_imports_of(given))
@@ -236,15 +238,31 @@ def read_toml(source: str | Path) -> dict[str, Any]:
     try:
         if not path.exists() and (preset := preset_text(str(source))) is not None:
             return tomllib.loads(preset)
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        refuse_deep(found, str(source))
+        return found
     except FileNotFoundError:
         raise UserError(
             f"{source}: no such file, and no preset of this name; `spreadout presets` lists them"
         ) from None
     except IsADirectoryError:
         raise UserError(f"{source}: is a folder, not a config file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise UserError(f"{source}: is nested too deeply for a config") from None
+    except OSError as error:
+        raise UserError(f"{source}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: numbers of thousands of digits
         raise UserError(f"{source}: not valid TOML ({error})") from None
+
+
+def refuse_deep(values: Mapping[str, Any], origin: str) -> None:
+    """Sections in sections in sections: no config has them, and reading them goes down as deep."""
+    level: list[Any] = [values]
+    for _ in range(DEEPEST):
+        sections = [value for value in level if isinstance(value, Mapping | list)]
+        level = [v for s in sections for v in (s.values() if isinstance(s, Mapping) else s)]
+    if any(isinstance(value, Mapping | list) for value in level):
+        raise UserError(f"{origin}: is nested too deeply for a config")
 
 
 def changes_of(overrides: Iterable[str]) -> dict[str, Any]:
@@ -259,12 +277,16 @@ def parse_override(text: str) -> tuple[list[str], Any]:
     """`clients.lr=0.5` → (["clients", "lr"], 0.5); what is no TOML value is taken as a string."""
     key, equals, value = text.partition("=")
     path = key.strip().split(".")
-    if not equals or not all(path):
-        raise UserError(f"override {text!r}: write it as section.key=value")
+    if not equals or not all(path) or len(path) > DEEPEST:
+        raise UserError(f"override {text[:80]!r}: write it as section.key=value")
     try:
-        return path, tomllib.loads(f"value = {value.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+        found = tomllib.loads(f"value = {value.strip()}")
+        refuse_deep(found, f"override {text[:80]!r}")
+        return path, found["value"] if found.keys() == {"value"} else value.strip()
+    except ValueError:  # no TOML, or a number of thousands of digits
         return path, value.strip()
+    except RecursionError:
+        raise UserError(f"override {text[:80]!r}: is nested too deeply") from None
 
 
 def _put(changes: dict[str, Any], path: list[str], value: Any) -> None:

@@ -1,5 +1,7 @@
 """The one exception that stands for bad input: its text is for a person, and the CLI exits with 2."""
 
+LONGEST = 1000  # characters of a message
+
 
 class UserError(Exception):
     """Bad input. The message names the thing, the value found and the remedy, in one line.
@@ -11,3 +13,12 @@ class UserError(Exception):
     ...     print(error)
     experiment: rounds = 0: must be at least 1
     """
+
+    def __init__(self, text: object = "") -> None:
+        super().__init__(one_line(str(text)))
+
+
+def one_line(text: str) -> str:
+    """A text that came in part from outside, fit for a terminal: no breaks, no control characters."""
+    shown = "".join(c if c.isprintable() or c == " " else ascii(c)[1:-1] for c in text[: LONGEST + 1])
+    return shown if len(text) <= LONGEST else f"{shown[:LONGEST]} …"

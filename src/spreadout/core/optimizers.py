@@ -11,14 +11,15 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
+from spreadout.core.registry import Section
 from spreadout.core.rows import Rows, project_to_sphere
 from spreadout.core.types import Tensors
 
 
-class Optimizer(BaseModel):
+class Optimizer(Section):
     """An update rule and its constants; a value, without state.
 
     >>> import torch
@@ -26,8 +27,6 @@ class Optimizer(BaseModel):
     >>> so.Optimizer(optimizer="sgd", lr=0.5).move(torch.tensor([2.0]), slots={})
     tensor([-1.])
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"
     lr: float = Field(1.0, gt=0)

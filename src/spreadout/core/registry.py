@@ -13,14 +13,15 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 from spreadout.core.errors import UserError
 
 T = TypeVar("T")
+LARGEST, LARGEST_WHOLE = 3.4e38, 2**63 - 1
 
 
 class Registry(Generic[T]):
@@ -66,6 +67,17 @@ class Section(BaseModel):
     """A frozen part of a config: its options are its fields, unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """Tensors are in 32 bits: what does not fit is refused here, not in the middle of a round."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, float) and abs(value) > LARGEST:
+                raise ValueError(f"{name}: {value:g} is too large for a 32-bit number")
+            if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+                raise ValueError(f"{name}: is too large for a 64-bit number")
+        return self
 
 
 class NamedSection(Section):

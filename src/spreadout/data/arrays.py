@@ -58,6 +58,8 @@ def _as_features(x: Any) -> Tensor:
         raise UserError(
             f"x has shape {array.shape} and type {array.dtype}: give numbers of shape (examples, …)"
         )
+    if 0 in array.shape[1:]:
+        raise UserError(f"x has shape {array.shape}, so no features: give at least one")
     with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused below
         features = torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
     refuse_infinite(features)

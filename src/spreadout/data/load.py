@@ -120,7 +120,18 @@ def read(config: DataConfig) -> RawDataset:
     found = config.source.read(config.path)
     if not len(found.train):
         raise UserError(f"{config.path or config.source.name}: has no rows to train on")
+    _refuse_featureless(config, found)
     return found if config.hash_features is None else _hashed(config, found)
+
+
+def _refuse_featureless(config: DataConfig, found: RawDataset) -> None:
+    """Inputs that say nothing: no model can be made of them."""
+    for part in (found.train, found.test):
+        for name, column in () if part is None else part.columns.items():
+            empty = isinstance(column, Sparse) and column.width == 0
+            if empty or (isinstance(column, Dense) and 0 in column.values.shape[1:]):
+                where = config.path or config.source.name
+                raise UserError(f"{where}: {name} has no features; give at least one")
 
 
 def _hashed(config: DataConfig, found: RawDataset) -> RawDataset:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator, model_validator
+from pydantic import Field, PositiveFloat, field_validator, model_validator
 
+from spreadout.core.registry import Section
 from spreadout.evaluation.frequencies import PROPENSITY
 from spreadout.evaluation.metrics import find_metric
 
 
-class EvalConfig(BaseModel):
+class EvalConfig(Section):
     """`[eval]`: what is measured, on which examples and how often."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     every: int = Field(10, ge=1)
     metrics: list[str] = Field(["P@1"], min_length=1)

@@ -28,12 +28,21 @@ def projection_of(model: EmbeddingModel, state: ServerState, examples: Examples)
     points = embed(model, state, examples, some).float().cpu()
     label = examples.labels.values[examples.labels.offsets[some]]  # each example's first label
     together = torch.cat([rows, points])
-    axes = torch.linalg.svd(together, full_matrices=False).Vh[:2]  # (2, d)
+    axes = _axes(together)  # (2, d)
     return {
         "classes": _rounded(rows @ axes.T),
         "examples": _rounded(points @ axes.T),
         "labels": label.tolist(),
     }
+
+
+def _axes(points: torch.Tensor) -> torch.Tensor:
+    """The two leading right singular vectors; in double, where squares of large values fit."""
+    try:
+        axes: torch.Tensor = torch.linalg.svd(points.double(), full_matrices=False).Vh[:2].float()
+        return axes
+    except RuntimeError:  # it does not converge: values too far apart in size, after too high rates
+        return torch.eye(2, points.shape[1])
 
 
 def _rounded(points: torch.Tensor) -> list[list[float]]:

@@ -7,7 +7,7 @@ allocates more than came, and fails with `Malformed` or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -27,6 +27,7 @@ from spreadout.methods.class_counts import SetupMessage
 
 HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server sends to a node
 STYPE, ONE = "safetensors", "all"
+ROWS = ("ids.", "values.")
 MOST_DIGITS = 18  # of a client's number
 T = TypeVar("T")
 R = TypeVar("R")
@@ -89,7 +90,10 @@ def arrays_in(content: RecordDict, name: str) -> dict[str, NDArray[Any]]:
         found = load(record[ONE].data)
         places = {key: key.partition(" ") for key in found}
         ordered = sorted(found, key=lambda key: int(places[key][0]))
-        return dict(_named(places[key][2], found[key]) for key in ordered)
+        named = dict(_named(places[key][2], found[key]) for key in ordered)
+        if len(named) < len(found):
+            raise Malformed(f"{name}: two arrays of one name")
+        return named
     except (SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise Malformed(f"{name}: {error}") from None
 
@@ -139,14 +143,24 @@ def put_rows(rows: Mapping[str, Rows]) -> ArrayRecord:
 
 @_suspicious
 def rows_in(content: RecordDict, name: str) -> dict[str, Rows]:
-    return _rows(tensors_in(content, name))
+    arrays = tensors_in(content, name)
+    _refuse_unknown(arrays, (), ROWS)
+    return _rows(arrays)
 
 
 def _rows(arrays: Mapping[str, Tensor]) -> dict[str, Rows]:
+    ids, values = ({key[len(kind) :] for key in arrays if key.startswith(kind)} for kind in ROWS)
+    if ids != values:
+        raise Malformed("row ids without their values, or values without their ids")
     tables = [key[4:] for key in arrays if key.startswith("ids.")]
-    if any(f"values.{table}" not in arrays for table in tables):
-        raise Malformed("row ids without their values")
     return {table: Rows(arrays[f"ids.{table}"], arrays[f"values.{table}"]) for table in tables}
+
+
+def _refuse_unknown(arrays: Iterable[str], known: Collection[str], kinds: tuple[str, ...]) -> None:
+    """Arrays that nobody reads: whoever sends them means something else than the server does."""
+    for name in arrays:
+        if name not in known and not name.startswith(kinds):
+            raise Malformed(f"an unknown array {name[:40]!r}")
 
 
 def put_requests(numbers: Sequence[int], requests: Mapping[str, Ragged]) -> ArrayRecord:
@@ -164,8 +178,13 @@ def requests_in(content: RecordDict) -> Requests:
     arrays = tensors_in(content, "requests")
     if not arrays:
         return {}
+    _refuse_unknown(arrays, ("clients",), ("offsets.", "rows."))
     clients = whole(arrays, "clients")
     found: Requests = {client: {} for client in clients.tolist()}
+    if {key[8:] for key in arrays if key.startswith("offsets.")} != {
+        key[5:] for key in arrays if key.startswith("rows.")
+    }:
+        raise Malformed("rows without their offsets, or offsets without their rows")
     for table in (key[8:] for key in arrays if key.startswith("offsets.")):
         offsets, rows = whole(arrays, f"offsets.{table}"), whole(arrays, f"rows.{table}")
         lengths = offsets.diff()
@@ -219,6 +238,7 @@ def updates_in(content: RecordDict) -> dict[int, Tensors]:
 @_suspicious
 def update_of(arrays: Tensors) -> Update:
     """An update out of its arrays; `checks.validate_update` decides whether it is accepted."""
+    _refuse_unknown(arrays, ("about", "loss"), (*ROWS, "dense.", "positives."))
     about, loss = arrays.get("about"), arrays.get("loss")
     if about is None or about.dtype != torch.int64 or about.shape != (3,):
         raise Malformed("an update that does not say whose it is")

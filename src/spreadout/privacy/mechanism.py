@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
 from spreadout.core import randomness
+from spreadout.core.registry import Section
 from spreadout.core.types import Params
 
 
-class GaussianMechanism(BaseModel):
+class GaussianMechanism(Section):
     """Clip an update's Euclidean norm to `clip`, then add noise of deviation `noise · clip`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     clip: float = Field(gt=0)
     noise: float = Field(ge=0)  # noise multiplier; 0 clips only and promises nothing

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from spreadout.core.errors import UserError
 from spreadout.core.randomness import Ints
+from spreadout.core.registry import Section
 from spreadout.data.arrays import refuse_gaps
 from spreadout.data.columns import Lists
 from spreadout.data.sources.base import Instances, RawDataset, single
@@ -29,10 +30,8 @@ BY_USER: Mapping[str, Any] = {
 }
 
 
-class Windows(BaseModel):
+class Windows(Section):
     """How timelines become examples."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     window: int = Field(10, ge=1)  # items of context
     cap: int | None = Field(None, ge=1)  # a user's first so many examples; None: all
