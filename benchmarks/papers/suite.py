@@ -27,8 +27,8 @@ from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import frequencies
 from spreadout.report.page import write_page
 from spreadout.runs.arms import Arm, as_json, shown
+from spreadout.runs.claim import COMPARISON_MARK
 from spreadout.runs.compare import Suite, compare
-from spreadout.runs.folder import COMPARISON_MARK
 from spreadout.runs.train import run
 
 

@@ -328,6 +328,9 @@ def test_runs_without_a_common_metric_make_no_report(tmp_path: Path, monkeypatch
     assert "digits-fedaws (again)" in written
     (tmp_path / "a" / "summary.json").write_text("{}")
     assert invoke(monkeypatch, "report", str(tmp_path / "a")) == 2
+    assert "summary.json: is damaged or was changed" in capsys.readouterr().err
+    (tmp_path / "a" / "SHA256SUMS").unlink()  # as in a run of an earlier version
+    assert invoke(monkeypatch, "report", str(tmp_path / "a")) == 2
     assert "not the summary of a run" in capsys.readouterr().err
 
 

@@ -253,9 +253,9 @@ def _cut(path: Path) -> None:
         (lambda f: (f / "state.json").unlink(), "state.json is missing"),
         (lambda f: (f / "state-00000003.safetensors").unlink(), "state-00000003.safetensors is missing"),
         (lambda f: _cut(f / "state-00000003.safetensors"), "is damaged"),
-        (lambda f: _cut(f / "state.json"), "unreadable checkpoint"),
-        (lambda f: (f / "state.json").write_text("{}"), "unreadable checkpoint"),
-        (lambda f: (f / "state.json").write_text((f / "state.json").read_text().replace('"format": 2', '"format": 9')), "format 9"),
+        (lambda f: _cut(f / "state.json"), "state.json: is damaged"),
+        (lambda f: (f / "state.json").write_text("{}"), "state.json: is damaged"),
+        (lambda f: (f / "state.json").write_text((f / "state.json").read_text().replace('"format": 3', '"format": 9')), "format 9"),
     ],
 )  # fmt: skip
 def test_a_damaged_checkpoint_is_named_not_used(tmp_path: Path, damage, complaint: str) -> None:  # type: ignore[no-untyped-def]

@@ -178,6 +178,7 @@ def test_torchrun_trains_writes_one_folder_and_goes_on_at_any_number(tmp_path: P
     (half / "summary.json").unlink()  # as if it had been cut off there
     config = half / "config.toml"
     config.write_text(config.read_text().replace("rounds = 2", "rounds = 4"))
+    (half / "SHA256SUMS").unlink()  # the change is meant
     shutil.copytree(half, tmp_path / "by one")
     torchrun("resume", str(half))
     made = json.loads((half / "summary.json").read_bytes())

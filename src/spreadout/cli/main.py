@@ -125,7 +125,7 @@ def resume(
 ) -> None:
     """Continue an interrupted run from its last checkpoint."""
     from spreadout.report.terminal import print_summary
-    from spreadout.runs.folder import DEPLOYMENT
+    from spreadout.runs.claim import DEPLOYMENT
     from spreadout.runs.train import resume as resume_run
 
     if (folder / DEPLOYMENT).is_dir():

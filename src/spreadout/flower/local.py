@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from spreadout.flower.events import Reader, forward
 from spreadout.flower.processes import Processes, free_port, listens
 from spreadout.flower.project import PACKAGE, complete, write_project
 from spreadout.flower.server_app import EVENTS, STOP
-from spreadout.runs.folder import DEPLOYMENT, RunFolder, remove_run
+from spreadout.runs.claim import DEPLOYMENT, REHEARSAL_MARK, Claim, is_taken, refuse_foreign
+from spreadout.runs.folder import RunFolder, remove_run
 from spreadout.runs.train import Interrupted, Observer
 
 ENVIRONMENT = {
@@ -54,10 +56,29 @@ def rehearse(
     """Run an experiment over Flower on this machine; its summary, and its run folder at `out`."""
     out = out.absolute()
     experiment = complete(experiment)
-    if out.exists() and any(out.iterdir()):
-        if not force and RunFolder(out).config.is_file():  # one that never began may be replaced
+    if is_taken(out):
+        if not force:
             raise UserError(f"{out}: exists; choose another --out, or --force to replace it")
-        remove_run(out)
+        refuse_foreign(out)
+    with held(out):
+        remove_run(out, keep=(REHEARSAL_MARK,))  # what never began may be replaced too
+        planned = prepare(experiment, out, nodes=nodes, secure=secure)
+        return Rehearsal(planned, out, observer or Observer(), stop).run(resume=False)
+
+
+@contextmanager
+def held(out: Path) -> Iterator[None]:
+    """The folder of a rehearsal, held by the process that starts the others."""
+    claim = Claim.take(out, REHEARSAL_MARK)
+    try:
+        yield
+    finally:
+        claim.begun = (out / DEPLOYMENT).exists()
+        claim.release()
+
+
+def prepare(experiment: Experiment, out: Path, *, nodes: int, secure: bool) -> Experiment:
+    """Keys, roster and project of a rehearsal; the experiment as it is deployed."""
     deployment = out / DEPLOYMENT
     (deployment / "keys").mkdir(parents=True)
     deployment.chmod(0o700)  # there are secrets in it
@@ -74,9 +95,9 @@ def rehearse(
     try:
         write_project(deployment / "project", planned)
     except UserError:
-        shutil.rmtree(out)
+        shutil.rmtree(deployment)
         raise
-    return Rehearsal(planned, out, observer or Observer(), stop).run(resume=False)
+    return planned
 
 
 def resume(
@@ -92,8 +113,9 @@ def resume(
     if RunFolder(out).finished:
         raise UserError(f"{out}: is finished; there is nothing to resume")
     experiment = Experiment.load(out / DEPLOYMENT / "project" / PACKAGE / "experiment.toml")
-    begun = RunFolder(out).config.is_file()
-    return Rehearsal(experiment, out, observer or Observer(), stop).run(resume=begun)
+    with held(out):
+        begun = RunFolder(out).config.is_file()
+        return Rehearsal(experiment, out, observer or Observer(), stop).run(resume=begun)
 
 
 def write_roster(path: Path, experiment: Experiment, nodes: int) -> Path:

@@ -34,7 +34,8 @@ from spreadout.flower.remote_clients import RemoteClients
 from spreadout.methods.base import Method
 from spreadout.runs import train as training
 from spreadout.runs.build import build_federation, cohort_size
-from spreadout.runs.folder import DEPLOYMENT, RunFolder
+from spreadout.runs.claim import DEPLOYMENT
+from spreadout.runs.folder import RunFolder
 from spreadout.runs.result import Result
 from spreadout.runs.train import Interrupted
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
+from spreadout.core.files import write_atomic
 from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.metrics import Metric, described
@@ -19,7 +20,7 @@ _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "b
 def write_page(arms: Sequence[Arm], output: Path, *, title: str) -> Path:
     """Write the page and return where it is."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(page(arms, title), encoding="utf-8")
+    write_atomic(output, page(arms, title).encode())
     return output
 
 

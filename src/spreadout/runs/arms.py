@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import Counter
@@ -13,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from spreadout.config.experiment import read_toml
+from spreadout.core.checksums import CHECK, read_json, unsealed
 from spreadout.core.errors import UserError
 from spreadout.core.registry import import_modules
 from spreadout.core.types import Record
+from spreadout.runs.claim import CONFIG
 from spreadout.runs.folder import RunFolder
+from spreadout.runs.sums import check
 
+COMPARISON = "comparison.json"
 SHOWN_GEOMETRY = {
     "max_cosine": "largest cosine",
     "mean_cosine": "mean cosine",
@@ -57,15 +60,14 @@ class Arm:
 
 def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
     """Read finished runs back from their folders."""
+    runs = [RunFolder(folder) for folder in folders]
+    summaries = [run.summary() for run in runs]
     _import_own(folders[0])
-    summaries = [_read_json(folder / "summary.json") for folder in folders]
     for folder, summary in zip(folders, summaries, strict=True):
         if not summary.keys() >= {"metrics", "geometry", "bytes", "seconds", "method"}:
             older = "; it is of an earlier version: run it again" if "gauges" in summary else ""
             raise UserError(f"{folder}/summary.json: not the summary of a run{older}")
-    drawn = folders[0] / "projection.json"
-    projection = _read_json(drawn) if drawn.is_file() else None
-    return Arm(name, label, summaries, [RunFolder(folder).history() for folder in folders], projection)
+    return Arm(name, label, summaries, [run.history() for run in runs], runs[0].projection())
 
 
 def _import_own(folder: Path) -> None:
@@ -73,14 +75,15 @@ def _import_own(folder: Path) -> None:
 
     Where a module is missing, the runs are still shown, with the names of their metrics only.
     """
+    check(folder, CONFIG)
     with suppress(UserError):
         import_modules(read_toml(folder / "config.toml").get("imports", []))
 
 
 def arms_of(folder: Path) -> list[Arm]:
     """The runs a folder holds: a comparison's variants, or one run."""
-    if (folder / "comparison.json").is_file():
-        table = _read_json(folder / "comparison.json")
+    if (folder / COMPARISON).is_file():
+        table = _comparison(folder)
         return [
             gather(v["name"], v["label"], [folder / v["name"] / f"seed-{s}" for s in table["seeds"]])
             for v in table["variants"]
@@ -101,13 +104,15 @@ def with_distinct_labels(arms: Sequence[Arm], folders: Sequence[Path]) -> list[A
     ]
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _comparison(folder: Path) -> dict[str, Any]:
+    """What a comparison left, if it is whole; those of earlier versions carry no checksum."""
+    path = folder / COMPARISON
     try:
-        return dict(json.loads(path.read_bytes()))
-    except FileNotFoundError:
-        raise UserError(f"{path.parent}: no finished run here (no {path.name})") from None
+        found = read_json(path)
+        return unsealed(found) if CHECK in found else dict(found)
     except (ValueError, TypeError) as error:
-        raise UserError(f"{path}: unreadable ({error})") from None
+        again = "`spreadout compare … --resume` writes it again"
+        raise UserError(f"{path}: is damaged ({error}); {again}") from None
 
 
 def shown_geometry(arms: Sequence[Arm]) -> list[str]:

@@ -18,9 +18,10 @@ from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.methods.base import Method
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
-from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.claim import CONFIG
 from spreadout.runs.folder import RunFolder
+from spreadout.runs.sums import check
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Watched:
 def logged(path: Path) -> Watched:
     """The requests a run has logged, and what is needed to judge them."""
     folder = RunFolder.open(path)
+    check(path, CONFIG)
     refuse_own_parts(folder)
     experiment = Experiment.load(folder.config)
     data = load_data(experiment.data, experiment.seed).train
@@ -79,9 +81,8 @@ def logged(path: Path) -> Watched:
 
 def refuse_own_parts(folder: RunFolder) -> None:
     """A run that was given its data or method in Python cannot be understood from its config."""
-    if not folder.has_checkpoint:
-        return
-    own = checkpoint.extra_of(folder.checkpoint).get("own", [])
+    saved = folder.saved()
+    own = saved["extra"]["own"] if saved else []
     if own:
         raise UserError(f"{folder.path}: was run with its own {own[0]}, which is not in the folder")
 

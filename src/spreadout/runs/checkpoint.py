@@ -1,66 +1,109 @@
 """The server's state on disk, replaced atomically: tensors in safetensors, the rest in JSON.
 
-`state.json` names its tensor file and that file's digest, and is moved into place last. Whenever the
-process dies, the folder holds either the old state whole or the new one whole.
+`state.json` names its tensor file and that file's digest, says how far the run's logs belong to it,
+carries a digest of itself, and is moved into place last. Whenever the process dies, the folder holds
+either the old state whole or the new one whole.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as dump_tensors
 from torch import Tensor
 
+from spreadout.core.checksums import digest_of, read_json, unsealed, write_sealed
 from spreadout.core.client_state import ClientStates, PerClient
 from spreadout.core.errors import UserError
-from spreadout.core.files import write_atomic
+from spreadout.core.files import sweep as sweep_temporary
 from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import Sharded, Table, Tables, local_of
+from spreadout.core.tensor_files import write_tensors
 from spreadout.core.traffic import Traffic
 
-FORMAT = 2
+FORMAT = 3
 GROUPS = ("dense", "tables", "slots", "method", "records", "control", "clients", "scoring")
-POINTER = "state.json"
+POINTER, STATES = "state.json", "state-*.safetensors"
+REMEDY = "restore the folder from a copy, or run it again with --force"
 
 
-def save(folder: Path, state: ServerState, extra: Mapping[str, Any]) -> None:
-    """Write the state, which must be whole; `extra` is any JSON the run wants back with it."""
-    folder.mkdir(parents=True, exist_ok=True)
+def save(
+    folder: Path,
+    state: ServerState,
+    extra: Mapping[str, Any],
+    logs: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Write the state, which must be whole; `extra` is any JSON the run wants back with it.
+
+    logs: how far the run's logs belong to this state (`logs.Marker`).
+    """
+    with suppress(FileExistsError):
+        folder.mkdir()
     flat = _flatten(state)
-    payload = dump_tensors(flat)
     tensors = f"state-{state.round:08d}.safetensors"
-    write_atomic(folder / tensors, payload)
+    digest = write_tensors(folder / tensors, flat)
     record = {
         "format": FORMAT,
         "round": state.round,
         "tensors": tensors,
-        "order": list(flat),  # safetensors sorts; sums and noise follow the model's own order
-        "sha256": hashlib.sha256(payload).hexdigest(),
+        "order": list(flat),  # the file sorts; sums and noise follow the model's own order
+        "sha256": digest,
+        "logs": logs or {},
         "traffic": asdict(state.traffic),
         "refused": dict(state.refused),
         "setup_done": state.setup_done,
         "extra": dict(extra),
     }
-    write_atomic(folder / POINTER, json.dumps(record, indent=1).encode())
-    for old in folder.glob("state-*.safetensors"):
+    write_sealed(folder / POINTER, record)
+    _remove_all_but(folder, tensors)
+
+
+def read_pointer(folder: Path) -> dict[str, Any] | None:
+    """What the checkpoint here says of itself; None before the first one is complete."""
+    path = folder / POINTER
+    try:
+        record = read_json(path)
+    except FileNotFoundError:
+        if _is_first(folder):
+            return None
+        raise UserError(f"{folder}: no complete checkpoint here ({POINTER} is missing)") from None
+    except ValueError as error:
+        raise UserError(f"{path}: is damaged ({error}); {REMEDY}") from None
+    found = record.get("format") if isinstance(record, dict) else None
+    if isinstance(found, int) and found != FORMAT:
+        raise UserError(
+            f"{folder}: checkpoint format {found}, this version reads {FORMAT}; resume it with the "
+            "version that wrote it, or run it again with --force"
+        )
+    try:
+        return unsealed(record)
+    except ValueError as error:
+        raise UserError(f"{path}: is damaged ({error}); {REMEDY}") from None
+
+
+def _is_first(folder: Path) -> bool:
+    """Whether no checkpoint was ever complete here: the first one is that of round 0."""
+    return all(old.name == "state-00000000.safetensors" for old in folder.glob(STATES))
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a process that was killed while saving left behind."""
+    sweep_temporary(folder, (POINTER, STATES))
+    pointer = read_pointer(folder)
+    if pointer is not None and (folder / pointer["tensors"]).is_file():
+        _remove_all_but(folder, pointer["tensors"])
+
+
+def _remove_all_but(folder: Path, tensors: str) -> None:
+    for old in folder.glob(STATES):
         if old.name != tensors:
             old.unlink(missing_ok=True)
-
-
-def extra_of(folder: Path) -> dict[str, Any]:
-    """The `extra` that was saved with the state, without reading the state."""
-    try:
-        return dict(json.loads((folder / POINTER).read_bytes())["extra"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
 
 
 def load(
@@ -70,38 +113,34 @@ def load(
 
     sharded: tables of which, and of whose optimiser's state, this process reads its own rows only.
     """
+    record = read_pointer(folder)
+    if record is None:
+        raise UserError(f"{folder}: no complete checkpoint here ({POINTER} is missing)")
+    path = folder / record["tensors"]
     try:
-        record = json.loads((folder / POINTER).read_bytes())
-        path = folder / record["tensors"]
-        if record["format"] != FORMAT:
-            raise UserError(
-                f"{folder}: checkpoint format {record['format']}, this version reads {FORMAT}"
-            )
-        with open(path, "rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != record["sha256"]:
-                raise UserError(f"{folder}: {path.name} is damaged (its checksum does not match)")
+        if digest_of(path) != record["sha256"]:
+            raise UserError(f"{path}: is damaged (its checksum does not match); {REMEDY}")
         with safe_open(path, "pt") as tensors:
             groups = _read(tensors, record["order"], device, sharded)
-        state = ServerState(
-            record["round"],
-            groups["dense"],
-            groups["tables"],
-            _by_part(groups["slots"]),
-            stored=groups["method"],
-            records=ClientRecords(**groups["records"]),
-            control=groups["control"],
-            scoring=groups["scoring"],
-            clients=_per_client(groups["clients"]),
-            traffic=Traffic(**record["traffic"]),
-            refused=Counter(record["refused"]),
-            setup_done=record["setup_done"],
-        )
-        return state, record["extra"]
-    except FileNotFoundError as error:
-        missing = Path(str(error.filename)).name
-        raise UserError(f"{folder}: no complete checkpoint here ({missing} is missing)") from None
-    except (json.JSONDecodeError, KeyError, TypeError, SafetensorError) as error:
-        raise UserError(f"{folder}: unreadable checkpoint ({error})") from None
+    except FileNotFoundError:
+        raise UserError(f"{folder}: no complete checkpoint here ({path.name} is missing)") from None
+    except SafetensorError as error:
+        raise UserError(f"{path}: is damaged ({error}); {REMEDY}") from None
+    state = ServerState(
+        record["round"],
+        groups["dense"],
+        groups["tables"],
+        _by_part(groups["slots"]),
+        stored=groups["method"],
+        records=ClientRecords(**groups["records"]),
+        control=groups["control"],
+        scoring=groups["scoring"],
+        clients=_per_client(groups["clients"]),
+        traffic=Traffic(**record["traffic"]),
+        refused=Counter(record["refused"]),
+        setup_done=record["setup_done"],
+    )
+    return state, record["extra"]
 
 
 def _flatten(state: ServerState) -> dict[str, Tensor]:

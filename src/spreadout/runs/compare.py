@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,15 +17,18 @@ from torch import nn
 from spreadout.config.experiment import Experiment, changes_of, overlay, read_toml
 from spreadout.config.explain import explain
 from spreadout.config.sound import asks_the_same, prepared
+from spreadout.core.checksums import write_sealed
 from spreadout.core.errors import UserError
-from spreadout.core.files import write_json
+from spreadout.core.files import sweep
 from spreadout.core.registry import Section, import_modules
 from spreadout.data.dataset import Splits
 from spreadout.data.load import DataConfig
-from spreadout.runs.arms import Arm, as_json, gather
+from spreadout.runs.arms import COMPARISON, Arm, as_json, gather
 from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.claim import COMPARISON_MARK, CONFIG, Claim, contents, refuse_foreign
 from spreadout.runs.comparison import Comparison
-from spreadout.runs.folder import COMPARISON_MARK, RunFolder, remove_run
+from spreadout.runs.folder import RunFolder
+from spreadout.runs.sums import check
 from spreadout.runs.train import Observer, resume, run
 
 Variant = str | Path | Experiment  # a config, a preset, or what one of them says
@@ -149,48 +153,77 @@ def compare(
     [('slow', 1), ('fast', 1)]
     """
     suite = variants if isinstance(variants, Suite) else Suite.of(variants, seeds)
-    folder = None if out is None else Path(out)
-    _check(suite, pick_device(device), data, encoder)  # before anything is written or replaced
-    if folder is not None:
-        _make_room(folder, force=force, go_on=go_on)
     parts: dict[str, Any] = {"device": device, "data": data, "encoder": encoder, "stop": stop}
-    arms = {}
-    for variant, experiment in suite.variants.items():
-        label, kept = suite.labels[variant], []
-        for seed in suite.seeds:
-            seeded = experiment.model_copy(update={"seed": seed})
-            watch = observer(label, seed)
-            place = None if folder is None else folder / variant / f"seed-{seed}"
-            if place is None:
-                result = run(seeded, observer=watch, **parts)
-                kept.append((result.summary, result.history))
-            elif not (go_on and _was_started(place, seeded)):
-                run(seeded, out=place, force=go_on, observer=watch, **parts)
-            elif not RunFolder(place).finished:
-                resume(place, observer=watch, **parts)
+    with _claimed(out, force=force, go_on=go_on) as claim:
+        _check(suite, pick_device(device), data, encoder)  # before anything is replaced
+        if claim is not None:
+            _make_room(claim, go_on=go_on)
+        arms = [
+            _arm(suite, variant, None if claim is None else claim.path, go_on, observer, parts)
+            for variant in suite.variants
+        ]
+        if claim is not None:
+            shown = [as_json(arm) for arm in arms]
+            table = {"name": suite.name, "seeds": list(suite.seeds), "variants": shown}
+            write_sealed(claim.path / COMPARISON, table)
+    return Comparison(suite.name, tuple(arms), None if out is None else Path(out))
+
+
+def _arm(
+    suite: Suite,
+    variant: str,
+    folder: Path | None,
+    go_on: bool,
+    observer: Callable[[str, int], Observer],
+    parts: Mapping[str, Any],
+) -> Arm:
+    """One variant under every seed; of those in folders what is finished is kept, if it goes on."""
+    label, kept, places = suite.labels[variant], [], []
+    for seed in suite.seeds:
+        seeded = suite.variants[variant].model_copy(update={"seed": seed})
+        watch = observer(label, seed)
         if folder is None:
-            arms[variant] = Arm(variant, label, [s for s, _ in kept], [h for _, h in kept], None)
-        else:
-            places = [folder / variant / f"seed-{seed}" for seed in suite.seeds]
-            arms[variant] = gather(variant, label, places)
+            result = run(seeded, observer=watch, **parts)
+            kept.append((result.summary, result.history))
+            continue
+        places.append(folder / variant / f"seed-{seed}")
+        if not (go_on and _was_started(places[-1], seeded)):
+            run(seeded, out=places[-1], force=go_on, observer=watch, **parts)
+        elif not RunFolder(places[-1]).finished:
+            resume(places[-1], observer=watch, **parts)
     if folder is not None:
-        shown = [as_json(arm) for arm in arms.values()]
-        table = {"name": suite.name, "seeds": list(suite.seeds), "variants": shown}
-        write_json(folder / "comparison.json", table)
-    return Comparison(suite.name, tuple(arms.values()), folder)
+        return gather(variant, label, places)
+    return Arm(variant, label, [s for s, _ in kept], [h for _, h in kept], None)
 
 
-def _make_room(out: Path, *, force: bool, go_on: bool) -> None:
-    """A folder for a comparison; one that is there is gone on with, or replaced, if so told."""
-    taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
-    if taken and go_on and not (out / COMPARISON_MARK).is_file():
-        raise UserError(f"{out}: is not the folder of a comparison; there is nothing to resume")
-    if taken and not go_on:
+@contextmanager
+def _claimed(out: str | Path | None, *, force: bool, go_on: bool) -> Iterator[Claim | None]:
+    """The folder of a comparison, held while it runs; one that is there is gone on with or replaced."""
+    if out is None:
+        yield None
+        return
+    path = Path(out)
+    there = path.exists() and (not path.is_dir() or bool(contents(path) - {COMPARISON_MARK}))
+    if there and go_on and not (path / COMPARISON_MARK).is_file():
+        raise UserError(f"{path}: is not the folder of a comparison; there is nothing to resume")
+    if there and not go_on:
         if not force:
-            raise UserError(f"{out}: exists; --resume to go on with it, or --force to replace it")
-        remove_run(out)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / COMPARISON_MARK).touch()
+            raise UserError(f"{path}: exists; --resume to go on with it, or --force to replace it")
+        refuse_foreign(path)
+    claim = Claim.take(path, COMPARISON_MARK)
+    try:
+        yield claim
+    finally:
+        claim.release()
+
+
+def _make_room(claim: Claim, *, go_on: bool) -> None:
+    if go_on:
+        sweep(claim.path, (COMPARISON, "report.html"))
+        claim.empty_trash()
+    else:
+        claim.clear()
+    claim.begun = True
 
 
 def _check(suite: Suite, device: torch.device, data: Splits | None, encoder: nn.Module | None) -> None:
@@ -204,9 +237,11 @@ def _check(suite: Suite, device: torch.device, data: Splits | None, encoder: nn.
 
 def _was_started(folder: Path, experiment: Experiment) -> bool:
     """Whether a run of exactly this experiment can be gone on with."""
-    if not (folder / "checkpoint" / "state.json").is_file():
+    there = RunFolder(folder)
+    if not there.config.is_file() or not there.has_checkpoint:
         return False
-    if not asks_the_same(experiment, Experiment.load(folder / "config.toml")):
+    check(folder, CONFIG)
+    if not asks_the_same(experiment, Experiment.load(there.config)):
         raise UserError(f"{folder}: was run with another config; use --force to run all afresh")
     return True
 

@@ -1,53 +1,125 @@
-"""A run's folder: `config.toml`, `metrics.jsonl`, `summary.json`, `checkpoint/`, `model/`, on demand
-`requests.jsonl`, of a deployment `refusals.jsonl`."""
+"""A run's folder: `config.toml`, `metrics.jsonl`, `summary.json`, `checkpoint/`, `model/`, `SHA256SUMS`,
+on demand `requests.jsonl`, of a deployment `refusals.jsonl`.
+
+Every moment at which the process may die leaves a folder that can be resumed, or started again:
+
+- without `config.toml` nothing has begun, and `run` begins it;
+- without `checkpoint/state.json` it starts from round 0;
+- without `summary.json` it goes on from the checkpoint;
+- `summary.json` is written last, so with it everything else is there.
+"""
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import errno
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
-
+from spreadout.core.checksums import digest_of, read_json, sha256
 from spreadout.core.errors import UserError
-from spreadout.core.files import as_json, write_atomic, write_json
+from spreadout.core.files import append, as_json, json_bytes, sweep, write_atomic, write_json
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
+from spreadout.core.tensor_files import write_tensors
 from spreadout.core.types import Record
+from spreadout.runs import checkpoint, logs
+from spreadout.runs.claim import (
+    CONFIG,
+    DEPLOYMENT,
+    REHEARSAL_MARK,
+    RUN_MARK,
+    SUMS,
+    Claim,
+    is_taken,
+    refuse_foreign,
+)
+from spreadout.runs.logs import LOGS, METRICS, REFUSALS, REQUESTS, Marker
+from spreadout.runs.sums import check, read_sums, write_sums
 
-COMPARISON_MARK = ".spreadout-comparison"
-REQUESTS, REFUSALS = "requests.jsonl", "refusals.jsonl"
-DEPLOYMENT = "deployment"  # where a rehearsal of a deployment keeps its project, keys and logs
+SUMMARY, PROJECTION = "summary.json", "projection.json"
+WEIGHTS, ABOUT = "model/weights.safetensors", "model/about.json"
+WRITTEN = {
+    ".": {CONFIG, SUMS, SUMMARY, PROJECTION, *LOGS},
+    "model": {Path(WEIGHTS).name, Path(ABOUT).name},
+}
 
 
 class RunFolder:
-    """Where one run writes. Created fresh, or opened to resume."""
+    """Where one run writes, or what it left; a process that writes has a claim to it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, claim: Claim | None = None) -> None:
+        self.path, self.claim = path, claim
+        self._marker = Marker(path)
 
     @classmethod
-    def create(cls, path: Path, config: str, *, force: bool = False) -> RunFolder:
-        """A fresh folder holding the resolved config; an earlier run is replaced only by `force`."""
-        if path.exists() and (not path.is_dir() or any(_apart_from_deployment(path))):
+    def claimed(cls, path: Path, *, force: bool = False) -> RunFolder:
+        """For a fresh run: a free place, or an earlier run if `force`. Nothing is replaced yet."""
+        if is_taken(path):
             if not force:
                 raise UserError(f"{path}: exists; choose another --out, or --force to replace it")
-            remove_run(path)
-        path.mkdir(parents=True, exist_ok=True)
-        write_atomic(path / "config.toml", config.encode())
-        return cls(path)
+            refuse_foreign(path)
+        claim = Claim.take(path, RUN_MARK)
+        if not force and is_taken(path):  # another process was faster, and is done
+            claim.release()
+            raise UserError(f"{path}: exists; choose another --out, or --force to replace it")
+        return cls(path, claim)
+
+    def begin(self, config: str) -> None:
+        """Replace whatever is there by a run that has a config and nothing else."""
+        assert self.claim is not None
+        self.claim.clear(keep=() if is_taken(self.path) else (DEPLOYMENT, REHEARSAL_MARK))
+        self.claim.begun = True
+        payload = config.encode()
+        write_sums(self.path, {CONFIG: sha256(payload)})
+        write_atomic(self.config, payload)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        if not (path / "config.toml").is_file():
-            raise UserError(f"{path}: not a run folder (no config.toml)")
+        """To read what a run left."""
+        if not (path / CONFIG).is_file():
+            killed = (path / RUN_MARK).is_file()
+            hint = "; it was stopped before it began: run it again" if killed else ""
+            raise UserError(f"{path}: not a run folder (no {CONFIG}){hint}")
         return cls(path)
+
+    @classmethod
+    def reopened(cls, path: Path) -> RunFolder:
+        """To go on with a run: whole up to its checkpoint, or refused."""
+        cls.open(path)
+        claim = Claim.take(path, RUN_MARK)
+        claim.begun = True
+        try:
+            folder = cls(path, claim)
+            claim.empty_trash()
+            for inner, names in WRITTEN.items():
+                sweep(path / inner, names)
+            checkpoint.sweep(folder.checkpoint)
+            check(path, CONFIG)
+            if read_sums(path) is None:
+                write_sums(path, {CONFIG: digest_of(path / CONFIG)})
+            saved = folder.saved()
+            if saved is None and folder.finished:
+                raise UserError(f"{path}: is finished and has no checkpoint; there is nothing to resume")
+            logs.check_marks(path, saved["logs"] if saved else {})
+        except BaseException:
+            claim.release()
+            raise
+        return folder
+
+    @property
+    def warning(self) -> str | None:
+        """What is to be said of this folder before a run writes to it."""
+        return None if self.claim is None else self.claim.warning
+
+    def release(self) -> None:
+        if self.claim is not None:
+            self.claim.release()
 
     @property
     def config(self) -> Path:
-        return self.path / "config.toml"
+        return self.path / CONFIG
 
     @property
     def checkpoint(self) -> Path:
@@ -55,74 +127,126 @@ class RunFolder:
 
     @property
     def has_checkpoint(self) -> bool:
-        return self.checkpoint.is_dir() and any(self.checkpoint.iterdir())
+        return self.saved() is not None
+
+    def saved(self) -> dict[str, Any] | None:
+        """What the checkpoint says of itself; None before the first one."""
+        return checkpoint.read_pointer(self.checkpoint)
 
     @property
     def finished(self) -> bool:
-        return (self.path / "summary.json").is_file()
+        return (self.path / SUMMARY).is_file()
 
     def append(self, record: Record) -> None:
-        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
-            file.write(as_json(record) + "\n")
+        self._log(METRICS, [record])
 
     def log_requests(self, round: int, requests: Iterable[tuple[int, list[int]]]) -> None:
         """Add which class rows each client requested in a round."""
-        with open(self.path / REQUESTS, "a", encoding="utf-8") as file:
-            for client, rows in requests:
-                file.write(as_json({"round": round, "client": client, "rows": rows}) + "\n")
+        self._log(REQUESTS, ({"round": round, "client": client, "rows": r} for client, r in requests))
 
     def log_refusals(self, refusals: Iterable[Record]) -> None:
         """Add what was refused in a deployment: round, client, node, reason."""
-        with open(self.path / REFUSALS, "a", encoding="utf-8") as file:
-            file.writelines(as_json(one) + "\n" for one in refusals)
+        self._log(REFUSALS, refusals)
+
+    def _log(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
+        self._refuse_if_deleted()
+        lines = "".join(as_json(record) + "\n" for record in records)
+        append(self.path / name, lines.encode())
+
+    def save(self, state: ServerState, extra: Mapping[str, Any]) -> None:
+        """Replace the checkpoint."""
+        self._refuse_if_deleted()
+        checkpoint.save(self.checkpoint, state, extra, self._marker.marks())
+
+    def _refuse_if_deleted(self) -> None:
+        if self.claim is not None and self.claim.lock.lost:
+            raise UserError(f"{self.path}: was deleted while the run was going on; start it again")
+
+    def explained(self, error: OSError) -> UserError | None:
+        """What a person is told of a failed write in this folder; None of other errors."""
+        try:
+            self._refuse_if_deleted()
+        except UserError as deleted:
+            return deleted
+        name = None if error.filename is None else Path(str(error.filename))
+        if name is None or not name.is_relative_to(self.path):
+            return None
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = "make room" if full else "mend that"
+        kept = "nothing was trained yet"
+        with suppress(UserError):
+            kept = "the last checkpoint is whole" if self.has_checkpoint else kept
+        again = f"`spreadout resume {self.path}`" if self.config.is_file() else "run it again"
+        return UserError(f"{name}: cannot be written ({error.strerror}); {kept}: {remedy}, then {again}")
 
     def requests(self) -> Iterator[tuple[int, list[int]]]:
-        """What was logged, in the order it came; a line cut short by a crash ends it."""
-        log = self.path / REQUESTS
-        if not log.is_file():
+        """What was logged up to the last checkpoint, in the order it came."""
+        path = self.path / REQUESTS
+        if not path.is_file():
             raise UserError(
                 f"{self.path}: has no {REQUESTS}; run it with run.log_requests=true and a method whose "
                 "clients request rows"
             )
-        with open(log, encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    record = json.loads(line)
-                    yield int(record["client"]), [int(row) for row in record["rows"]]
-                except (ValueError, KeyError, TypeError):
-                    if line.endswith("\n"):  # the last one may have been cut short by a crash
-                        raise UserError(f"{log}:{number}: is not a logged request") from None
+        for record in self._records(REQUESTS):
+            try:
+                yield int(record["client"]), [int(row) for row in record["rows"]]
+            except (ValueError, KeyError, TypeError):
+                raise UserError(f"{path}: has a line that is not a logged request") from None
 
     def history(self) -> list[Record]:
-        """All evaluations so far; a last line cut short by a crash is left out."""
+        """All evaluations, of an unfinished run those up to its last checkpoint."""
+        return list(self._records(METRICS)) if (self.path / METRICS).is_file() else []
+
+    def _records(self, name: str) -> Iterator[dict[str, Any]]:
+        """The records of a log as far as they can be checked."""
+        if self.finished:
+            check(self.path, name)
+            return logs.read_log(self.path / name)
+        saved = self.saved()
+        marks = saved["logs"] if saved else {}
+        marks = {name: marks[name]} if name in marks else {}
+        logs.check_marks(self.path, marks)
+        return logs.read_log(self.path / name, marks[name]["bytes"] if marks else 0)
+
+    def rewind(self) -> None:
+        """Take off what came after the checkpoint: a resumed run makes it again."""
+        saved = self.saved()
+        if self.finished and not self._ended_at(saved):
+            self.unfinish()
+        if not self.finished:
+            logs.rewind(self.path, saved["logs"] if saved else {})
+
+    def _ended_at(self, saved: Mapping[str, Any] | None) -> bool:
+        """Whether the run ended at its checkpoint and everything it left is whole."""
         try:
-            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        except FileNotFoundError:
-            return []
-        records = []
-        for line in lines:
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        return records
+            check(self.path, *(read_sums(self.path) or {}), SUMMARY)
+        except UserError:
+            return False
+        return saved is not None and self.summary()["rounds"] == saved["round"]
 
-    def rewind(self, round: int) -> list[Record]:
-        """Forget evaluations after this round: a resumed run makes them again."""
-        kept = [record for record in self.history() if record["round"] <= round]
-        text = "".join(as_json(record) + "\n" for record in kept)
-        write_atomic(self.path / "metrics.jsonl", text.encode())
-        for name in (REQUESTS, REFUSALS):
-            self._rewind_log(self.path / name, round)
-        return kept
+    def unfinish(self) -> None:
+        """It is going on: what it left at its end is to be made again."""
+        (self.path / SUMMARY).unlink(missing_ok=True)
 
-    def _rewind_log(self, log: Path, round: int) -> None:
-        if not log.is_file():
-            return
-        lines = log.read_text(encoding="utf-8").splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        kept = [line for line in whole if json.loads(line)["round"] <= round]
-        write_atomic(log, "".join(kept).encode())
+    def summary(self) -> dict[str, Any]:
+        """What the run reached, if it is finished and whole."""
+        path = self.path / SUMMARY
+        if not path.is_file():
+            raise UserError(f"{self.path}: no finished run here (no {SUMMARY})")
+        return self.read_json(SUMMARY)
+
+    def projection(self) -> dict[str, Any] | None:
+        """The classes and some examples in the plane, if the run has left that."""
+        listed = PROJECTION in (read_sums(self.path) or {})
+        return self.read_json(PROJECTION) if listed or (self.path / PROJECTION).is_file() else None
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """One of its JSON files, if it is whole."""
+        check(self.path, name)
+        try:
+            return dict(read_json(self.path / name))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{self.path / name}: is damaged ({error}); run it again") from None
 
     def finish(
         self,
@@ -131,33 +255,30 @@ class RunFolder:
         projection: Mapping[str, Any] | None,
         about: Mapping[str, Any],
     ) -> None:
-        """The model with what is needed to use it, the projection, and last the summary."""
-        model = self.path / "model"
-        model.mkdir(exist_ok=True)
+        """The model with what is needed to use it, the projection, the sums, and last the summary."""
+        self._refuse_if_deleted()
+        (self.path / "model").mkdir(exist_ok=True)
         tensors = {
             **{f"dense.{n}": t for n, t in state.dense.items()},
             **{f"table.{n}": local_of(t) for n, t in state.tables.items()},
             **{f"scoring.{n}": t for n, t in state.scoring.items()},
         }
-        save_file(
-            {n: t.detach().cpu().contiguous() for n, t in tensors.items()},
-            model / "weights.safetensors",
-        )
-        write_json(model / "about.json", about)
+        sums = {CONFIG: digest_of(self.config)}
+        sums |= {name: mark["sha256"] for name, mark in self._marker.marks().items()}
+        sums[WEIGHTS] = write_tensors(self.path / WEIGHTS, tensors)
+        sums[ABOUT] = write_json(self.path / ABOUT, about)
         if projection is not None:
-            write_json(self.path / "projection.json", projection)
-        write_json(self.path / "summary.json", summary)  # last: it says the run is finished
+            sums[PROJECTION] = write_json(self.path / PROJECTION, projection)
+        payload = json_bytes(summary)
+        write_sums(self.path, {**sums, SUMMARY: sha256(payload)})
+        write_atomic(self.path / SUMMARY, payload)  # last: it says the run is finished
 
 
-def _apart_from_deployment(path: Path) -> Iterator[Path]:
-    return (item for item in path.iterdir() if item.name != DEPLOYMENT)
-
-
-def remove_run(path: Path) -> None:
-    """Delete an earlier run or comparison, and refuse to delete anything else."""
-    run = (path / "config.toml").is_file() and (path / "checkpoint").is_dir()
-    comparison = (path / COMPARISON_MARK).is_file()
-    rehearsal = (path / DEPLOYMENT).is_dir() and not any(_apart_from_deployment(path))
-    if not run and not comparison and not rehearsal:
-        raise UserError(f"{path}: exists and is not a run folder; choose another --out")
-    shutil.rmtree(path)
+def remove_run(path: Path, keep: Collection[str] = ()) -> None:
+    """Delete an earlier run, comparison or rehearsal, and refuse to delete anything else."""
+    refuse_foreign(path)
+    claim = Claim.take(path, RUN_MARK)
+    try:
+        claim.clear(keep)
+    finally:
+        claim.release()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,9 @@ from spreadout.federated.federation import Federation
 from spreadout.methods.base import Method
 from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
-from spreadout.runs.folder import RunFolder
+from spreadout.runs.claim import CONFIG
+from spreadout.runs.folder import ABOUT, WEIGHTS, RunFolder
+from spreadout.runs.sums import check
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,13 @@ class Predictor:
     ) -> Predictor:
         """As `so.load`."""
         folder = RunFolder.open(path)
-        about = _about(path)
+        about = _about(folder)
+        check(path, CONFIG, WEIGHTS)
         _refuse_other_parts(path, about["own"], {"encoder": encoder, "method": method})
         experiment = Experiment.load(folder.config)
         try:
             shape = DataShape(**about["shape"])
-            tensors = load_file(path / "model" / "weights.safetensors")
+            tensors = load_file(path / WEIGHTS)
         except (KeyError, TypeError, OSError, SafetensorError) as error:
             raise UserError(f"{path / 'model'}: is damaged ({error}); run it again") from None
         dense, tables, scoring = (
@@ -283,17 +285,14 @@ def _around(encoder: nn.Module, path: Path, dense: Tensors, classes: Tensor) -> 
     return EmbeddingModel(module, {"classes": TableShape(*classes.shape)})
 
 
-def _about(path: Path) -> dict[str, Any]:
-    file = path / "model" / "about.json"
-    try:
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        older = ["encoder"] if found.get("own_encoder") else []
-        return {"own": older, **found}
-    except FileNotFoundError:
-        finished = (path / "summary.json").is_file()
+def _about(folder: RunFolder) -> dict[str, Any]:
+    if not (folder.path / ABOUT).is_file() or not folder.finished:
         remedy = (
-            "it is of an older version: run it again" if finished else "let the run end, or resume it"
+            "it is of an older version: run it again"
+            if folder.finished
+            else "let the run end, or resume it"
         )
-        raise UserError(f"{path}: has no model that can be asked; {remedy}") from None
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{file}: is damaged ({error}); run it again") from None
+        raise UserError(f"{folder.path}: has no model that can be asked; {remedy}")
+    found = folder.read_json(ABOUT)
+    older = ["encoder"] if found.get("own_encoder") else []
+    return {"own": older, **found}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +106,13 @@ def run(
     """
     experiment = as_experiment(experiment)
     own = (data, encoder, method)
-    session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
-    if out is not None:
-        session.folder = _created(Path(out), session.experiment, force)
-    return session.train()
+    place = None if out is None else partial(RunFolder.claimed, Path(out), force=force)
+    with _writing(place, observer) as folder:
+        session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
+        if folder is not None:
+            folder.begin(session.experiment.to_toml())
+        session.folder = folder
+        return session.train()
 
 
 def _refuse_other_kinds(data: object, encoder: object, method: object) -> None:
@@ -123,17 +127,29 @@ def _refuse_other_kinds(data: object, encoder: object, method: object) -> None:
             raise UserError(f"{name}: is a {type(given).__name__}; give {remedy}")
 
 
-def _created(out: Path, experiment: Experiment, force: bool) -> RunFolder | None:
-    """The run folder, by the process that writes it; if that cannot, no process goes on."""
+@contextmanager
+def _writing(
+    take: Callable[[], RunFolder] | None, observer: Observer | None
+) -> Iterator[RunFolder | None]:
+    """The run folder, held by the process that writes it; if that cannot have it, no process goes on."""
     folder, problem = None, None
-    if distributed.is_first():
+    if take is not None and distributed.is_first():
         try:
-            folder = RunFolder.create(out, experiment.to_toml(), force=force)
-        except UserError as error:
+            folder = take()
+        except (UserError, OSError) as error:
             problem = error
     if distributed.any_of(problem is not None):
-        raise problem or UserError(f"{out}: the first process could not write there")
-    return folder
+        raise problem or UserError("the first process cannot write the run folder")
+    try:
+        if folder is not None and folder.warning and observer is not None:
+            observer.warned(folder.warning)
+        yield folder
+    except OSError as error:
+        told = None if folder is None else folder.explained(error)
+        raise told or error from None
+    finally:
+        if folder is not None:
+            folder.release()
 
 
 def resume(
@@ -160,19 +176,21 @@ def resume(
     ...     so.resume(folder).summary["rounds"]
     3
     """
-    opened = RunFolder.open(Path(folder))
-    experiment = settled(Experiment.load(opened.config))  # as it was run, whatever is chosen today
-    own = (data, encoder, method)
-    session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
-    if opened.has_checkpoint:
-        sharded = distributed.sharded(session.federation, experiment.run.shard_mb)
-        saved = checkpoint.load(opened.checkpoint, session.federation.device, sharded)
-        session.go_on_from(opened, *saved)
-    elif distributed.is_first():  # it died before its first checkpoint: from the beginning
+    path, own = Path(folder), (data, encoder, method)
+    with _writing(partial(RunFolder.reopened, path), observer) as opened:
+        left = opened or RunFolder.open(path)
+        experiment = settled(Experiment.load(left.config))  # as it was run, whatever is chosen today
+        if opened is not None:
+            opened.rewind()
+        session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
         session.folder = opened
-        opened.rewind(-1)
-        session.observer.warned(f"{opened.path}: no checkpoint yet; starting from round 0")
-    return session.train()
+        if left.has_checkpoint:
+            sharded = distributed.sharded(session.federation, experiment.run.shard_mb)
+            saved = checkpoint.load(left.checkpoint, session.federation.device, sharded)
+            session.go_on_from(left, *saved)
+        elif opened is not None:  # it died before its first checkpoint: from the beginning
+            session.observer.warned(f"{path}: no checkpoint yet; starting from round 0")
+        return session.train()
 
 
 @dataclass
@@ -239,10 +257,7 @@ class _Session:
         self.state = state
         if self.federation.executor.clients_elsewhere:  # their states are gone with the run before
             self.state.control.clear()
-        if distributed.is_first():
-            self.folder, self.history = folder, folder.rewind(state.round)
-        else:
-            self.history = [record for record in folder.history() if record["round"] <= state.round]
+        self.history = folder.history()
         self.seconds, self.collapse_warned = extra["seconds"], extra["collapse_warned"]
 
     def train(self) -> Result:
@@ -253,7 +268,9 @@ class _Session:
         if not self.history:
             self._evaluate()
             self._save()
-        while self.state.round < rounds and not out_of_patience(self.experiment.eval, self.history):
+        if self.folder is not None and self._goes_on():
+            self.folder.unfinish()
+        while self._goes_on():
             report = run_round(self.federation, self.state)
             self.seconds = time.perf_counter() - started
             self._hear(report)
@@ -267,6 +284,10 @@ class _Session:
                 raise Interrupted(self.folder.path if self.folder else None, self.state.round)
         self.seconds = time.perf_counter() - started
         return self._finish()
+
+    def _goes_on(self) -> bool:
+        patient = not out_of_patience(self.experiment.eval, self.history)
+        return self.state.round < self.experiment.rounds and patient
 
     def _log(self, report: RoundReport) -> None:
         """Keep what the server saw of this round, if it was asked to."""
@@ -359,7 +380,7 @@ class _Session:
                 "own": self.own,
                 "data": self.federation.data.fingerprint,
             }
-            checkpoint.save(self.folder.checkpoint, whole, extra)
+            self.folder.save(whole, extra)
 
     def _finish(self) -> Result:
         summary = summarize(
@@ -367,7 +388,9 @@ class _Session:
         )
         whole = self._gathered(slots=False)
         asked = Predictor.of(self.experiment.data, self.data, self.federation, whole)
-        if self.folder is not None:
+        if self.folder is not None and self.folder.finished:  # it was resumed at its end
+            summary = self.folder.summary()
+        elif self.folder is not None:
             drawable = "classes" in self.state.tables
             test = self.data.test
             projection = projection_of(self.federation.model, whole, test) if drawable else None

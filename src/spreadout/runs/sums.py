@@ -1,0 +1,71 @@
+"""`SHA256SUMS` of a run folder: what its files must hash to.
+
+`sha256sum -c SHA256SUMS` checks them by hand. From the start it has the config; at the end of the run it
+has every file that is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from spreadout.core.checksums import digest_of
+from spreadout.core.errors import UserError
+from spreadout.core.files import write_atomic
+from spreadout.runs.claim import CONFIG, SUMS
+
+
+def write_sums(folder: Path, digests: Mapping[str, str]) -> None:
+    text = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+    write_atomic(folder / SUMS, text.encode())
+
+
+def read_sums(folder: Path) -> dict[str, str] | None:
+    """Digests by file name; None of a folder that has none, as those of earlier versions."""
+    try:
+        text = (folder / SUMS).read_bytes().decode("ascii")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        raise UserError(_damaged_sums(folder)) from None
+    pairs = [line.partition("  ") for line in text.split("\n")[:-1]]
+    return {name: digest for digest, _, name in pairs}
+
+
+def check(folder: Path, *names: str) -> None:
+    """Refuse files that are not what was written; a folder without sums is not checked."""
+    sums = read_sums(folder)
+    for name in names if sums is not None else ():
+        if name not in sums:  # type: ignore[operator]
+            raise UserError(_damaged_sums(folder))
+        try:
+            whole = digest_of(folder / name) == sums[name]  # type: ignore[index]
+        except FileNotFoundError:
+            raise UserError(f"{folder / name}: is missing; {_remedy(folder, name)}") from None
+        if not whole:
+            raise UserError(
+                f"{folder / name}: is damaged or was changed (it does not match {SUMS}); "
+                f"{_remedy(folder, name)}"
+            )
+
+
+def unchecked(folder: Path) -> str | None:
+    """What to say of a folder that has no sums."""
+    if (folder / SUMS).is_file():
+        return None
+    return f"{folder}: has no {SUMS}, as runs of earlier versions; its files are read as they are"
+
+
+def _damaged_sums(folder: Path) -> str:
+    return (
+        f"{folder / SUMS}: is damaged; restore it from a copy, or delete it to have the files read "
+        "as they are"
+    )
+
+
+def _remedy(folder: Path, name: str) -> str:
+    if name == CONFIG:
+        return f"put it back, or delete {SUMS} if you meant to change it"
+    if name.endswith(".jsonl"):
+        return "restore it from a copy, or run it again with --force"
+    return f"`spreadout resume {folder}` writes it again from the checkpoint"
