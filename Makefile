@@ -14,7 +14,7 @@ demo: $(READY)
 test: $(READY) check
 	$(BIN)/pytest -n 2 --dist loadfile
 
-# Deployments that are killed, interrupted and attacked: real processes, about five minutes.
+# The longer scenarios of killed, interrupted and attacked deployments: real processes, about five minutes.
 test-deploy: $(READY)
 	$(BIN)/pytest -m deploy tests/flower/test_flower_deploy.py
 

@@ -2,10 +2,9 @@
 
 import contextlib
 import json
-import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
 from spreadout.federated.round import run_round
-from spreadout.flower import keys, messages
+from spreadout.flower import keys, messages, rpc
 from spreadout.flower.access import AccessControl, fingerprint_of, read_roster
 from spreadout.flower.messages import HELLO, TRAIN, Malformed
 from spreadout.runs.build import build_federation
@@ -151,21 +150,81 @@ def test_a_stranger_that_never_answers_is_waited_for_less_and_less(tmp_path: Pat
     assert asked == [1, 2, 4]  # of the seven rounds it was there
 
 
-def test_a_node_that_says_nothing_more_is_left_alone_and_no_round_waits_long(tmp_path: Path) -> None:
+def test_a_node_that_says_nothing_more_is_left_alone_and_no_round_waits_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     e = experiment("rounds=8", "deploy.timeout=0.4")
     grid = three_nodes(tmp_path, e)
     grid.nodes[101].change = lambda q, reply: [reply] if q.metadata.message_type == HELLO else []
-    ends: list[float] = [time.monotonic()]
+    limits: Counter[str] = Counter()
+    call = rpc.call
 
-    class Clock(Observer):
-        def round_done(self, report: Any) -> None:
-            ends.append(time.monotonic())
+    def noted(grid: Any, calls: Any, timeout: float, *, group: str, **more: Any) -> rpc.Replies:
+        limits[group] += timeout
+        return call(grid, calls, timeout, group=group, **more)
 
-    result = run(tmp_path, e, grid, observer=Clock())
+    monkeypatch.setattr(rpc, "call", noted)
+    result = run(tmp_path, e, grid)
     asked = [m for m in grid.nodes[101].heard if m.metadata.message_type != HELLO]
     assert 1 <= len(asked) <= 6  # in eight rounds
-    assert max(after - before for before, after in pairwise(ends[1:])) < 1.5 * 0.4 + 0.6
+    assert max(limits.values()) <= 1.5 * 0.4 + 1e-9
     assert_trained_without(result, e, 1, 4)
+
+
+class SlowGrid(MemoryGrid):
+    """Gives a node's reply to a greeting only when it has been looked for so many times."""
+
+    slow, looks = 101, 6
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        super().__init__(nodes)
+        self.looked: Counter[str] = Counter()
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        for number in message_ids:
+            for reply in self.replies.get(number, []):
+                is_slow = reply.metadata.src_node_id == self.slow
+                if is_slow and reply.metadata.message_type == HELLO:
+                    self.looked[number] += 1
+                    if self.looked[number] < self.looks:
+                        return []
+        return super().pull_messages(message_ids)
+
+
+def test_a_run_that_lacks_nodes_waits_for_a_slow_one_and_asks_it_once(tmp_path: Path) -> None:
+    """Looks are 0.2 s apart, and greetings have 0.1 s of a round: it answers long after that."""
+    e = experiment("deploy.nodes=3", "deploy.timeout=0.2", "deploy.wait=600")
+    grid = three_nodes(tmp_path, e)
+    slow = SlowGrid(grid.nodes.values())
+    assert run(tmp_path, e, slow).state.refused == {}
+    assert [m.metadata.message_type for m in grid.nodes[101].heard].count(HELLO) == 1
+
+
+def test_waiting_for_a_mute_node_does_not_keep_others_from_coming(tmp_path: Path) -> None:
+    """If it did, nobody else would have come when the time for coming is over."""
+    e = experiment("deploy.nodes=3", "deploy.wait=20")
+    grid = three_nodes(tmp_path, e)
+    mute = Node(999, grid.nodes[101].app, grid.nodes[101].config, alive=False)
+    late, grid.nodes = grid.nodes, {999: mute}
+    get_nodes, looks = grid.get_nodes, iter(range(1000))
+
+    def coming() -> Iterable[Any]:
+        if next(looks) == 4:
+            grid.nodes |= late
+        return get_nodes()
+
+    grid.get_nodes = coming  # type: ignore[method-assign]
+    assert run(tmp_path, e, grid).state.traffic.participations == 3 * 6
+
+
+def test_messages_outlive_the_wait_for_their_answers(tmp_path: Path) -> None:
+    """The SuperLink drops answers to a message whose time is over, though the round still waits."""
+    e = experiment("rounds=2")
+    grid = three_nodes(tmp_path, e)
+    run(tmp_path, e, grid)
+    heard = [message for node in grid.nodes.values() for message in node.heard]
+    assert {message.metadata.message_type for message in heard} == {HELLO, TRAIN}
+    assert min(message.metadata.ttl for message in heard) >= e.deploy.timeout + rpc.GRACE - 1
 
 
 def test_a_node_that_says_hello_wrongly_is_not_counted_and_is_asked_again(tmp_path: Path) -> None:

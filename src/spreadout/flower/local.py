@@ -19,6 +19,7 @@ import torch
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
+from spreadout.core.private import close_to_others, owner_only
 from spreadout.data.load import load_data
 from spreadout.flower import keys
 from spreadout.flower.client_app import LABEL_KEY
@@ -38,11 +39,12 @@ ENVIRONMENT = {
     "UV_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",  # all nodes share this machine's cores
 }
-STARTING = 30.0  # seconds a SuperLink may take to listen
+STARTING = 600.0  # seconds a SuperLink may take to listen, while its process lives
 SECURE = "keys/ca.crt"
 NAMED = {"superlink": "SuperLink", "run": "server"}
 
 
+@owner_only()  # there are secrets in it
 def rehearse(
     experiment: Experiment,
     out: Path,
@@ -81,7 +83,7 @@ def prepare(experiment: Experiment, out: Path, *, nodes: int, secure: bool) -> E
     """Keys, roster and project of a rehearsal; the experiment as it is deployed."""
     deployment = out / DEPLOYMENT
     (deployment / "keys").mkdir(parents=True)
-    deployment.chmod(0o700)  # there are secrets in it
+    close_to_others(out)  # a folder that was there before
     deploy: dict[str, Any] = {"nodes": nodes, "takeover": not secure}
     if secure:
         keys.make_authority(deployment / "keys")
@@ -100,6 +102,7 @@ def prepare(experiment: Experiment, out: Path, *, nodes: int, secure: bool) -> E
     return planned
 
 
+@owner_only()
 def resume(
     out: Path, *, observer: Observer | None = None, stop: Callable[[], bool] = lambda: False
 ) -> dict[str, Any]:
@@ -114,6 +117,7 @@ def resume(
         raise UserError(f"{out}: is finished; there is nothing to resume")
     experiment = Experiment.load(out / DEPLOYMENT / "project" / PACKAGE / "experiment.toml")
     with held(out):
+        close_to_others(out)
         begun = RunFolder(out).config.is_file()
         return Rehearsal(experiment, out, observer or Observer(), stop).run(resume=begun)
 

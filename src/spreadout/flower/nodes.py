@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
 
@@ -63,8 +63,19 @@ class Nodes:
         known = self._requests.get(client)
         return known[1] if known is not None and known[0] == round else None
 
-    def meet(self, round: int, *, setup: bool = False) -> None:
-        """A round begins: greet new nodes and learn which clients they answer for."""
+    def meet(
+        self,
+        round: int,
+        *,
+        setup: bool = False,
+        longer: Callable[[int], bool] = lambda there: False,
+        longest: float = 0.0,
+    ) -> None:
+        """A round begins: greet new nodes and learn which clients they answer for.
+
+        longer: told how many nodes are there, whether slow ones may take up to `longest` seconds; once
+        somebody else comes, they are called again later.
+        """
         self._looks += 1
         self._until = time.monotonic() + self.timeout
         online = {info.node_id: _name(info.public_key, info.node_id) for info in self.grid.get_nodes()}
@@ -82,7 +93,13 @@ class Nodes:
             return
         task = ConfigRecord({"round": round, "setup": setup})
         calls = {node: Call(HELLO, RecordDict({"task": task}), self.most_hello) for node in new}
-        replies = self.call(calls, round, BEFORE)
+
+        def wait_on(so_far: Replies) -> bool:
+            if not longer(len(self._met) + len(so_far.content)):
+                return False
+            return not {info.node_id for info in self.grid.get_nodes()} - online.keys()
+
+        replies = self.call(calls, round, BEFORE, longer=wait_on, longest=longest)
         for node, why in replies.missing.items():
             if why == rpc.TOO_LONG:
                 self.refusals.add(round, NOBODY, node, why)
@@ -178,10 +195,25 @@ class Nodes:
         """Bytes of the requests of so many clients, at most."""
         return bounds.requests(clients, self.access.tables, self.access.most)
 
-    def call(self, calls: dict[int, Call], round: int, share: float = 1.0) -> Replies:
+    def call(
+        self,
+        calls: dict[int, Call],
+        round: int,
+        share: float = 1.0,
+        *,
+        longer: Callable[[Replies], bool] = lambda so_far: False,
+        longest: float = 0.0,
+    ) -> Replies:
         """Call nodes within a share of the round's time, and within what is left of it."""
         left = max(self._until - time.monotonic(), (1 - BEFORE) * self.timeout)
-        replies = rpc.call(self.grid, calls, min(share * self.timeout, left), group=str(round))
+        replies = rpc.call(
+            self.grid,
+            calls,
+            min(share * self.timeout, left),
+            group=str(round),
+            longer=longer,
+            longest=longest,
+        )
         for node in calls:
             if node in replies.missing:
                 self._miss(node)

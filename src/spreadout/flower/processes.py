@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from spreadout.core.errors import UserError
+from spreadout.core.private import UMASK
 
 MARK = "SPREADOUT_DEPLOYMENT"  # in the environment of every process of a rehearsal …
 STARTER = "SPREADOUT_DEPLOYMENT_STARTER"  # … with the process that has started it
@@ -29,7 +30,7 @@ class Processes:
     """A group for each process, a log for each, and an end for all of them."""
 
     def __init__(self, logs: Path, environment: Mapping[str, str]) -> None:
-        logs.mkdir(parents=True, exist_ok=True)
+        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.logs = logs
         self.mark = secrets.token_hex(8)
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -48,7 +49,7 @@ class Processes:
         program = shutil.which(command[0], path=self.environment["PATH"])
         if program is None:
             raise UserError(f"{command[0]}: not found; pip install 'spreadout[flower]'")
-        with open(self.logs / f"{name}.log", "ab") as log:
+        with open(self.logs / f"{name}.log", "ab", opener=_private) as log:
             process = subprocess.Popen(
                 [program, *command[1:]],
                 env=self.environment,
@@ -57,12 +58,13 @@ class Processes:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for us to pass on
+                umask=UMASK if os.name == "posix" else -1,
                 preexec_fn=_end_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509
             )
         self.running[name] = process
         return process
 
-    def call(self, name: str, *command: str, cwd: Path | None = None, patience: float = 60) -> None:
+    def call(self, name: str, *command: str, cwd: Path | None = None, patience: float = 600) -> None:
         """Run a program to its end; one that fails says why in its log."""
         process = self.start(name, *command, cwd=cwd)
         try:
@@ -150,6 +152,11 @@ def listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that, if it is new, only its owner may read."""
+    return os.open(path, flags, 0o600)
 
 
 def _signal(group: int, number: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ _REASONS = {  # what the SuperLink says in a node's place
     ErrorCode.REPLY_MESSAGE_UNAVAILABLE: NO_ANSWER,
 }
 POLL = 0.2  # seconds between two looks at what has come
+GRACE = 300.0  # seconds a message outlives the wait for it: sending takes time, and clocks differ
 
 
 @dataclass
@@ -53,20 +54,24 @@ def call(
     timeout: float,
     *,
     group: str = "",
+    longer: Callable[[Replies], bool] = lambda so_far: False,
+    longest: float = 0.0,
 ) -> Replies:
-    """Send each node its message and wait for the replies, at most `timeout` seconds.
+    """Send each node its message and wait for the replies: `timeout` seconds, and then while `longer`.
 
     A reply counts once, for the message that the SuperLink returns it for. A reply that names another
-    sender or another message is refused.
+    sender or another message is refused. The SuperLink drops replies to a message whose time to live is
+    over, so that is longer than anybody waits (`longest`: an end to `longer`).
     """
     result = Replies()
+    lives = max(timeout, longest) + GRACE
     messages = [
-        Message(one.content, node, one.kind, ttl=timeout, group_id=group) for node, one in calls.items()
+        Message(one.content, node, one.kind, ttl=lives, group_id=group) for node, one in calls.items()
     ]
     sent = dict(zip(grid.push_messages(messages), calls, strict=False))
     sent = {message: node for message, node in sent.items() if message is not None}
     open_ids = set(sent)
-    until = time.monotonic() + timeout
+    start = time.monotonic()
     while open_ids:
         for message in sorted(open_ids):
             try:
@@ -80,7 +85,9 @@ def call(
             for reply in replies:
                 _take(reply, message, sent[message], calls[sent[message]].most, result)
         open_ids = {m for m in open_ids if sent[m] not in result.content.keys() | result.missing.keys()}
-        if not open_ids or time.monotonic() >= until:
+        waited = time.monotonic() - start
+        patient = waited < timeout or (waited < longest and longer(result))
+        if not open_ids or not patient:
             break
         time.sleep(POLL)
     for node in calls:

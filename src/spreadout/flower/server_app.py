@@ -19,6 +19,7 @@ from torch import nn
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
+from spreadout.core.private import close_to_others, owner_only
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.federated.claims import WHERE_DEPLOYED, claim_cap
@@ -57,6 +58,7 @@ def server_app(
     app = ServerApp()
 
     @app.main()
+    @owner_only()  # whoever started the SuperLink, and whatever it lets others read
     def main(grid: Grid, context: Context) -> None:
         end_with_starter()
         e = Experiment.load(experiment)
@@ -64,6 +66,7 @@ def server_app(
         out = Path(str(given.get("out") or f"runs/{e.name}-{context.run_id}")).absolute()
         deployment = out / DEPLOYMENT
         deployment.mkdir(parents=True, exist_ok=True)
+        close_to_others(out)
         events = Events(deployment / EVENTS)
         log(INFO, "run folder: %s", out)
         try:
@@ -215,7 +218,12 @@ class Builder:
         """Wait for the nodes a run needs to begin."""
         until = time.monotonic() + e.deploy.wait
         while True:
-            nodes.meet(0, setup=setup)
+            nodes.meet(
+                0,
+                setup=setup,
+                longer=lambda there: there < e.deploy.nodes and not self.stop(),
+                longest=until - time.monotonic(),
+            )
             if len(nodes) >= e.deploy.nodes and nodes.node_of:
                 return
             if self.stop():
