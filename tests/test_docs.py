@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,16 @@ def test_the_data_pages_python_example_runs(capsys: pytest.CaptureFixture[str]) 
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "data.md").read_text(), re.DOTALL)
     exec(compile(block, "data.md", "exec"), {})
     assert capsys.readouterr().out.splitlines() == ["26 50", "[3 3]", "tensor([0, 2])"]
+
+
+def test_the_references_pages_python_example_runs() -> None:
+    (block,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "references.md").read_text(), re.DOTALL
+    )
+    names: dict[str, Any] = {}
+    exec(compile(block, "references.md", "exec"), names)
+    assert list(names["found"]) == ["most frequent", "ridge", "nearest neighbours"]
+    assert names["oracle"].name == "nearest neighbours"  # it has 97.6
 
 
 def test_numbers_in_documents_are_those_of_the_result_files() -> None:

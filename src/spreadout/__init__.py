@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from spreadout.data.sources.base import Instances, RawDataset, Source, register_source
     from spreadout.evaluation import metrics
     from spreadout.evaluation.metrics import Metric, MetricInputs, register_metric
+    from spreadout.evaluation.references import Reference, best_central, references_of
     from spreadout.federated.drift.base import DriftCorrection, register_drift_correction
     from spreadout.federated.executor import Executor
     from spreadout.methods.base import (
@@ -69,6 +70,9 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "Result",
     "Comparison",
     "Predictor",
+    "Reference",
+    "references_of",
+    "best_central",
     "Observer",
     "Interrupted",
     "UserError",
@@ -161,6 +165,7 @@ _HOMES = {  # module → the names that are imported from it
     "data.published": "PublishedDataset PublishedFile",
     "data.sources.base": "Instances RawDataset Source register_source",
     "evaluation.metrics": "Metric MetricInputs register_metric",
+    "evaluation.references": "Reference best_central references_of",
     "federated.drift.base": "DriftCorrection register_drift_correction",
     "federated.executor": "Executor",
     "methods.base": "Method ServerContext SetupContext reads_params_via_model register_method",

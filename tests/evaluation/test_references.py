@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge as SlowRidge
 import spreadout as so
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Dense, Lists, Sparse
+from spreadout.evaluation.metrics import METRICS
 from spreadout.evaluation.pooled import Pool, pool_of
 from spreadout.evaluation.references import (
     Reference,
@@ -249,3 +250,16 @@ def test_the_best_in_one_place_is_the_oracle() -> None:
     assert best_central(both, {"P@1": 65.0}, by=("mean rank",)) is None
     lower = {"a": Reference("a", {"mean rank": 3.0}), "b": Reference("b", {"mean rank": 9.0})}
     assert best_central(lower, by=("mean rank",)) is lower["a"]
+
+
+def test_a_metric_that_fails_costs_the_reference_and_not_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(METRICS, "_parts", dict(METRICS._parts))
+
+    @so.register_metric("picky", needs=("ranking",))
+    def picky(inputs: so.MetricInputs) -> float:
+        raise ValueError("not\nfor me")
+
+    found = references_of(label_sets(), ["picky"])["most frequent"]
+    assert (found.metrics, found.note) == ({}, "left out: ValueError: not for me")

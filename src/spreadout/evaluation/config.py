@@ -20,6 +20,7 @@ class EvalConfig(Section):
     frequent: int = Field(100, ge=1)  # classes that count as frequent
     propensity: tuple[PositiveFloat, PositiveFloat] = PROPENSITY  # a and b of PSP@k
     best_by: list[str] = Field([])  # metrics whose mean says which round was best; none: the first one
+    references: bool = True  # whether trivial and cheap central predictions are scored beside the run
     patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
 
     @field_validator("metrics")

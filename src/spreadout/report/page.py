@@ -12,7 +12,16 @@ from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.metrics import Metric, described
 from spreadout.report.svg import LINES, Line, line_chart, plane
-from spreadout.runs.arms import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
+from spreadout.runs.arms import (
+    SHOWN_GEOMETRY,
+    Arm,
+    best_central_of,
+    shared_metrics,
+    shared_references,
+    shown,
+    shown_geometry,
+    spread,
+)
 
 _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "bytes"))
 
@@ -81,13 +90,26 @@ def _table(arms: Sequence[Arm]) -> str:
         name = f"<i style='background:{colour}'></i>{html.escape(arm.label)}"
         filled = "".join(f"<td>{cell}</td>" for cell in cells)
         rows.append(f"<tr><th scope=row>{name}</th>{filled}</tr>")
+    references = shared_references(arms)
+    for label, metrics in references.items():
+        values = [shown(metrics[name])[0] if name in metrics else "–" for name in names]
+        empty = ["–"] * (len(head) - len(names))
+        filled = "".join(f"<td>{cell}</td>" for cell in [*values, *empty])
+        rows.append(f"<tr class=reference><th scope=row>{html.escape(label)}</th>{filled}</tr>")
     titles = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in head)
     return (
         f"<div class=wide><table><thead><tr><th></th>{titles}</tr></thead>"
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         "<p class=note>Means over seeds, ± one standard deviation. Bytes per client and round, measured "
-        f"on the tensors that travel.{''.join(_NOTES.get(name, '') for name in geometry)}</p>"
+        f"on the tensors that travel.{''.join(_NOTES.get(name, '') for name in geometry)}"
+        f"{_about_references(arms) if references else ''}</p>"
     )
+
+
+def _about_references(arms: Sequence[Arm]) -> str:
+    best = best_central_of(arms)
+    known = f" The best with all data in one place is {html.escape(best)}." if best else ""
+    return f" The last rows are references, made from the training data in one place.{known}"
 
 
 def _legend(arms: Sequence[Arm]) -> str:

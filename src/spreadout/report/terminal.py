@@ -21,7 +21,16 @@ from spreadout.core.types import Record
 from spreadout.evaluation.metrics import described
 from spreadout.federated.round import RoundReport
 from spreadout.privacy.request_audit import Look
-from spreadout.runs.arms import SHOWN_GEOMETRY, Arm, shared_metrics, shown, shown_geometry, spread
+from spreadout.runs.arms import (
+    SHOWN_GEOMETRY,
+    Arm,
+    best_central_of,
+    shared_metrics,
+    shared_references,
+    shown,
+    shown_geometry,
+    spread,
+)
 from spreadout.runs.forecast import Forecast
 from spreadout.runs.plan_hash import HashPlan
 from spreadout.runs.train import Observer
@@ -124,6 +133,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         if described(name).better == "lower":
             note += "; lower is better"
         rows.append((name, f"[bold]{value:.2f}[/] after {after} ({note})"))
+    rows += _reference_rows(summary)
     if summary.get("stopped_early"):
         rows.append(("stopped", f"early: {by} did not improve; the saved model is from the last round"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
@@ -148,6 +158,17 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
             rows.append((what, f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
     rows += [("time", f"{summary['seconds']:.1f} s on {summary['device']}"), ("folder", str(folder))]
     _print_rows(rows)
+
+
+def _reference_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A line for each reference, with the metrics that the run has."""
+    note = summary.get("references_note")
+    rows = [("references", note)] if note else []
+    for name, one in summary.get("references", {}).items():
+        scores = ", ".join(f"{metric} {value:.2f}" for metric, value in one["metrics"].items())
+        about = f" ({one['note']})" if scores and one["note"] else one["note"]
+        rows.append(("" if rows else "references", f"{name}: {scores}{about}"))
+    return rows
 
 
 def print_forecast(cost: Forecast, *, as_json: bool) -> None:
@@ -207,8 +228,16 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
             *("–" if value is None else f"{value:.2f}" for value in map(arm.geometry, some)),
             f"{seconds:.1f}",
         )
+    references = shared_references(arms)
+    if references:
+        table.add_section()
+    for label, metrics in references.items():
+        values = [" ".join(shown(metrics[name])).strip() if name in metrics else "–" for name in names]
+        table.add_row(label, *values, *["–"] * (len(some) + 3))
     console = Console(width=None if sys.stdout.isatty() else 132)
     console.print(table)
+    if best := best_central_of(arms):
+        console.print(f"best with all data in one place: {best}", soft_wrap=True, highlight=False)
     console.print(f"{folder}/comparison.json\n{page}", soft_wrap=True, highlight=False)
 
 

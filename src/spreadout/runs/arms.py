@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections import Counter
@@ -16,6 +17,7 @@ from spreadout.core.checksums import CHECK, read_json, unsealed
 from spreadout.core.errors import UserError
 from spreadout.core.registry import import_modules
 from spreadout.core.types import Record
+from spreadout.evaluation.references import Reference, best_central
 from spreadout.runs.claim import CONFIG
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.sums import check
@@ -128,6 +130,57 @@ def shared_metrics(arms: Sequence[Arm]) -> list[str]:
     return names
 
 
+def shared_references(arms: Sequence[Arm]) -> dict[str, dict[str, dict[str, Any]]]:
+    """What the arms are to be compared with: metrics of each reference, as `spread` has them, by label.
+
+    Arms on the same data have the same references; where data differ, a label says whose they are.
+    """
+    kinds: dict[str, tuple[Arm, dict[str, dict[str, list[float]]]]] = {}
+    for arm in arms:
+        own = _references(arm)
+        if own:
+            kinds.setdefault(json.dumps(own, sort_keys=True), (arm, own))
+    found = {}
+    for arm, own in kinds.values():
+        for name, metrics in own.items():
+            label = name if len(kinds) == 1 else f"{name} ({arm.label})"
+            found[label] = {metric: spread(values) for metric, values in metrics.items()}
+    return found
+
+
+def _references(arm: Arm) -> dict[str, dict[str, list[float]]]:
+    """Reference → metric → its value for each seed, of those that all seeds have."""
+    every = [summary.get("references", {}) for summary in arm.summaries]
+    names = [name for name in every[0] if all(one.get(name, {}).get("metrics") for one in every)]
+    return {
+        name: {
+            metric: [_number(one[name]["metrics"].get(metric)) for one in every]
+            for metric in every[0][name]["metrics"]
+        }
+        for name in names
+    }
+
+
+def best_central_of(arms: Sequence[Arm]) -> str | None:
+    """The label of the best with all data in one place: an arm that pools it, or a reference.
+
+    By the first metric that all arms have. None where nothing is known, or arms differ in their data.
+    """
+    names = [n for n in arms[0].metric_names if all(n in arm.metric_names for arm in arms)]
+    if not names or len({arm.summaries[0]["dataset"] for arm in arms}) > 1:
+        return None
+    candidates = {
+        label: Reference(label, {metric: score["mean"] for metric, score in metrics.items()})
+        for label, metrics in shared_references(arms).items()
+    }
+    for arm in arms:
+        if arm.summaries[0].get("is_centralized"):
+            means = {name: statistics.fmean(arm.metric(name)) for name in arm.metric_names}
+            candidates[arm.label] = Reference(arm.label, means)
+    best = best_central(candidates, by=names[:1])
+    return None if best is None else best.name
+
+
 def as_json(arm: Arm) -> dict[str, Any]:
     metrics = {name: spread(arm.metric(name)) for name in arm.metric_names}
     return {
@@ -146,6 +199,7 @@ def as_json(arm: Arm) -> dict[str, Any]:
         },
         "model_bytes": arm.summaries[0].get("model_bytes"),
         "geometry": {name: arm.geometry(name) for name in SHOWN_GEOMETRY},
+        "references": shared_references([arm]),
         "seconds": statistics.fmean(summary["seconds"] for summary in arm.summaries),
     }
 

@@ -23,7 +23,7 @@ from spreadout.core.files import sweep
 from spreadout.core.registry import Section, import_modules
 from spreadout.data.dataset import Splits
 from spreadout.data.load import DataConfig
-from spreadout.runs.arms import COMPARISON, Arm, as_json, gather
+from spreadout.runs.arms import COMPARISON, Arm, as_json, best_central_of, gather
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.claim import COMPARISON_MARK, CONFIG, Claim, contents, refuse_foreign
 from spreadout.runs.comparison import Comparison
@@ -164,7 +164,12 @@ def compare(
         ]
         if claim is not None:
             shown = [as_json(arm) for arm in arms]
-            table = {"name": suite.name, "seeds": list(suite.seeds), "variants": shown}
+            table = {
+                "name": suite.name,
+                "seeds": list(suite.seeds),
+                "variants": shown,
+                "best_central": best_central_of(arms),
+            }
             write_sealed(claim.path / COMPARISON, table)
     return Comparison(suite.name, tuple(arms), None if out is None else Path(out))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
+from spreadout.evaluation.references import Reference
 from spreadout.federated.federation import Federation
 from spreadout.runs.predict import Predictor
 from spreadout.runs.tables import data_frame, html_table
@@ -40,6 +41,17 @@ class Result:
     def metrics(self) -> dict[str, float]:
         """The metrics of the last evaluation, by name."""
         return dict(self.summary["metrics"])
+
+    @property
+    def references(self) -> dict[str, Reference]:
+        """What to compare the metrics with, by name: trivial and cheap central predictions.
+
+        >>> import spreadout as so
+        >>> result = so.run(so.Experiment(rounds=2))
+        >>> result.references["most frequent"].metrics["P@1"] < result.references["ridge"].metrics["P@1"]
+        True
+        """
+        return {name: Reference(name, **one) for name, one in self.summary["references"].items()}
 
     def to_pandas(self) -> pandas.DataFrame:
         """The history, a row for every evaluation; `refused` is how many updates were, so far."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,6 +20,7 @@ from spreadout.core.types import Record
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import best_of
 from spreadout.evaluation.geometry import Geometry
+from spreadout.evaluation.references import Reference, why_none
 from spreadout.federated.federation import Federation
 from spreadout.privacy.accounting import epsilon_of
 
@@ -31,6 +32,7 @@ def summarize(
     state: ServerState,
     history: Sequence[Record],
     seconds: float,
+    references: Mapping[str, Reference],
 ) -> dict[str, Any]:
     """All that `summary.json` says."""
     names = experiment.eval.metrics
@@ -40,6 +42,7 @@ def summarize(
     return {
         "name": experiment.name,
         "method": federation.method.name,
+        "is_centralized": federation.method.is_centralized,
         "dataset": data.name,
         "clients": federation.data.clients,
         "classes": data.train.classes,
@@ -48,6 +51,16 @@ def summarize(
         "best_by": experiment.eval.best_by,
         "stopped_early": state.round < experiment.rounds,  # eval.patience ran out
         "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
+        "references": {
+            name: {
+                "metrics": one.metrics,
+                "seconds": one.seconds,
+                "note": one.note,
+                "is_trivial": one.is_trivial,
+            }
+            for name, one in references.items()
+        },
+        "references_note": _why_no_references(experiment, data),
         "geometry": {name: last.get(name) for name in Geometry.__dataclass_fields__},
         "client_state_bytes": sum(part.nbytes for part in state.clients.values()),
         "model_bytes": nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),
@@ -65,6 +78,13 @@ def summarize(
             "python": platform.python_version(),
         },
     }
+
+
+def _why_no_references(experiment: Experiment, data: Splits) -> str:
+    """Why there are none; empty where there are."""
+    if not experiment.eval.references:
+        return "eval.references = false"
+    return why_none(data, experiment.eval.metrics, experiment.eval.split)
 
 
 def _privacy(experiment: Experiment, state: ServerState) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from spreadout.evaluation.early_stopping import out_of_patience
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.projection import projection_of
+from spreadout.evaluation.references import Reference, remembered_references
 from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
@@ -382,11 +383,24 @@ class _Session:
             }
             self.folder.save(whole, extra)
 
+    def _references(self) -> dict[str, Reference]:
+        """What the run is to be compared with, by the process that writes it down."""
+        written = self.folder is not None and self.folder.finished  # it was resumed at its end
+        if written or not (self.experiment.eval.references and distributed.is_first()):
+            return {}
+        return remembered_references(self.data, self.experiment.eval, self.federation.device)
+
     def _finish(self) -> Result:
-        summary = summarize(
-            self.experiment, self.data, self.federation, self.state, self.history, self.seconds
-        )
         whole = self._gathered(slots=False)
+        summary = summarize(
+            self.experiment,
+            self.data,
+            self.federation,
+            self.state,
+            self.history,
+            self.seconds,
+            self._references(),
+        )
         asked = Predictor.of(self.experiment.data, self.data, self.federation, whole)
         if self.folder is not None and self.folder.finished:  # it was resumed at its end
             summary = self.folder.summary()

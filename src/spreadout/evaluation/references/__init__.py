@@ -8,7 +8,8 @@
 (['most frequent', 'ridge', 'nearest neighbours'], True, True)
 """
 
-from spreadout.evaluation.references.compute import references_of
+from spreadout.evaluation.references.compute import references_of, why_none
 from spreadout.evaluation.references.reference import Reference, best_central
+from spreadout.evaluation.references.remembered import remembered_references
 
-__all__ = ["Reference", "best_central", "references_of"]
+__all__ = ["Reference", "best_central", "references_of", "remembered_references", "why_none"]

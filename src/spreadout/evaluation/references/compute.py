@@ -35,6 +35,7 @@ CHOICE = 2000  # at most so many training instances are kept back to choose sett
 CHOICE_SHARE = 0.2
 
 T = TypeVar("T")
+Split = Literal["test", "validation"]
 Found = tuple[Scorer, str]
 Maker = Callable[["_Work"], Found]
 
@@ -42,7 +43,7 @@ Maker = Callable[["_Work"], Found]
 def references_of(
     splits: Splits,
     metrics: Sequence[str],
-    split: Literal["test", "validation"] = "test",
+    split: Split = "test",
     *,
     frequent: int = 100,
     propensity: tuple[float, float] = PROPENSITY,
@@ -53,19 +54,39 @@ def references_of(
 
     Settings of a reference (λ of ridge, how many neighbours vote) are chosen on a part of the training
     data, by the mean of the metrics that are like the first one. Metrics that need embeddings are left
-    out. A reference that takes too long, or does not fit, has no metrics and a note that says why.
+    out. A reference that takes too long has no metrics and a note that says so.
+
+    >>> import spreadout as so
+    >>> found = so.references_of(so.load_data(so.DataConfig(source="digits")), ["P@1"])
+    >>> [name for name, one in found.items() if not one.is_trivial]
+    ['ridge', 'nearest neighbours']
     """
-    scored = splits.test if split == "test" else splits.validation
-    wanted = computable(metrics)
-    if scored is None or not wanted or not len(scored) or not splits.train.examples:
+    if why_none(splits, metrics, split):
         return {}
-    labels = scored.labels.values
-    if not len(labels) or int(labels.min()) >= splits.train.classes:
-        return {}  # its classes are never trained on: there is nothing to rank
+    scored, wanted = _scored(splits, split), computable(metrics)
+    assert scored is not None
     pool = pool_of(splits.train)
     seen = Frequencies(pool.counts, len(pool), frequent, propensity)
     work = _Work(pool, scored, wanted, seen, torch.device(device), Clock(seconds))
     return {name: work.reference(name, maker) for name, maker in _fitting(pool)}
+
+
+def why_none(splits: Splits, metrics: Sequence[str], split: Split) -> str:
+    """Why there can be no reference at all; empty where there can."""
+    scored = _scored(splits, split)
+    if not splits.train.examples:
+        return "not available: the training data is not here"
+    if scored is None or not len(scored.labels.values):
+        return "not available: no labelled example is held out"
+    if not computable(metrics):
+        return "not available: every metric needs embeddings"
+    if int(scored.labels.values.min()) >= splits.train.classes:
+        return "not available: the classes of the held-out examples are never trained on"
+    return ""
+
+
+def _scored(splits: Splits, split: Split) -> Examples | None:
+    return splits.test if split == "test" else splits.validation
 
 
 def _fitting(pool: Pool) -> Iterator[tuple[str, Maker]]:
@@ -104,6 +125,8 @@ class _Work:
             )
         except OutOfTime:
             found, note = {}, f"left out: references may take {self.clock.limit:g} s in all"
+        except Exception as error:  # a metric of the user's own, or no memory: no run is lost by it
+            found, note = {}, f"left out: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         return Reference(name, found, round(self.clock.seconds - started, 3), note, trivial)
 
     def features(self, most: int) -> Features:

@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spreadout.evaluation.metric import Metric
-from spreadout.evaluation.metrics import find_metric
+from spreadout.evaluation.metrics import described
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A prediction without a federation: how good it is, and what is to be known of it."""
+    """A prediction without a federation: how good it is, and what is to be known of it.
+
+    >>> import spreadout as so
+    >>> so.run(so.Experiment(rounds=1)).references["most frequent"].is_trivial
+    True
+    """
 
     name: str
     metrics: dict[str, float] = field(default_factory=dict)  # none where it was left out
@@ -44,13 +49,14 @@ def best_central(
     centralized: metrics of a run of `centralized`, one more candidate; by: the metrics whose mean
     decides. None where nothing has these metrics.
 
-    >>> ridge = Reference("ridge", {"P@1": 64.5})
-    >>> best_central({"ridge": ridge}, {"P@1": 61.6}).name
+    >>> import spreadout as so
+    >>> ridge = so.Reference("ridge", {"P@1": 64.5})
+    >>> so.best_central({"ridge": ridge}, {"P@1": 61.6}).name
     'ridge'
-    >>> best_central({"ridge": ridge}, {"P@1": 66.0}).metrics["P@1"]
+    >>> so.best_central({"ridge": ridge}, {"P@1": 66.0}).metrics["P@1"]
     66.0
     """
-    metrics = [find_metric(name) for name in by]
+    metrics = [described(name) for name in by]
     candidates = list(references.values())
     if centralized is not None:
         candidates.insert(0, Reference("centralized", dict(centralized)))
