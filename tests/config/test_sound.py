@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tomli_w
 
@@ -16,6 +17,7 @@ from spreadout.flower.project import write_project
 from spreadout.methods import METHODS
 from spreadout.runs.compare import Suite
 from spreadout.runs.folder import RunFolder
+from toys import tagged
 
 UNREADABLE = {"histories": set(METHODS) - {"dual_encoder"}}  # their models take an input x
 PAIRS = [(kind, name) for kind in KINDS for name in METHODS if name not in UNREADABLE.get(kind, ())]
@@ -33,12 +35,15 @@ def test_data_and_method_are_enough(
     data_of: dict[str, dict[str, object]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked, out, again = (tmp_path / place for place in ("asked.toml", "run", "again"))
     asked.write_text(tomli_w.dumps({"data": data_of[kind], "method": {"name": name}}))
     assert invoke(monkeypatch, "run", str(asked), "rounds=2", "--out", str(out), "--device", "cpu") == 0
     complete = so.Experiment.load(out / "config.toml")
     assert "model.encoder" in (complete.chosen or [])
+    (said,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("chosen from"))
+    assert f"encoder = {complete.model.encoder}, " in said
     assert not [key for key in complete.chosen or [] if is_open(complete, key)]
     # The config says all: it is left as it is, stopped and resumed, and gives the same run.
     with pytest.raises(so.Interrupted):
@@ -102,14 +107,56 @@ def test_a_key_of_the_model_says_which_encoder_is_meant(
         asked = so.Experiment.of({"data": data_of[kind], "model": model})
         return sound.prepared(asked)[0].model.encoder
 
-    assert model_of("sparse sets") == "mlp"  # 30 features
-    assert model_of("sparse sets", pooling="sum") == "lookup"
+    assert model_of("sparse sets") == "lookup"
+    few = tagged()  # 24 features
+    assert sound.sound(so.Experiment(), few).model.encoder == "mlp"
+    assert sound.sound(so.Experiment(model={"pooling": "sum"}), few).model.encoder == "lookup"
     assert model_of("images") == "convnet"
     assert model_of("images", hidden=[8]) == "mlp"
     with pytest.raises(so.UserError, match=r"model.layers = 2: encoder = 'convnet' has no use for it"):
         model_of("images", layers=2)
     with pytest.raises(so.UserError, match=r"model.layers = 2: encoder = 'mlp' has no use for it"):
         sound.settled(so.Experiment.of({"model": {"layers": 2}}))
+
+
+METRICS = {
+    "rows": ["P@1"],
+    "dense sets": ["P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5"],
+    "histories": ["R@10", "R@1", "nDCG@10"],
+    "new classes": ["MAP@R", "retrieval R@1", "retrieval R@5"],
+}
+
+
+@pytest.mark.parametrize(("kind", "metrics"), METRICS.items())
+def test_metrics_are_those_of_the_kind(
+    kind: str, metrics: list[str], data_of: dict[str, dict[str, object]]
+) -> None:
+    assert sound.prepared(so.Experiment.of({"data": data_of[kind]}))[0].eval.metrics == metrics
+
+
+def test_a_client_is_somebody_where_the_data_says_who(data_of: dict[str, dict[str, object]]) -> None:
+    complete, splits = sound.prepared(so.Experiment.of({"data": data_of["users"]}))
+    assert (complete.data.partition.name, splits.train.clients) == ("by_user", 8)  # numbered 0, 3, 6 …
+    assert sound.prepared(so.Experiment.of({"data": data_of["rows"]}))[1].train.clients == 5
+
+
+@pytest.mark.parametrize(
+    ("clients", "per_round", "rounds", "every"),
+    [(200, "all", 100, 10), (400, 200, 200, 10), (50_000, 200, 1000, 50)],
+)
+def test_many_clients_take_part_in_turn(
+    clients: int, per_round: int | str, rounds: int, every: int
+) -> None:
+    who = np.repeat(np.arange(clients), 2)
+    train = so.FederatedDataset.from_arrays(np.zeros((len(who), 2)), who, who, classes=60_000)
+    splits = so.Splits("many", train, so.Examples.from_arrays([[0.0, 0.0]], [0]))
+    found = sound.sound(so.Experiment(), splits)
+    assert (found.clients.per_round, found.rounds, found.eval.every) == (per_round, rounds, every)
+    assert found.method.model_dump()["spreadout_form"] == "topk"  # 60,000 classes
+    assert found.method.model_dump()["k"] == 100
+    judged = so.Experiment(eval={"split": "validation"}, data={"validation_fraction": 0.1})
+    assert sound.sound(judged, splits).eval.patience == 10
+    assert found.eval.patience is None  # the test part is not there to choose by
 
 
 def test_what_was_chosen_is_chosen_again_for_another_method() -> None:
