@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-deploy check install benchmark clean
+.PHONY: demo test test-deploy fuzz check install benchmark clean
 
 demo: $(READY)
 	$(BIN)/spreadout compare digits-demo --out runs/demo --force
@@ -17,6 +17,11 @@ test: $(READY) check
 # The longer scenarios of killed, interrupted and attacked deployments: real processes, about five minutes.
 test-deploy: $(READY)
 	$(BIN)/pytest -m deploy tests/flower/test_flower_deploy.py
+
+# Files, messages and configs changed at random, for so many seconds; what is found is kept in tests/fuzz/corpus.
+FUZZ_SECONDS ?= 600
+fuzz: $(READY)
+	SPREADOUT_CACHE=$$(mktemp -d) PYTHONPATH=tests/support $(BIN)/python -W ignore -m fuzz.run --seconds $(FUZZ_SECONDS)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import resource
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import spreadout as so
 from command import invoke
 from spreadout.core.errors import LONGEST, one_line
 from spreadout.evaluation.projection import _axes
+from spreadout.runs.folder import RunFolder
 
 TOY = {"data": {"source": "digits"}, "rounds": 2}
 
@@ -145,3 +148,24 @@ def test_a_file_name_with_a_line_break(
     for argument in (str(odd), str(odd) + "x", "n" * 5000):
         assert invoke(monkeypatch, "run", argument) == 2
         said(capsys)
+
+
+@pytest.mark.parametrize("most", [0, 100, 2000])
+def test_a_write_limit_at_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most: int
+) -> None:
+    """No file may grow beyond so many bytes when the model is written: said, and nothing is lost."""
+    finish, before = RunFolder.finish, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limited(self: RunFolder, *args: Any) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+        try:
+            finish(self, *args)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    monkeypatch.setattr(RunFolder, "finish", limited)
+    assert invoke(monkeypatch, "run", "digits-fedaws", "rounds=1", "--out", str(tmp_path / "run")) == 2
+    assert str(tmp_path / "run" / "model") in said(capsys)
+    monkeypatch.setattr(RunFolder, "finish", finish)
+    assert so.resume(tmp_path / "run").summary["rounds"] == 1

@@ -7,6 +7,7 @@ becomes larger than `core/limits.py` allows: a bomb is a message, not a full mem
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import os
@@ -102,8 +103,8 @@ def _careful(what: str, read: Callable[[], T]) -> T:
     except (UserError, MemoryError):
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise  # EINVAL: the file sends its reader to a place before its beginning
         reason = str(error).partition("\n")[0][:120] or "it ends too early"
         short = "" if isinstance(error, RuntimeError) else ", it may be cut short"  # or: encrypted
         raise UserError(f"{what}{short} ({reason})") from None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import zipfile
-import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +17,6 @@ from spreadout.core.limits import refuse_bomb
 
 Array = np.ndarray[Any, Any]
 WORST = 4  # bytes that a value of one byte becomes as a feature
-# What NumPy, zipfile and zlib say of files they cannot read.
-UNREADABLE = (
-    *(ValueError, OSError, EOFError, TypeError, AttributeError, RuntimeError, LookupError),
-    *(SyntaxError, RecursionError, MemoryError, OverflowError, zipfile.BadZipFile, zlib.error),
-)
 
 
 def read_npz(path: Path, known: Collection[str], *, others: bool = False) -> dict[str, Array]:
@@ -59,7 +54,11 @@ def _readable(path: Path, what: str) -> Iterator[None]:
         raise UserError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise UserError(f"{path}: is a folder, not {what}") from None
-    except UNREADABLE as error:
+    except UserError:
+        raise
+    except Exception as error:  # of a broken file, NumPy and zipfile may say anything
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UserError(f"{path}: not {what} ({reason[:120]})") from None
 
