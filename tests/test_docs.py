@@ -69,13 +69,29 @@ def test_every_key_of_a_config_is_documented() -> None:
     from spreadout.config.experiment import Experiment
     from spreadout.data.partitions import PARTITIONS
     from spreadout.data.sources import SOURCES
+    from spreadout.federated.robust import ROBUST_RULES
     from spreadout.methods import METHODS
 
     text = "".join(
         (ROOT / "docs" / f"{name}.md").read_text()
-        for name in ("configuration", "fedaws", "data", "dual_encoder", "fedalc", "fedmlh", "fedss")
+        for name in (
+            "configuration",
+            "fedaws",
+            "data",
+            "dual_encoder",
+            "fedalc",
+            "fedmlh",
+            "fedss",
+            "robust",
+        )
     )
-    sections = [Experiment, *METHODS.parts(), *SOURCES.parts(), *PARTITIONS.parts()]
+    sections = [
+        Experiment,
+        *METHODS.parts(),
+        *ROBUST_RULES.parts(),
+        *SOURCES.parts(),
+        *PARTITIONS.parts(),
+    ]
     sections += [
         field.annotation
         for field in Experiment.model_fields.values()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from spreadout.evaluation.references import Reference, best_central, references_of
     from spreadout.federated.drift.base import DriftCorrection, register_drift_correction
     from spreadout.federated.executor import Executor
+    from spreadout.federated.robust.base import RobustRule, register_robust_rule
     from spreadout.methods.base import (
         Method,
         ServerContext,
@@ -112,6 +113,9 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     # A correction of client drift
     "DriftCorrection",
     "register_drift_correction",
+    # A robust rule
+    "RobustRule",
+    "register_robust_rule",
     # An encoder
     "register_encoder",
     "DataShape",
@@ -168,6 +172,7 @@ _HOMES = {  # module → the names that are imported from it
     "evaluation.references": "Reference best_central references_of",
     "federated.drift.base": "DriftCorrection register_drift_correction",
     "federated.executor": "Executor",
+    "federated.robust": "RobustRule register_robust_rule",  # with its own first
     "methods.base": "Method ServerContext SetupContext reads_params_via_model register_method",
     "methods.fedavg": "FullSoftmax",
     "methods.positive_only": "PositiveOnly",

@@ -40,6 +40,12 @@ ARMS = {
     "fedprox": ["clients.drift=fedprox", "clients.drift.mu=0.5"],
     "scaffold, some clients": ["clients.drift=scaffold", "clients.per_round=4"],
     "scaffold, fedavg": ["method.name=fedavg", "method.scale=5", "clients.drift=scaffold", "clients.lr=0.1"],
+    "norms clipped": ["method.name=fedavg", "method.scale=5", "server.robust=norm_clipping"],
+    "norms clipped, one owner a row": ["server.robust=norm_clipping", "clients.per_round=4"],
+    "median": ["method.name=fedss", "method.negatives=2", "method.scale=5", "server.robust=median"],
+    "trimmed mean": ["method.name=flag", "server.robust=trimmed_mean"],
+    "geometric median": ["method.name=fedavg", "method.scale=5", "server.robust=geometric_median"],
+    "centred clipping": ["server.robust=centred_clipping", "clients.per_round=4"],
     "feddyn, some clients": ["clients.drift=feddyn", "clients.drift.alpha=0.5", "clients.per_round=4"],
 }  # fmt: skip
 

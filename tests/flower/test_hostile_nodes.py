@@ -90,6 +90,57 @@ def claim_in_updates(content: RecordDict) -> None:
     content["updates"] = messages.packed(arrays)
 
 
+def test_a_deployment_limits_updates_and_claims_unless_it_is_told_not_to(tmp_path: Path) -> None:
+    e = experiment("rounds=3")
+    guarded = run(tmp_path, e, three_nodes(tmp_path, e))
+    assert guarded.summary["robust"]["name"] == "norm_clipping"
+    said = experiment("rounds=3", "server.robust=norm_clipping", f"server.claim_quantile={2 / 3}")
+    simulated = so.run(said, data=several_classes(), device="cpu").state
+    torch.testing.assert_close(guarded.state.dense, simulated.dense, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(guarded.state.tables, simulated.tables, rtol=1e-4, atol=2e-6)
+    torch.testing.assert_close(guarded.state.robust, simulated.robust, rtol=1e-4, atol=2e-6)
+    plain = experiment("rounds=3", "server.robust=mean", "server.claim_quantile=1")
+    over_grid = served(
+        three_nodes(tmp_path / "plain", plain), several_classes(), plain, tmp_path / "plain" / "run"
+    )
+    assert over_grid.summary["robust"] is None
+    averaged = so.run(plain, data=several_classes(), device="cpu").state
+    torch.testing.assert_close(over_grid.state.dense, averaged.dense, rtol=1e-4, atol=2e-6)
+
+
+def test_a_control_that_no_rule_guards_is_said(tmp_path: Path) -> None:
+    e, heard = experiment("clients.drift=scaffold", "server.claim_quantile=1"), Warnings()
+    result = run(tmp_path, e, three_nodes(tmp_path, e), observer=heard)
+    assert result.summary["robust"] is None
+    assert heard.said == [
+        "clients.drift = 'scaffold': its control takes what clients send; no update is limited"
+    ]
+
+
+@pytest.mark.parametrize("rule", ["norm_clipping", "median", "geometric_median"])
+def test_a_node_that_sends_huge_updates_moves_the_model_little(rule: str, tmp_path: Path) -> None:
+    def huge(content: RecordDict) -> None:
+        arrays = messages.tensors_in(content, "updates")
+        for name, value in arrays.items():
+            if "/dense." in name:
+                value.fill_(-1e6)
+        content["updates"] = messages.packed(arrays)
+
+    def trained(where: str, hostile: bool, **settings: Any) -> dict[str, torch.Tensor]:
+        e = experiment(f"server.robust={settings.get('rule', 'mean')}")
+        grid = three_nodes(tmp_path / where, e)
+        if hostile:
+            grid.nodes[101].change = answering(train=huge)
+        return served(grid, several_classes(), e, tmp_path / where / "run").state.dense
+
+    def apart(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
+        return max(float((a[name] - b[name]).norm()) for name in a)
+
+    honest = trained("honest", False)
+    assert apart(trained("mean", True), honest) > 1e4
+    assert apart(trained(rule, True, rule=rule), honest) < 3.0  # a third of the clients are hostile
+
+
 def mean_of_updates(e: Experiment, weights: list[int]) -> dict[str, torch.Tensor]:
     """The dense part after one round, each client's update made alone and averaged by hand."""
     data = several_classes()
@@ -113,7 +164,7 @@ def mean_of_updates(e: Experiment, weights: list[int]) -> dict[str, torch.Tensor
 
 def test_a_claim_counts_for_no_more_than_most_clients_claim(tmp_path: Path) -> None:
     """Sizes are 7, 4, 12, 5, 6, 3; those of clients 1 and 4 claim 2³¹ − 1 each."""
-    e, heard = experiment(), Warnings()
+    e, heard = experiment("server.robust=mean"), Warnings()
     grid = three_nodes(tmp_path, e)
     grid.nodes[101].change = answering(hello=claim_many_clients_examples, train=claim_in_updates)
     result = run(tmp_path, e, grid, observer=heard)
@@ -151,7 +202,7 @@ def test_a_cap_in_a_simulation_is_the_cap_of_a_deployment(
 ) -> None:
     e = experiment(
         f"run.executor={executor}", f"method.merge={merge}", f"clients.local_steps={steps}",
-        "server.claim_quantile=0.5", "rounds=2",
+        "server.claim_quantile=0.5", "rounds=2", "server.robust=mean",
     )  # fmt: skip
     deployed_model = run(tmp_path, e, three_nodes(tmp_path, e)).state
     simulated = so.run(e, data=several_classes(), device="cpu").state

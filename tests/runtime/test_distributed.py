@@ -38,6 +38,9 @@ ARMS = {
     "fedprox": ["clients.local_steps=3", "clients.drift=fedprox", "clients.drift.mu=0.5"],
     "scaffold": ["clients.local_steps=3", "clients.drift=scaffold", "clients.per_round=3"],
     "feddyn": ["clients.local_steps=3", "clients.drift=feddyn", "clients.per_round=3"],
+    "norms clipped": ["server.robust=norm_clipping", "clients.per_round=3"],
+    "median": ["server.robust=median", "method.name=fedavg", "method.scale=5"],
+    "centred clipping": ["server.robust=centred_clipping", "clients.per_round=3"],
 }
 MINED = ["method.spreadout_form=topk", "method.k=2"]
 SHARDED = {
@@ -48,6 +51,8 @@ SHARDED = {
     "positives counted": ["method.name=flag"],
     "one after another": [*MINED, "run.executor=sequential"],
     "fewer clients": [*MINED, "clients.per_round=1"],
+    "geometric median": [*MINED, "server.robust=geometric_median"],
+    "norms clipped": [*MINED, "server.robust=norm_clipping", "clients.per_round=1"],
 }
 
 
@@ -116,6 +121,7 @@ def test_two_ranks_equal_one_and_each_other(toy: Splits, tmp_path: Path) -> None
         assert first[name].traffic == alone.traffic
         assert first[name].refused == alone.refused
         torch.testing.assert_close(first[name].control, alone.control, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(first[name].robust, alone.robust, rtol=1e-4, atol=2e-6)
         assert {p: s.clients.tolist() for p, s in first[name].clients.items()} == {
             p: s.clients.tolist() for p, s in alone.clients.items()
         }

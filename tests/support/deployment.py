@@ -23,7 +23,7 @@ from spreadout.runs.train import Result
 if TYPE_CHECKING:  # Flower need not be there for the rest
     from spreadout.flower.processes import Processes
 
-AS_SIMULATED = {"claim_quantile": 1.0}  # what a deployment is wary of by default, it is not here
+AS_SIMULATED = {"claim_quantile": 1.0, "robust": "mean"}  # what a deployment guards against, it does not
 TOY = {
     "server": AS_SIMULATED,
     "rounds": 3,

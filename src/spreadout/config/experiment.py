@@ -28,6 +28,7 @@ from spreadout.data.load import DataConfig
 from spreadout.evaluation.config import EvalConfig
 from spreadout.federated.drift import AnyDriftCorrection
 from spreadout.federated.executor import EXECUTORS
+from spreadout.federated.robust import AnyRobustRule
 from spreadout.federated.sampling import Selection
 from spreadout.federated.schedule import Decay, Schedule
 from spreadout.methods import METHODS, AnyMethod, FedAwS
@@ -36,7 +37,7 @@ from spreadout.privacy.mechanism import GaussianMechanism
 
 CHOSEN_FOR = {"data.source", "data.path", "method.name"}  # what choices follow from
 DEEPEST = 16  # sections within sections
-NAMED = ("source", "partition", "drift")  # sections that may be given by their name alone
+NAMED = ("source", "partition", "drift", "robust")  # sections that may be given by their name alone
 
 
 class ClientsConfig(Optimizer):
@@ -96,6 +97,7 @@ class ServerConfig(Optimizer):
     # None: 2/3 in a deployment, where a claim is the client's own word, and 1 in a simulation.
     claim_quantile: float | None = Field(None, gt=0, le=1)
     lr_decay: Decay = "none"  # of the server's rates, to zero over the run
+    robust: AnyRobustRule | None = None  # None: norm_clipping in a deployment, mean in a simulation
 
     def optimizer_for(self, table: str | None = None) -> Optimizer:
         if table in self.tables:

@@ -21,6 +21,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import rows_here
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Tensors
+from spreadout.federated.robust.updates import Updates
 
 
 @dataclass
@@ -37,6 +38,10 @@ class Aggregate:
     traffic: Traffic = field(default_factory=Traffic)
     control: Tensors = field(default_factory=dict)  # Σ ω_i · how far client i's state moved, by part
     client_states: ClientStates = field(default_factory=dict)  # of simulated clients, by part
+    # For a robust rule: how long the accepted updates are, (clients,) by part, and where the rule holds
+    # them the updates themselves.
+    lengths: Tensors = field(default_factory=dict)
+    updates: list[Updates] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,7 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
     result = Aggregate()
     pieces: dict[str, list[RowSum]] = {}
     states: dict[str, list[PerClient]] = {}
+    lengths: dict[str, list[Tensor]] = {}
     for part in parts:
         for name, value in part.dense.items():
             # Not in place: the part keeps its own tensor. A single part is not copied.
@@ -141,8 +147,12 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
             result.control[name] = result.control[name] + value if name in result.control else value
         for name, theirs in part.client_states.items():
             states.setdefault(name, []).append(theirs)
+        for name, some in part.lengths.items():
+            lengths.setdefault(name, []).append(some)
+        result.updates += part.updates
         del part  # frees its memory before the next part is made
     result.client_states = {name: PerClient.joined(some) for name, some in states.items()}
+    result.lengths = {name: torch.cat(some) for name, some in lengths.items()}
     for name, several in pieces.items():
         if len(several) == 1:  # it has every id once already
             result.rows[name] = several[0]

@@ -17,6 +17,7 @@ from spreadout.federated.aggregate import ServerOptimizers
 from spreadout.federated.augment import Augment
 from spreadout.federated.drift.base import DriftCorrection
 from spreadout.federated.local import LocalTraining
+from spreadout.federated.robust.base import RobustRule
 from spreadout.federated.sampling import Selection
 from spreadout.federated.schedule import Decay, Plan, Schedule, plan, rate_factor
 from spreadout.methods.base import Method
@@ -58,6 +59,8 @@ class ServerSettings:
     optimizers: ServerOptimizers
     selection: Selection = "uniform"
     per_round: int = 1
+    robust: RobustRule | None = None  # None: plain means
+    memory: int = 1 << 30  # bytes for the updates a robust rule holds at once
     claim_cap: int | None = None  # examples that a client may count for; None: as many as it says
     noise_seed: int | None = None  # seed of the server's noise, where it must differ from the run's
     decay: Decay = "none"  # of its rates, over all rounds
@@ -87,6 +90,11 @@ class Federation:
     def noise_seed(self) -> int:
         """The seed of the server's own noise."""
         return self.seed if self.server.noise_seed is None else self.server.noise_seed
+
+    @property
+    def looks_at_each_update(self) -> bool:
+        """Whether something looks at every client's own change: the client's side, or the server's."""
+        return self.clients.checks_each_update or self.server.robust is not None
 
     def rate_factor(self, round: int) -> float:
         """What the decay leaves of the clients' rates in a round."""

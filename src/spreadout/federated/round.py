@@ -16,10 +16,11 @@ from torch import Tensor
 
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
-from spreadout.federated.aggregate import apply_, merge, total
+from spreadout.federated.aggregate import apply_, total
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.drift.control import advance_control_
 from spreadout.federated.federation import Federation
+from spreadout.federated.robust import merging as robust
 from spreadout.methods.base import ServerContext, SetupContext
 
 
@@ -87,10 +88,14 @@ def run_round(federation: Federation, state: ServerState) -> RoundReport:
 def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     f = federation
     cohort = f.executor.cohort(f, state)
+    robust.refuse_too_many(f, state, cohort)
+    if robust.needs_first_limits(f, state) and not f.executor.clients_elsewhere:
+        # Trained twice: lengths are known only after the first time. Real clients are asked once.
+        robust.set_first_limits(f, state, total(f.executor.train(f, state, cohort)).lengths)
     aggregate = total(f.executor.train(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
-        optimizers = f.optimizers_at(state.round)
-        apply_(state, *merge(aggregate, f.rules), f.rules, optimizers, f.model.sphere)
+        changes, optimizers = robust.merged(f, state, aggregate), f.optimizers_at(state.round)
+        apply_(state, *changes, f.rules, optimizers, f.model.sphere)
         advance_control_(f, state, aggregate)
         training = f.training_at(state.round)
         rates = {name: optimizer.lr for name, optimizer in training.rows.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -27,16 +27,27 @@ from spreadout.federated.cohort import Cohort, draw_clients
 from spreadout.federated.drift.control import sent_control
 from spreadout.federated.executor import Executor
 from spreadout.federated.federation import Federation
+from spreadout.federated.robust import merging as robust
+from spreadout.federated.robust.limits import lengths_of
 from spreadout.flower import bounds, messages
 from spreadout.flower.messages import TRAIN, Malformed
 from spreadout.flower.nodes import Nodes
 from spreadout.flower.refusals import NOBODY
 from spreadout.flower.rpc import NOT_CONNECTED, Call, Replies
 from spreadout.methods.class_counts import SetupMessage
-from spreadout.runtime.sequential import accepted
+from spreadout.runtime.sequential import accepted, stack_of
 
 NO_UPDATE = "no update"
 NOT_SELECTED = "update of a client that was not asked"
+
+
+class Verdict(NamedTuple):
+    """What came of a client that was asked."""
+
+    client: int
+    node: int
+    update: Update | None
+    reason: str | None  # why it is refused
 
 
 @dataclass
@@ -92,6 +103,7 @@ class GridExecutor(Executor):
             unasked = (came[node] or {}).keys() - theirs - self._why.keys()
             if count := nodes.refusals.add_unasked(round + 1, unasked, node, NOT_SELECTED):
                 yield merge.refused(NOT_SELECTED, count)
+        verdicts: list[Verdict] = []
         for i, client in enumerate(clients):
             node = nodes.node_of.get(client, NOBODY)
             reason = self._why.get(client)
@@ -102,8 +114,13 @@ class GridExecutor(Executor):
                 request = {name: rows[i].to(f.device) for name, rows in cohort.requests.items()}
                 sent = sub_model(round, state.dense, state.tables, request, control)
                 update, reason = self._judged(f, state, came[node], client, sent)
+            verdicts.append(Verdict(client, node, update, reason))
+        del came
+        if robust.needs_first_limits(f, state):
+            robust.set_first_limits(f, state, _lengths(verdicts))
+        for i, (client, node, update, reason) in enumerate(verdicts):
             if reason is None and update is not None:
-                part = accepted(f, update, sent)
+                part = accepted(f, state, update, control)
             else:
                 part = merge.refused(reason or NO_UPDATE)
                 nodes.refusals.add(round + 1, client, node, reason or NO_UPDATE)
@@ -208,6 +225,16 @@ def _sub_models(
         rows_down=sum(some.nbytes for some in rows.values()),
     )
     return RecordDict({**shared, "rows": messages.put_rows(rows)}), down
+
+
+def _lengths(verdicts: list[Verdict]) -> Tensors:
+    """How long the accepted updates are, by part."""
+    each = [
+        lengths_of(stack_of(update), {name: rows.ids[None] for name, rows in update.tables.items()})
+        for _, _, update, reason in verdicts
+        if update is not None and reason is None
+    ]
+    return {part: torch.cat([one[part] for one in each]) for part in (each[0] if each else {})}
 
 
 def _returned(cohort: Cohort, i: int, update: Update | None) -> Traffic:

@@ -24,6 +24,7 @@ from spreadout.data.dataset import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.federated.claims import WHERE_DEPLOYED, claim_cap
 from spreadout.federated.federation import Federation
+from spreadout.federated.robust import NormClipping, RobustRule
 from spreadout.flower.access import LOG, AccessControl, read_roster
 from spreadout.flower.data import ServerData, held_out
 from spreadout.flower.events import Events
@@ -34,7 +35,7 @@ from spreadout.flower.refusals import Refusals
 from spreadout.flower.remote_clients import RemoteClients
 from spreadout.methods.base import Method
 from spreadout.runs import train as training
-from spreadout.runs.build import build_federation, cohort_size
+from spreadout.runs.build import build_federation, cohort_size, unfit_for_robust_rules
 from spreadout.runs.claim import DEPLOYMENT
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.result import Result
@@ -199,6 +200,7 @@ class Builder:
             form.server,
             per_round=per_round,
             selection=selection,
+            robust=_rule(e, form),
             claim_cap=claim_cap(
                 e.clients.schedule.usable(data.sizes), e.server.claim_quantile or WHERE_DEPLOYED
             ),
@@ -235,6 +237,13 @@ class Builder:
                     f"deploy.wait = {e.deploy.wait:g} s{why or '; start more, or wait longer'}"
                 )
             time.sleep(LOOK)
+
+
+def _rule(e: Experiment, form: Federation) -> RobustRule | None:
+    """How updates are made one here: unless the config says otherwise, none is longer than most are."""
+    if e.server.robust is None and unfit_for_robust_rules(e) is None:
+        return NormClipping()
+    return form.server.robust
 
 
 def refuse_misfits(e: Experiment, method: Method) -> None:

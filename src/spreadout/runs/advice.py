@@ -7,6 +7,11 @@ import numpy as np
 from spreadout.federated.federation import Federation
 
 
+def all_of(federation: Federation) -> list[str | None]:
+    """Every warning before a run; None where there is nothing to warn of."""
+    return [check(federation) for check in (idle_clients, capped_claims, unguarded)]
+
+
 def idle_clients(federation: Federation) -> str | None:
     """A warning if clients have nothing to train on."""
     idle = int((federation.clients.schedule.usable(federation.data.sizes) == 0).sum())
@@ -33,3 +38,13 @@ def capped_claims(federation: Federation) -> str | None:
         f"(the most: {int(claims.max()):,}) and count for {cap:,}; "
         "with server.claim_quantile = 1 all that they claim counts"
     )
+
+
+def unguarded(federation: Federation) -> str | None:
+    """A warning if a deployment cannot have its default guard against hostile clients."""
+    f, drift = federation, federation.clients.drift
+    if f.server.robust is not None or not f.executor.clients_elsewhere:
+        return None
+    if drift is None or not drift.keeps_state:
+        return None  # the config asks for plain means
+    return f"clients.drift = {drift.name!r}: its control takes what clients send; no update is limited"

@@ -19,6 +19,7 @@ from spreadout.federated.claims import claim_cap
 from spreadout.federated.executor import EXECUTORS, Executor, ExecutorOptions
 from spreadout.federated.federation import ClientSettings, Federation, ServerSettings
 from spreadout.federated.local import LocalTraining
+from spreadout.federated.robust import Mean, RobustRule
 from spreadout.federated.sampling import Selection
 from spreadout.methods.base import Method
 from spreadout.models.build import UNFIT_LAYERS, DataShape
@@ -65,6 +66,8 @@ def build_federation(
             optimizers,
             selection,
             per_round,
+            _robust(e, method),
+            int(e.run.memory_gb * 2**30),
             claim_cap(e.clients.schedule.usable(data.sizes), e.server.claim_quantile or 1.0),
             decay=e.server.lr_decay,
         ),
@@ -136,6 +139,31 @@ def _refuse_unfit_optimizers(e: Experiment) -> None:
         problem = e.clients.drift.validate_optimizers(e.clients.optimizer_for(), server)
         if problem:
             raise UserError(problem)
+
+
+def _robust(e: Experiment, method: Method) -> RobustRule | None:
+    """The config's robust rule; None where updates are merely averaged."""
+    rule = e.server.robust
+    if rule is None or isinstance(rule, Mean):
+        return None
+    if method.is_centralized:
+        raise UserError(
+            f"server.robust = {rule.name!r}: method.name = {method.name!r} pools the data, "
+            "and nobody sends updates"
+        )
+    if problem := unfit_for_robust_rules(e):
+        raise UserError(f"server.robust = {rule.name!r}: {problem}")
+    return rule
+
+
+def unfit_for_robust_rules(e: Experiment) -> str | None:
+    """Why a config's updates cannot be judged one by one, or None."""
+    if e.clients.drift is not None and e.clients.drift.keeps_state:
+        return (
+            f"clients.drift = {e.clients.drift.name!r} has a control that is the mean of whatever "
+            'clients send, which no rule guards; take "fedprox", or no drift correction'
+        )
+    return None
 
 
 def _augment(e: Experiment, data: FederatedDataset) -> Augment:

@@ -28,7 +28,7 @@ from spreadout.core.tensor_files import write_tensors
 from spreadout.core.traffic import Traffic
 
 FORMAT = 3
-GROUPS = ("dense", "tables", "slots", "method", "records", "control", "clients", "scoring")
+GROUPS = ("dense", "tables", "slots", "method", "records", "control", "clients", "scoring", "robust")
 POINTER, STATES = "state.json", "state-*.safetensors"
 REMEDY = "restore the folder from a copy, or run it again with --force"
 
@@ -135,6 +135,7 @@ def load(
         records=ClientRecords(**groups["records"]),
         control=groups["control"],
         scoring=groups["scoring"],
+        robust=groups["robust"],
         clients=_per_client(groups["clients"]),
         traffic=Traffic(**record["traffic"]),
         refused=Counter(record["refused"]),
@@ -153,6 +154,7 @@ def _flatten(state: ServerState) -> dict[str, Tensor]:
         "records": {name: value for name, value in vars(state.records).items() if value is not None},
         "control": state.control,
         "scoring": state.scoring,
+        "robust": state.robust,
         "clients": {f"{part}|clients": kept.clients for part, kept in state.clients.items()}
         | {f"{part}|values": kept.values for part, kept in state.clients.items()},
     }

@@ -22,6 +22,7 @@ from spreadout.evaluation.early_stopping import best_of
 from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.references import Reference, why_none
 from spreadout.federated.federation import Federation
+from spreadout.federated.robust.limits import limits_in
 from spreadout.privacy.accounting import epsilon_of
 
 
@@ -68,6 +69,7 @@ def summarize(
         "seconds": seconds,
         "peak_memory_bytes": peak_memory(federation.device),
         "refused_updates": dict(state.refused),
+        "robust": _robust(federation, state),
         "privacy": _privacy(experiment, state),
         "table_privacy": federation.method.privacy(state),
         "seed": experiment.seed,
@@ -85,6 +87,15 @@ def _why_no_references(experiment: Experiment, data: Splits) -> str:
     if not experiment.eval.references:
         return "eval.references = false"
     return why_none(data, experiment.eval.metrics, experiment.eval.split)
+
+
+def _robust(federation: Federation, state: ServerState) -> dict[str, Any] | None:
+    """The rule that guards the model against hostile clients, and how long updates may be by now."""
+    rule = federation.server.robust
+    if rule is None:
+        return None
+    limits = {part: float(limit) for part, limit in limits_in(state.robust).items()}
+    return {**rule.model_dump(), "limits": limits}
 
 
 def _privacy(experiment: Experiment, state: ServerState) -> dict[str, Any] | None:

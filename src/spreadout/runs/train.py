@@ -230,8 +230,7 @@ class _Session:
         dense, tables = federation.model.initial(experiment.seed, where, sharded)
         known = held.train.clients > 0  # a deployment's server has seen no example
         caution = federation.method.warnings(held.train) if known else None
-        advices = advice.idle_clients(federation), advice.capped_claims(federation)
-        for said in (*held.notes, caution, *advices):
+        for said in (*held.notes, caution, *advice.all_of(federation)):
             if said:
                 observer.warned(said)
         given = {"data": data, "encoder": encoder, "method": method}

@@ -140,4 +140,8 @@ def _moved(part: Aggregate, device: torch.device) -> Aggregate:
     }
     control = {name: to(value) for name, value in part.control.items()}
     states = {n: PerClient(to(s.clients), to(s.values)) for n, s in part.client_states.items()}
-    return replace(part, rows=rows, control=control, client_states=states)
+    lengths = {name: to(value) for name, value in part.lengths.items()}
+    updates = [some.to(device) for some in part.updates]
+    return replace(
+        part, rows=rows, control=control, client_states=states, lengths=lengths, updates=updates
+    )

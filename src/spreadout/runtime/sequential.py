@@ -12,7 +12,7 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.rows import Rows, SubModel, Update, nbytes, sub_model
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
-from spreadout.core.types import Params
+from spreadout.core.types import Params, Tensors
 from spreadout.federated import aggregate, checks
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.batches import cohort_batches, positives_of, row_ids, row_info
@@ -21,6 +21,7 @@ from spreadout.federated.drift.control import new_states, offsets, sent_control,
 from spreadout.federated.executor import Executor, register_executor
 from spreadout.federated.federation import Federation
 from spreadout.federated.local import local_update
+from spreadout.federated.robust import merging as robust
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 
 
@@ -53,25 +54,54 @@ class Sequential(Executor):
                 max_norm=f.clients.max_norm,
                 max_examples=f.clients.schedule.max_examples,
             )
-            part = aggregate.refused(reason) if reason else accepted(f, update, sent)
+            part = aggregate.refused(reason) if reason else accepted(f, state, update, control)
             part.client_states = {} if reason else kept  # a refused update has changed nothing
             new = bool(state.records.lacks_fixed_rows(cohort.clients[i : i + 1]))
             part.traffic = traffic_of(sent, update, frozenset() if new else f.clients.training.fixed)
             yield part
 
 
-def accepted(federation: Federation, update: Update, sent: SubModel) -> Aggregate:
-    """One accepted update as an aggregate of one; with how far the client's state has moved by it."""
+def accepted(federation: Federation, state: ServerState, update: Update, control: Tensors) -> Aggregate:
+    """One accepted update as an aggregate of one; with how far the client's state has moved by it.
+
+    control: as the client was sent it.
+    """
     f = federation
-    part = aggregate.of_update(update, f.rules)
-    change = Params(
+    change = stack_of(update)
+    ids = {name: rows.ids[None] for name, rows in update.tables.items()}
+    bounded, lengths = robust.looked_at(f, state, change, ids)
+    part = aggregate.of_update(_with_change(update, bounded), f.rules)
+    part.lengths = lengths
+    part.updates = robust.held(
+        f,
+        bounded,
+        ids,
+        torch.tensor([update.client]),
+        torch.tensor([update.examples], device=f.device),
+        {name: counts[None] for name, counts in update.positives.items()},
+        torch.ones(1, dtype=torch.bool, device=f.device),
+    )
+    steps = f.clients.schedule.steps_of(torch.tensor([update.examples]))
+    moved = state_changes(f, change, steps, control, update.round)
+    part.control = {name: part.weight * value[0] for name, value in moved.items()}
+    return part
+
+
+def stack_of(update: Update) -> Params:
+    """An update as a stack of one."""
+    return Params(
         {name: value[None] for name, value in update.dense.items()},
         {name: rows.values[None] for name, rows in update.tables.items()},
     )
-    steps = f.clients.schedule.steps_of(torch.tensor([update.examples]))
-    moved = state_changes(f, change, steps, sent.control, sent.round)
-    part.control = {name: part.weight * value[0] for name, value in moved.items()}
-    return part
+
+
+def _with_change(update: Update, change: Params) -> Update:
+    """The update with another change, given as a stack of one."""
+    return replace(
+        update,
+        dense={name: value[0] for name, value in change.dense.items()},
+        tables={name: Rows(update.tables[name].ids, value[0]) for name, value in change.rows.items()},
+    )
 
 
 def train_client(

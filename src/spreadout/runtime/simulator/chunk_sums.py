@@ -20,6 +20,8 @@ from spreadout.federated.batches import positives_of
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.drift.control import new_states, sent_control, state_changes
 from spreadout.federated.federation import Federation
+from spreadout.federated.robust import merging as robust
+from spreadout.federated.robust.updates import Updates
 from spreadout.privacy.mechanism import add_noise_, clip_norm
 from spreadout.runtime.simulator.staging import Chunk
 
@@ -46,6 +48,8 @@ def accepted_sum(
             change = _privatised(chunk, change)
         bad = checks.invalid_clients(change.dense, change.rows, loss, chunk.examples, f.clients.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
+        change, lengths = robust.looked_at(f, state, change, chunk.ids)
+        updates = _held(chunk, change, accepted)
         weight = f.rules.client_weight(chunk.examples)
         if len(loss) >= MANY:
             # A client is rarely refused: the device starts the sums before the host knows.
@@ -53,6 +57,7 @@ def accepted_sum(
             part = aggregate(chunk, state, sums | also(weight), change.rows, loss)
             part.control = {name: _weighted_sum(weight, value) for name, value in moved.items()}
             part.client_states = new_states(state.clients, chunk.numbers, moved)
+            part.lengths, part.updates = lengths, updates
             everyone = accepted.all()
             meanwhile()
             if bool(everyone):
@@ -67,10 +72,23 @@ def accepted_sum(
         part = aggregate(chunk, state, sums, change.rows, loss, kept)
         part.control = {name: _weighted_sum(weight, value, kept) for name, value in moved.items()}
         part.client_states = _states_of(chunk, state, moved, kept)
+        part.lengths = {name: value[accepted] for name, value in lengths.items()}
+        part.updates = updates
     for reason, refused in bad.items():
         part.refused[reason] += int(refused.sum())
     part.refused = +part.refused  # drop reasons nobody was refused for
     return part
+
+
+def _held(chunk: Chunk, change: Params, accepted: Tensor) -> list[Updates]:
+    """Each client's own change, where a robust rule looks at them side by side."""
+    f = chunk.federation
+    if f.server.robust is None or not f.server.robust.holds_updates:
+        return []
+    counted = f.rules.counted & change.rows.keys()
+    about = f.data, chunk.cohort.clients
+    positives = {name: positives_of(*about, chunk.ids[name], chunk.counts) for name in counted}
+    return robust.held(f, change, chunk.ids, chunk.numbers, chunk.examples, positives, accepted)
 
 
 def _state_changes(chunk: Chunk, state: ServerState, change: Params) -> Tensors:

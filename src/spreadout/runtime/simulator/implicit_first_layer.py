@@ -183,7 +183,7 @@ class ImplicitLayers:
 def _facts(f: Federation) -> tuple[object, ...]:
     """What decides, apart from the data, whether a layer may stay implicit."""
     c, reads = f.clients, f.method.loss_reads_params
-    kind = reads, c.checks_each_update, c.drift, bool(c.augment), f.bf16, f.device.type
+    kind = reads, f.looks_at_each_update, c.drift, bool(c.augment), f.bf16, f.device.type
     return id(f.model), f.clients.training.dense, f.clients.schedule, *kind
 
 
@@ -191,7 +191,7 @@ def first_layer(federation: Federation) -> FirstLayer | None:
     """The layer that may stay implicit; None where there is none."""
     f, model = federation, federation.model
     c = f.clients
-    if c.checks_each_update or c.drift is not None or c.augment or not c.training.dense.is_plain:
+    if f.looks_at_each_update or c.drift is not None or c.augment or not c.training.dense.is_plain:
         return None
     if f.bf16 or f.device.type != "cpu":
         return None

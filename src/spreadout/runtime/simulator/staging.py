@@ -190,14 +190,14 @@ def prefetch_key(federation: Federation, round: int) -> Hashable:
     f = federation
     s, c = f.server, f.clients
     drawn = f.seed, s.selection, s.per_round, s.claim_cap, round
-    apart = c.checks_each_update, c.keeps_state, c.training.averages_gradients, c.requests_seen
+    apart = f.looks_at_each_update, c.keeps_state, c.training.averages_gradients, c.requests_seen
     return id(f.data), id(f.model), repr(f.method), c.schedule, c.augment, f.device, *apart, *drawn
 
 
 def is_fusable(federation: Federation, steps: int) -> bool:
     """Whether clients that take so many steps can share one gradient of the dense part."""
     clients = federation.clients
-    apart = clients.checks_each_update or clients.keeps_state  # of each client's own change
+    apart = federation.looks_at_each_update or clients.keeps_state  # of each client's own change
     return steps == 1 and not apart and clients.training.averages_gradients
 
 
