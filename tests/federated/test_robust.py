@@ -350,7 +350,7 @@ ARMS: dict[str, list[str]] = {
     "one step": ["clients.local_steps=1"],
     "sampled rows": ["method.name=fedss", "method.negatives=2", "method.scale=5"],
     "some refused": ["clients.max_update_norm=0.9"],
-    "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5"],
+    "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5", "method.prior=0"],
     "fedprox": ["clients.drift=fedprox", "clients.drift.mu=0.5"],
     "fixed rows": ["method.name=baseline-2"],
     "adam on the server": ["method.name=fedavg", "server.optimizer=adam", "server.lr=0.1"],
