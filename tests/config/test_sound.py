@@ -88,6 +88,8 @@ def test_what_is_set_stays_and_auto_is_left_out() -> None:
     assert {"model.encoder", "rounds", "eval.every", "method.negatives"} <= chosen
     assert chosen.isdisjoint({"clients.batch", "clients.local_steps", "clients.local_epochs"})
     assert sound.sound(complete, sound.prepared(complete)[1]) is complete
+    kept = so.Experiment.of({"method": {"name": "fedss", "prior": "auto"}})
+    assert kept.method.prior == "auto"  # a value of its own
     with pytest.raises(so.UserError, match="seed = 'auto': must be a whole number"):
         so.Experiment.of({"seed": "auto"})
 

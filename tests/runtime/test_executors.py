@@ -82,7 +82,7 @@ ARMS = {
     "fixed cohort": ["clients.per_round=2", "clients.selection=fixed"],
     "drop remainder leaves small clients out": ["clients.drop_remainder=true"],
     "norm limit refuses some": ["clients.max_update_norm=0.9"],
-    "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5"],
+    "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5", "method.prior=0"],
     "top-k spreadout": ["method.spreadout_form=topk", "method.k=2", "method.candidates=4"],
     "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],
     "rates that fall": ["clients.lr_decay=cosine", "rounds=8"],

@@ -38,6 +38,7 @@ DECIDED = frozenset(  # what follows from the data and the method: each may be "
         "eval.patience",
     }
 )
+VALUES_AUTO = frozenset({"method.prior"})  # whose "auto" is a value of its own: found while training
 ALTERNATIVES = {  # keys of a section of which one at most is given
     "clients": [("local_steps", "local_epochs")],
     "method": [("negatives", "sampled_rows")],
@@ -47,7 +48,7 @@ ALTERNATIVES = {  # keys of a section of which one at most is given
 def without_auto(values: Mapping[str, Any]) -> dict[str, Any]:
     """Plain values without the keys that are "auto": left out, they are chosen."""
     kept = dict(values)
-    for key in DECIDED:
+    for key in DECIDED - VALUES_AUTO:
         section, _, last = key.rpartition(".")
         inside = kept.get(section) if section else kept
         if isinstance(inside, Mapping) and inside.get(last) == AUTO:

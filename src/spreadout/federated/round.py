@@ -100,9 +100,7 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
         training = f.training_at(state.round)
         rates = {name: optimizer.lr for name, optimizer in training.rows.items()}
         factor = f.rate_factor(state.round)
-        context = ServerContext(
-            f.seed, f.noise_seed, state.round, rates, aggregate.rows, f.bf16, factor
-        )
+        context = ServerContext(f.seed, f.noise_seed, state.round, rates, aggregate.rows, f.bf16, factor)
         f.method.server_step(state, f.model, context)
     state.keep_clients_(aggregate.client_states)
     if not f.method.is_centralized:  # data in one place crosses no network
