@@ -137,17 +137,18 @@ def contents(root: Path) -> str:
 
 
 class FullDisk:
-    """A disk that is full from the n-th moment that needs room, until `free`."""
+    """A disk that is full from the n-th moment that needs room."""
 
-    NEEDS = ("open", "write", "half of a write", "mkdir", "pwrite", "replace", "rename")
+    NAMED = ("open", "mkdir", "replace", "rename")  # their errors have the file's name
+    NAMELESS = ("write", "half of a write")
 
     def __init__(self, at: int) -> None:
-        self.at, self.count, self.free, self.file = at, 0, False, ""
+        self.left, self.first = at, ""  # the file of the first moment without room
 
     def __call__(self, what: str, file: Path) -> None:
-        if what not in self.NEEDS or self.free:
+        if what not in self.NAMED + self.NAMELESS:
             return
-        self.count += 1
-        if self.count > self.at:
-            self.file = self.file or str(file)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.left -= 1
+        if self.left < 0:
+            self.first = self.first or str(file)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *([str(file)] * (what in self.NAMED)))

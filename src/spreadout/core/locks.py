@@ -63,8 +63,8 @@ class Lock:
         os.close(self._file)
 
     def _sign(self) -> None:
-        """Write down who holds it, for those who are refused."""
-        with naming(self.path):
+        """Write down who holds it, for those who are refused; a full disk is told of elsewhere."""
+        with suppress(OSError):
             os.ftruncate(self._file, 0)
             os.pwrite(self._file, json.dumps(_myself()).encode(), 0)
 

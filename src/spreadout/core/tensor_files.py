@@ -55,6 +55,6 @@ def _header(tensors: Mapping[str, Tensor]) -> bytes:
             "data_offsets": [at, end],
         }
         at = end
-    text = json.dumps(about, separators=(",", ":")).encode()
+    text = json.dumps(about, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
