@@ -66,6 +66,14 @@ def speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def note_unchecked(*folders: Path) -> None:
+    """Say which of the folders to be read cannot be checked."""
+    from spreadout.runs.sums import unchecked
+
+    for said in filter(None, map(unchecked, folders)):
+        print(f"note: {said}", file=sys.stderr)
+
+
 def fresh_folder(name: str) -> Path:
     """A folder for a run that names none; to the millisecond, as two may start in one second."""
     now = time.time()

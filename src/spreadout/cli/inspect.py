@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from spreadout.cli.common import note_unchecked
 from spreadout.cli.data import AsJson
 from spreadout.core.errors import UserError
 
@@ -46,6 +47,7 @@ def audit(
     if run.is_dir():
         if rounds is not None or overrides:
             raise UserError(f"{run}: is a run folder; give a config to watch other rounds or settings")
+        note_unchecked(run)
         watched = logged(run)
     else:
         watched = foreseen(str(run), overrides or [], rounds)
@@ -70,6 +72,7 @@ def confusion(
     """Draw the confusion matrix of one client's examples for a finished run."""
     from spreadout.report.confusion import draw_confusion
 
+    note_unchecked(run)
     print(draw_confusion(run, client, output))
 
 

@@ -18,7 +18,17 @@ from spreadout import __version__
 from spreadout.cli import data as cli_data
 from spreadout.cli import deploy as cli_deploy
 from spreadout.cli import inspect as cli_inspect
-from spreadout.cli.common import Device, Force, Out, Stop, fresh_folder, resumable, speaks, watched
+from spreadout.cli.common import (
+    Device,
+    Force,
+    Out,
+    Stop,
+    fresh_folder,
+    note_unchecked,
+    resumable,
+    speaks,
+    watched,
+)
 from spreadout.cli.data import AsJson
 from spreadout.core.errors import UserError
 
@@ -196,6 +206,7 @@ def report(
     from spreadout.report.page import write_page
     from spreadout.runs.arms import arms_of, with_distinct_labels
 
+    note_unchecked(*folders)
     found = [(arm, folder) for folder in folders for arm in arms_of(folder)]
     arms = with_distinct_labels([arm for arm, _ in found], [folder for _, folder in found])
     title = folders[0].resolve().name if len(folders) == 1 else "comparison"
@@ -223,6 +234,7 @@ def predict(
     from spreadout.runs.histories import parse_histories, read_histories
     from spreadout.runs.predict import Predictor
 
+    note_unchecked(folder)
     predictor = Predictor.load(folder)
     if source.suffix in (".npy", ".npz"):
         if unseen:

@@ -10,7 +10,6 @@ change from round to round.
 from __future__ import annotations
 
 import hashlib
-import json
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import numpy as np
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
+from spreadout.core.chained_log import ChainedLog
 from spreadout.core.errors import UserError
 from spreadout.core.types import Tensors
 from spreadout.methods.base import RowAccess
@@ -42,7 +42,7 @@ class AccessControl:
     takeover: bool = False
     roster: Mapping[int, Entry] | None = None
     open_tables: frozenset[str] = frozenset()  # tables whose rows any client may have
-    log: Path | None = None
+    log: ChainedLog | None = None
     holders: dict[int, str] = field(default_factory=dict)  # the node of each client
     sizes: dict[int, int] = field(default_factory=dict)  # examples it reports
     own: dict[int, dict[str, list[int]]] = field(default_factory=dict)  # rows it may request
@@ -107,18 +107,11 @@ class AccessControl:
 
     def _write(self, record: Mapping[str, Any]) -> None:
         if self.log is not None:
-            with open(self.log, "a", encoding="utf-8") as file:
-                file.write(json.dumps(record) + "\n")
+            self.log.append(record)
 
     def recall(self) -> None:
         """Take up what was granted before the server was stopped."""
-        if self.log is None or not self.log.is_file():
-            return
-        for line in self.log.read_text(encoding="utf-8").splitlines():
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:  # cut short by a crash
-                continue
+        for record in [] if self.log is None else self.log.read():
             if record.get("closed"):
                 self.closed = True
                 continue

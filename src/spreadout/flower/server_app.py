@@ -18,6 +18,7 @@ from torch import nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
+from spreadout.core.chained_log import ChainedLog
 from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
 from spreadout.data.dataset import Splits
@@ -177,12 +178,12 @@ class Builder:
             frozenset(form.data.features.values()) if form.clients.requests_seen else frozenset(),
         )
         folder = RunFolder(self.out)
-        access.log = self.out / DEPLOYMENT / LOG
+        access.log = ChainedLog(self.out / DEPLOYMENT / LOG)
         if self.resume:
             access.recall()
         else:
-            access.log.parent.mkdir(parents=True, exist_ok=True)
-            access.log.unlink(missing_ok=True)
+            access.log.path.parent.mkdir(parents=True, exist_ok=True)
+            access.log.path.unlink(missing_ok=True)
         nodes = Nodes(
             self.grid,
             access,

@@ -36,7 +36,7 @@ from spreadout.runs.claim import (
     refuse_foreign,
 )
 from spreadout.runs.logs import LOGS, METRICS, REFUSALS, REQUESTS, Marker
-from spreadout.runs.sums import check, read_sums, write_sums
+from spreadout.runs.sums import check, read_sums, unchecked, write_sums
 
 SUMMARY, PROJECTION = "summary.json", "projection.json"
 WEIGHTS, ABOUT = "model/weights.safetensors", "model/about.json"
@@ -51,6 +51,7 @@ class RunFolder:
 
     def __init__(self, path: Path, claim: Claim | None = None) -> None:
         self.path, self.claim = path, claim
+        self.notes = [claim.warning] if claim and claim.warning else []  # to be told before it is used
         self._marker = Marker(path)
 
     @classmethod
@@ -97,7 +98,8 @@ class RunFolder:
                 sweep(path / inner, names)
             checkpoint.sweep(folder.checkpoint)
             check(path, CONFIG)
-            if read_sums(path) is None:
+            if said := unchecked(path):
+                folder.notes.append(said)
                 write_sums(path, {CONFIG: digest_of(path / CONFIG)})
             saved = folder.saved()
             if saved is None and folder.finished:
@@ -107,11 +109,6 @@ class RunFolder:
             claim.release()
             raise
         return folder
-
-    @property
-    def warning(self) -> str | None:
-        """What is to be said of this folder before a run writes to it."""
-        return None if self.claim is None else self.claim.warning
 
     def release(self) -> None:
         if self.claim is not None:
@@ -213,6 +210,7 @@ class RunFolder:
         saved = self.saved()
         if self.finished and not self._ended_at(saved):
             self.unfinish()
+            self.notes.append(f"{self.path}: what it left at its end is made again from the checkpoint")
         if not self.finished:
             logs.rewind(self.path, saved["logs"] if saved else {})
 

@@ -50,10 +50,15 @@ def check(folder: Path, *names: str) -> None:
 
 
 def unchecked(folder: Path) -> str | None:
-    """What to say of a folder that has no sums."""
-    if (folder / SUMS).is_file():
+    """What to say of a run folder, or of a comparison, that has no sums."""
+    runs = [
+        path.parent for path in (folder / CONFIG, *folder.glob(f"*/seed-*/{CONFIG}")) if path.is_file()
+    ]
+    without = [run for run in runs if not (run / SUMS).is_file()]
+    if not without:
         return None
-    return f"{folder}: has no {SUMS}, as runs of earlier versions; its files are read as they are"
+    others = f" and {len(without) - 1} more" if len(without) > 1 else ""
+    return f"{without[0]}{others}: no {SUMS}, as in runs of earlier versions; read without a check"
 
 
 def _damaged_sums(folder: Path) -> str:

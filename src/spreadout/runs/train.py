@@ -108,11 +108,11 @@ def run(
     experiment = as_experiment(experiment)
     own = (data, encoder, method)
     place = None if out is None else partial(RunFolder.claimed, Path(out), force=force)
-    with _writing(place, observer) as folder:
+    with _writing(place) as folder:
         session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
         if folder is not None:
             folder.begin(session.experiment.to_toml())
-        session.folder = folder
+        session.write_to(folder)
         return session.train()
 
 
@@ -129,9 +129,7 @@ def _refuse_other_kinds(data: object, encoder: object, method: object) -> None:
 
 
 @contextmanager
-def _writing(
-    take: Callable[[], RunFolder] | None, observer: Observer | None
-) -> Iterator[RunFolder | None]:
+def _writing(take: Callable[[], RunFolder] | None) -> Iterator[RunFolder | None]:
     """The run folder, held by the process that writes it; if that cannot have it, no process goes on."""
     folder, problem = None, None
     if take is not None and distributed.is_first():
@@ -142,8 +140,6 @@ def _writing(
     if distributed.any_of(problem is not None):
         raise problem or UserError("the first process cannot write the run folder")
     try:
-        if folder is not None and folder.warning and observer is not None:
-            observer.warned(folder.warning)
         yield folder
     except OSError as error:
         told = None if folder is None else folder.explained(error)
@@ -178,13 +174,13 @@ def resume(
     3
     """
     path, own = Path(folder), (data, encoder, method)
-    with _writing(partial(RunFolder.reopened, path), observer) as opened:
+    with _writing(partial(RunFolder.reopened, path)) as opened:
         left = opened or RunFolder.open(path)
         experiment = settled(Experiment.load(left.config))  # as it was run, whatever is chosen today
         if opened is not None:
             opened.rewind()
         session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
-        session.folder = opened
+        session.write_to(opened)
         if left.has_checkpoint:
             sharded = distributed.sharded(session.federation, experiment.run.shard_mb)
             saved = checkpoint.load(left.checkpoint, session.federation.device, sharded)
@@ -239,6 +235,11 @@ class _Session:
         if where.type == "cuda":
             torch.cuda.reset_peak_memory_stats(where)
         return cls(experiment, held, federation, state, observer, stop, names)
+
+    def write_to(self, folder: RunFolder | None) -> None:
+        self.folder = folder
+        for note in [] if folder is None else folder.notes:
+            self.observer.warned(note)
 
     def go_on_from(self, folder: RunFolder, state: ServerState, extra: dict[str, Any]) -> None:
         """Take up a saved state, if it is one of this very run."""
