@@ -7,6 +7,7 @@ minutes and run in `make test-deploy`.
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +75,12 @@ def umask(mode: int) -> Iterator[None]:
         os.umask(before)
 
 
+def reaches(run: subprocess.Popen[str], heard: Heard, round: int) -> None:
+    """Wait until a command has done a round."""
+    wait_for(lambda: heard.round >= round or run.poll() is not None)
+    assert run.poll() is None, run.communicate()
+
+
 def assert_ends_as_simulated(out: Path, experiment: Experiment) -> checkpoint.ServerState:
     state, _ = checkpoint.load(out / "checkpoint", torch.device("cpu"))
     simulated = so.run(experiment, device="cpu").state
@@ -130,7 +137,7 @@ def test_server_and_node_are_killed_and_one_node_forges_yet_the_model_is_the_sim
 @pytest.mark.deploy
 def test_a_run_that_is_killed_three_ways_comes_to_the_simulated_end(tmp_path: Path) -> None:
     data = federation(tmp_path / "data.npz")
-    experiment = config(data, METHODS["fedaws"], "rounds=5", "run.checkpoint_every=1")
+    experiment = config(data, METHODS["fedaws"], "rounds=6", "run.checkpoint_every=1")
     (tmp_path / "toy.toml").write_text(experiment.to_toml())
     out = tmp_path / "run"
     out.mkdir(mode=0o777)
@@ -140,7 +147,7 @@ def test_a_run_that_is_killed_three_ways_comes_to_the_simulated_end(tmp_path: Pa
     start = ["deploy", "local", str(tmp_path / "toy.toml"), "--nodes", "3", "--out", str(out)]
     run = spreadout(*start, umask=0)
     heard = Heard(out)
-    wait_for(lambda: heard.round >= 1)
+    reaches(run, heard, 1)
     kill_servers(out)
     _, said = run.communicate()
     assert run.returncode == 2
@@ -151,7 +158,7 @@ def test_a_run_that_is_killed_three_ways_comes_to_the_simulated_end(tmp_path: Pa
     # Ctrl-C: the round is finished, the state saved.
     run = spreadout(*again)
     heard = Heard(out)
-    wait_for(lambda: heard.round >= 2)
+    reaches(run, heard, 2)
     run.send_signal(signal.SIGINT)
     _, said = run.communicate()
     assert run.returncode == 130
@@ -161,7 +168,7 @@ def test_a_run_that_is_killed_three_ways_comes_to_the_simulated_end(tmp_path: Pa
     # The whole command is killed outright: nothing of it stays behind.
     run = spreadout(*again)
     heard = Heard(out)
-    wait_for(lambda: heard.round >= 4)
+    reaches(run, heard, 4)
     run.kill()
     run.communicate()
     wait_for(lambda: not processes_of(out))
@@ -172,7 +179,7 @@ def test_a_run_that_is_killed_three_ways_comes_to_the_simulated_end(tmp_path: Pa
     assert run.returncode == 0, said
     assert processes_of(out) == {}
     summary = json.loads(told)
-    assert (summary["rounds"], summary["refused_updates"]) == (5, {})
+    assert (summary["rounds"], summary["refused_updates"]) == (6, {})
     assert_ends_as_simulated(out, experiment)
     assert list(open_to_others(out)) == []
 
