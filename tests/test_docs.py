@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import forked
 from spreadout.config.experiment import Experiment
 from spreadout.runs.compare import Suite
 
@@ -105,7 +106,7 @@ def test_every_key_of_a_config_is_documented() -> None:
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_examples_run(example: Path) -> None:
     """Each in a process of its own: what it registers does not stay behind. It imports nothing deep."""
-    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=False)
+    done = forked.script(example)
     assert done.returncode == 0, done.stderr
     assert "P@1" in done.stdout
     assert "spreadout." not in "".join(

@@ -2,23 +2,20 @@
 
 import json
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from command import spreadout
+import forked
+from forked import spreadout
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def python(code: str, *args: str, cwd: Path = EXAMPLES) -> str:
     """What a script prints in a process of its own, so that nothing it registers stays behind."""
-    done = subprocess.run(
-        [sys.executable, "-c", code, *args], capture_output=True, text=True, cwd=cwd, check=False
-    )
+    done = forked.python(code, *args, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -247,13 +244,7 @@ sys.argv = ["spreadout", *sys.argv[1:]]
 cli.Stop.requested = lambda self: True
 cli.main()
 """
-    stopped = subprocess.run(
-        [sys.executable, "-c", stopping, *call],
-        capture_output=True,
-        text=True,
-        cwd=EXAMPLES,
-        check=False,
-    )
+    stopped = forked.python(stopping, *call, cwd=EXAMPLES)
     assert stopped.returncode == 130, stopped.stderr
     hint = shlex.split(stopped.stderr.partition("resume with: ")[2])
     done = spreadout(*hint[1:], "--json", cwd=EXAMPLES)
