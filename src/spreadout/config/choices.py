@@ -22,6 +22,7 @@ from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Partitio
 from spreadout.data.sources.base import RawDataset
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods import DualEncoder, FedMLH, FedSS
+from spreadout.methods.base import Method
 from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.fedss import NEGATIVES
 from spreadout.models.build import DataShape
@@ -30,6 +31,7 @@ MANY_FEATURES = 4096  # of sparse text: from here on a client looks up the few r
 EVERYBODY = 200  # up to so many clients all take part in every round
 VISITS = 100  # times a client should take part in a run …
 LONGEST = 1000  # … as far as so many rounds allow
+SHORTEST, ONE_STEP_VISITS = 300, 20  # the same where a client takes one step a round
 LARGE_CLIENT = 1000  # examples in the mean, from which steps of a larger batch pay
 
 
@@ -60,6 +62,8 @@ def _judged_by(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
     A method without a table of classes has none: it is judged on trained classes, by a validation part.
     """
     new = found.test is not None and _never_trained(found.test.labels, found.classes)
+    if experiment.method.prior == "auto" and not new and experiment.privacy is None:
+        return {"data.validation_fraction": 0.1}  # by which the weight of the prior is chosen
     if experiment.method.has_class_table or not new:
         return {}
     if experiment.data.validation_fraction or is_open(experiment, "data.validation_fraction"):
@@ -106,6 +110,8 @@ def objective(experiment: Experiment, splits: Splits) -> dict[str, Any]:
         form = found.get("method.loss_form", method.loss_form)
         if form in ("sampled_softmax", "global_softmax"):
             found["method.scale"] = 10.0
+    elif "scale" in type(method).model_fields:
+        found["method.scale"] = 10.0  # of a softmax over cosines
     if isinstance(method, Spreadout) and splits.train.classes > MANY_CLASSES:
         found["method.spreadout_form"] = "topk"
     return found
@@ -131,9 +137,18 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     sizes = experiment.clients.schedule.usable(splits.train.sizes)
     busy = int((sizes > 0).sum())
     found: dict[str, Any] = {"clients.per_round": "all" if busy <= EVERYBODY else EVERYBODY}
-    if 0 < busy < len(sizes):
+    if busy > EVERYBODY and experiment.method.weighting == "uniform":
+        # Drawn by their size, clients count alike and examples too: the classes that carry most labels
+        # are not lost among the many that carry few.
+        found["clients.selection"] = "weighted"
+    elif 0 < busy < len(sizes):
         found["clients.selection"] = "nonempty"
     return found
+
+
+def one_step(method: Method) -> bool:
+    """Whether clients take one local step: more would fit their one class and nothing else."""
+    return method.has_class_table and not method.is_centralized and not method.takes_histories
 
 
 def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
@@ -146,8 +161,12 @@ def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """So many rounds that a client takes part often enough."""
-    per_round = experiment.clients.per_round
-    if per_round == "all" or experiment.method.is_centralized:
+    per_round, method = experiment.clients.per_round, experiment.method
+    if one_step(method):
+        busy = int((splits.train.sizes > 0).sum())
+        share = 1.0 if per_round == "all" else per_round / max(busy, 1)
+        return {"rounds": int(np.clip(ONE_STEP_VISITS / share, SHORTEST, LONGEST))}
+    if per_round == "all" or method.is_centralized:
         return {"rounds": VISITS}
     busy = int((splits.train.sizes > 0).sum())
     return {"rounds": int(np.clip(math.ceil(VISITS * busy / per_round), VISITS, LONGEST))}
