@@ -186,7 +186,7 @@ def test_a_run_with_its_own_encoder_is_loaded_with_it(toy: so.Splits, tmp_path: 
         dense = result.state.dense
         hidden = torch.tanh(torch.from_numpy(x) @ dense["0.weight"].T + dense["0.bias"])
         embedded = torch.nn.functional.normalize(hidden @ dense["2.weight"].T + dense["2.bias"])
-        scores = embedded @ result.state.tables["classes"].T
+        scores = embedded @ result.state.tables["classes"].T + result.state.scoring["prior"]
     for guesses, row in zip(right, scores, strict=True):
         assert [int(guess.id) for guess in guesses] == row.argsort(descending=True).tolist()
         assert guesses[0].score == pytest.approx(float(row.max()), abs=1e-6)

@@ -135,9 +135,15 @@ def test_label_sets_are_counted_by_label() -> None:
 
 
 def test_under_privacy_it_is_refused_because_counts_have_no_noise() -> None:
-    e = config().model_dump(exclude_unset=True)
+    private = {"clip": 1.0, "noise": 1.0}
+    e = config(prior=0.1).model_dump(exclude_unset=True)
+    loud = so.Experiment.of({**e, "privacy": private})
     with pytest.raises(so.UserError, match="label counts without noise"):
-        so.run(so.Experiment.of({**e, "privacy": {"clip": 1.0, "noise": 1.0}}), data=skewed())
+        so.run(loud, data=skewed())
+    e = config().model_dump(exclude_unset=True)
+    quiet = so.run(so.Experiment.of({**e, "privacy": private}), data=skewed())
+    assert quiet.summary["bytes"]["once_up"] == 0
+    assert not quiet.state.scoring
 
 
 def test_log_prior_of_a_class_nobody_has() -> None:

@@ -57,7 +57,7 @@ class EmbeddingModel:
     >>> model = so.run(so.Experiment(rounds=1)).federation.model
     >>> dense, tables = model.initial(seed=0, device=torch.device("cpu"))
     >>> model.embed(so.Params(dense, tables), {"x": torch.ones(2, 64)}).shape
-    torch.Size([2, 64])
+    torch.Size([2, 128])
     """
 
     takes_histories: ClassVar[bool] = False  # whether inputs are items somebody had, not numbers

@@ -39,6 +39,7 @@ __all__ = [
     "Search",
     "TableLoss",
     "all_pairs",
+    "among",
     "mined_pairs",
     "off_diagonal",
     "pull_and_push",
@@ -304,7 +305,16 @@ def mined_pairs(
 
 
 def among(table: Table, neighbours: Tensor, budget: int = DEFAULT_BUDGET) -> Search:
-    """A search that finds the same neighbours again, with their scores at the table as it then is."""
+    """A search that finds the same neighbours again, with their scores at the table as it then is.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> rows, anchors = torch.eye(3), torch.tensor([0])
+    >>> search = so.regularizers.among(rows, neighbours=torch.tensor([[2]]))
+    >>> rows[2] = torch.tensor([0.6, 0.8, 0.0])
+    >>> search(rows[anchors], anchors).scores
+    tensor([[0.6000]])
+    """
 
     def search(rows: Tensor, ids: Tensor) -> Nearest:
         here = local_of(table)
