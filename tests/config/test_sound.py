@@ -164,7 +164,8 @@ def test_many_clients_take_part_in_turn(
 def test_what_was_chosen_is_chosen_again_for_another_method() -> None:
     first, _ = sound.prepared(so.Experiment.of({"method": {"name": "fedss"}, "clients": {"lr": 0.2}}))
     values = tomllib.loads(first.to_toml())
-    assert so.Experiment.of(values, overrides=["rounds=3"]).chosen == first.chosen
+    shorter = so.Experiment.of(values, overrides=["rounds=3", "eval.every=1"])
+    assert {*(first.chosen or [])} - {*(shorter.chosen or [])} == {"rounds", "eval.every"}
     other = so.Experiment.of(values, overrides=["method.name=fedmlh"])
     assert other.chosen is None
     assert is_open(other, "rounds")

@@ -306,11 +306,18 @@ def _put(changes: dict[str, Any], path: list[str], value: Any) -> None:
 
 
 def reopened(values: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A complete config whose data or method changes: what was chosen for the old ones is open again."""
+    """A complete config before it is changed: what the user sets now was not chosen for the data.
+
+    If data or method change, what was chosen for the old ones is open again.
+    """
     chosen = values.get("chosen")
-    given = {f"{section}.{key}" for section in ("data", "method") for key in changes.get(section) or ()}
-    if not isinstance(chosen, list) or not chosen or given.isdisjoint(CHOSEN_FOR):
+    if not isinstance(chosen, list) or not chosen:
         return values
+    given = {name for name, change in changes.items() if not isinstance(change, Mapping)}
+    for name, change in changes.items():
+        given |= {f"{name}.{key}" for key in change} if isinstance(change, Mapping) else set()
+    if given.isdisjoint(CHOSEN_FOR):
+        return {**values, "chosen": [key for key in chosen if key not in given]}
     return without(values, {*map(str, chosen), "chosen"})
 
 
