@@ -143,17 +143,19 @@ def test_a_client_is_somebody_where_the_data_says_who(data_of: dict[str, dict[st
 
 
 @pytest.mark.parametrize(
-    ("clients", "per_round", "rounds", "every"),
-    [(200, "all", 100, 10), (400, 200, 200, 10), (50_000, 200, 1000, 50)],
+    ("clients", "per_round", "rounds", "several", "every"),
+    [(200, "all", 300, 100, 15), (400, 200, 300, 200, 15), (50_000, 200, 1000, 1000, 50)],
 )
 def test_many_clients_take_part_in_turn(
-    clients: int, per_round: int | str, rounds: int, every: int
+    clients: int, per_round: int | str, rounds: int, several: int, every: int
 ) -> None:
     who = np.repeat(np.arange(clients), 2)
     train = so.FederatedDataset.from_arrays(np.zeros((len(who), 2)), who, who, classes=60_000)
     splits = so.Splits("many", train, so.Examples.from_arrays([[0.0, 0.0]], [0]))
     found = sound.sound(so.Experiment(), splits)
     assert (found.clients.per_round, found.rounds, found.eval.every) == (per_round, rounds, every)
+    hashed = sound.sound(so.Experiment(method={"name": "fedmlh"}), splits)
+    assert hashed.rounds == several  # of several local steps
     assert found.method.model_dump()["spreadout_form"] == "topk"  # 60,000 classes
     assert found.method.model_dump()["k"] == 100
     judged = so.Experiment(eval={"split": "validation"}, data={"validation_fraction": 0.1})

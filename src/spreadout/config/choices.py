@@ -160,16 +160,13 @@ def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """So many rounds that a client takes part often enough."""
+    """So many rounds that a client takes part often enough, and the server takes enough steps."""
     per_round, method = experiment.clients.per_round, experiment.method
-    if one_step(method):
-        busy = int((splits.train.sizes > 0).sum())
-        share = 1.0 if per_round == "all" else per_round / max(busy, 1)
-        return {"rounds": int(np.clip(ONE_STEP_VISITS / share, SHORTEST, LONGEST))}
+    visits, least = (ONE_STEP_VISITS, SHORTEST) if one_step(method) else (VISITS, VISITS)
     if per_round == "all" or method.is_centralized:
-        return {"rounds": VISITS}
+        return {"rounds": least}
     busy = int((splits.train.sizes > 0).sum())
-    return {"rounds": int(np.clip(math.ceil(VISITS * busy / per_round), VISITS, LONGEST))}
+    return {"rounds": int(np.clip(math.ceil(visits * busy / per_round), least, LONGEST))}
 
 
 def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
