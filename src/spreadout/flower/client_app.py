@@ -22,13 +22,15 @@ from torch import nn
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
 from spreadout.core.client_state import ClientStates, PerClient
-from spreadout.core.errors import UserError
+from spreadout.core.errors import UserError, one_line
 from spreadout.core.rows import Rows, SubModel
 from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.federated.federation import Federation
 from spreadout.flower import client_host, messages
 from spreadout.flower.client_host import MissingRows
 from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_of_node
+from spreadout.flower.messages import Malformed
+from spreadout.flower.questions import public_in, sub_model_in, task_in
 from spreadout.methods.base import Method
 from spreadout.runs.build import build_federation, pick_device
 
@@ -102,9 +104,10 @@ def client_app(
                 content = answer(clients_here, message.content)
             except MissingRows:
                 content = _problem(RESTARTED)
-            except UserError as error:
-                log(WARNING, "%s", error)
-                content = _problem(str(error))
+            except (UserError, Malformed) as error:
+                said = one_line(str(error))
+                log(WARNING, "%s", said)
+                content = _problem(said)
             return Message(content, reply_to=message)
 
         return handle
@@ -129,8 +132,9 @@ def host(
     if data.numbers is None:
         raise UserError("the node's data has no client numbers: make it with own_arrays or own_file")
     if "public" in content:
+        public_in(content, data.classes)  # refused before it is kept
         context.state["public"] = content["public"]
-    public = messages.tensors_in(context.state, "public")
+    public = public_in(context.state, data.classes)
     if "popularity" in public:
         data = replace(data, public_popularity=public["popularity"])
     return NodeClients(_federation(e, data, node, encoder, method), e, node, context.state)
@@ -183,52 +187,50 @@ def _label_key(clients_here: NodeClients) -> bytes:
 
 def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """The node's clients and their numbers of examples; with `setup`, their setup messages too."""
-    task = messages.numbers_in(content, "task")
     f, numbers = clients_here.federation, clients_here.numbers
+    task = task_in(content, numbers)
     reply = RecordDict(
         {
             "about": ConfigRecord({"classes": f.data.classes}),
             "clients": messages.packed({"numbers": torch.tensor(numbers), "sizes": f.data.sizes}),
         }
     )
-    if task["setup"]:
+    if task.setup:
         key = _label_key(clients_here) if f.method.needs_shared_key else b""
         sent = f.method.client_setup(f.data, key=key, seed=f.seed)
         messages.put_setup(reply, dict(zip(numbers, sent, strict=False)))
     knows = not f.method.needs_popularity or "public" in clients_here.state
     if len(numbers) <= FEW and knows:
-        reply["requests"] = clients_here.requests(numbers, int(task["round"]))
+        reply["requests"] = clients_here.requests(numbers, task.round)
     return reply
 
 
 def send_requests(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """The requests of some clients in a round."""
-    task = messages.numbers_in(content, "task")
+    task = task_in(content, clients_here.numbers)
     _refuse_forgetting(clients_here)
-    return RecordDict({"requests": clients_here.requests(list(task["clients"]), int(task["round"]))})
+    return RecordDict({"requests": clients_here.requests(task.clients, task.round)})
 
 
 def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """Train some clients for a round; the reply also has the requests of the next round."""
     _refuse_forgetting(clients_here)
-    task = messages.numbers_in(content, "task")
-    f, round, numbers = clients_here.federation, int(task["round"]), list(task["clients"])
-    rows = messages.rows_in(content, "rows")
-    fixed = f.clients.training.fixed
+    f, task = clients_here.federation, task_in(content, clients_here.numbers)
+    fresh = sub_model_in(content, task.round, f.model)
+    fixed, rows = f.clients.training.fixed, dict(fresh.tables)
     for table, kept in clients_here.kept().items():
         rows[table] = _together(kept, rows[table])
     reply = RecordDict()
     memory = int(clients_here.experiment.run.memory_gb * 2**30)
-    dense, control = (messages.tensors_in(content, name) for name in ("dense", "control"))
     noise, states = _noise_seed(clients_here, content), clients_here.client_states()
-    sent = SubModel(round, dense, rows, control)
-    trained = list(client_host.train(f, numbers, sent, states, memory, noise))
+    sent = SubModel(task.round, fresh.dense, rows, fresh.control)
+    trained = list(client_host.train(f, task.clients, sent, states, memory, noise))
     messages.put_updates(reply, (update for update, _ in trained))
     clients_here.keep_states(states, (its for _, its in trained))
     if fixed:
         clients_here.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})
-    if task["next"]:
-        reply["requests"] = clients_here.requests(list(task["next"]), round + 1)
+    if task.next:
+        reply["requests"] = clients_here.requests(task.next, task.round + 1)
     return reply
 
 

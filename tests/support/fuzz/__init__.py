@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 def every_target() -> list[Target]:
-    from fuzz import files
+    from fuzz import files, grid
 
-    return [*files.TARGETS]
+    return [*files.TARGETS, *grid.TARGETS]

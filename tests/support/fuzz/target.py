@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 CORPUS = Path(__file__).parents[2] / "fuzz" / "corpus"
@@ -26,6 +26,7 @@ class Target:
     name: str
     cases: st.SearchStrategy[Any]
     run: Callable[[Any], str]
+    slow: bool = False  # too slow to look for a smaller case
 
     def corpus(self) -> list[Path]:
         return sorted((CORPUS / self.name).glob("*.json"))
@@ -60,7 +61,11 @@ class Target:
     ) -> None:
         last: list[Any] = []
 
-        @settings(how, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False)
+        phases = tuple(p for p in Phase if not (self.slow and p in (Phase.shrink, Phase.explain)))
+
+        @settings(
+            how, phases=phases, deadline=None, suppress_health_check=list(HealthCheck), print_blob=False
+        )
         @given(self.cases)
         def one(case: Any) -> None:
             last[:] = [case]
