@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from benchmarks.common.command import parser_of
 from benchmarks.common.paths import ROOT
-from benchmarks.quote import drift, dual_encoder, fedalc, fedaws, fedmlh, fedss, parts, rounds
+from benchmarks.quote import defaults, drift, dual_encoder, fedalc, fedaws, fedmlh, fedss, parts, rounds
 
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PLACE = re.compile(r"(<!-- results:([\w-]+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
@@ -67,6 +67,11 @@ QUOTES: dict[str, Callable[[], str]] = {
     "plans": lambda: rounds.plans("results/plans/cpu.json"),
     "peers": lambda: rounds.peers("results/peers/cpu.json"),
     "growth": lambda: rounds.growth("results/growth/cpu.json"),
+    "left-out": lambda: defaults.left_out(
+        "results/defaults/leave-one-out.json", "results/defaults/search.json"
+    ),
+    "tried-later": lambda: defaults.tried_later("results/defaults/leave-one-out.json"),
+    "exact-steps": lambda: defaults.exact_steps("results/defaults/exact-steps.json"),
     "drift-digits": lambda: drift.corrections("digits"),
     "drift-bibtex": lambda: drift.corrections("bibtex"),
 }

@@ -1,0 +1,64 @@
+"""How the defaults were chosen: a choice judged on the set it was made without."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks.quote.tables import read, table
+
+METHODS = {"fedaws": "FedAwS", "fedalc": "FedALC", "fedss": "FedSS"}
+
+
+def left_out(path: str, search: str) -> str:
+    """For every set: P@1 of what was chosen on the others, and the best that was found there."""
+    methods, sets = read(path)["methods"], read(search)["sets"]
+    found = {method: {one["set"]: one for one in methods[method]["left out"]} for method in METHODS}
+    rows = [
+        [name, f"{about['rows']:,}", f"{about['classes']}", *(_share(found[m][name]) for m in METHODS)]
+        for name, about in sets.items()
+    ]
+    for which in ("mean", "median"):
+        rows.append([which, "", "", *(_percent(methods[m][f"{which} share"]) for m in METHODS)])
+    head = ("left out", "rows", "classes", *METHODS.values())
+    compared = ", ".join(f"{methods[m]['configs']} for {name}" for m, name in METHODS.items())
+    note = f"P@1 in percent. Configs that were run on all sets: {compared}."
+    return table(head, rows, path, note=note)
+
+
+def _share(one: dict[str, Any]) -> str:
+    return f"{one['P@1']:.1f} of {one['best P@1']:.1f}: {_percent(one['share'])}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def tried_later(path: str) -> str:
+    """Configs put together by hand, by their share of the best that the search had found."""
+    rows = []
+    for method, name in METHODS.items():
+        for i, one in enumerate(read(path)["methods"][method]["tried later"]):
+            changed = ", ".join(f"`{key} = {value}`" for key, value in one["config"].items())
+            shares = [
+                _percent(one[key]) for key in ("mean share", "smallest", "best drawn on these sets")
+            ]
+            rows.append([name, changed if i else "put together", str(one["sets"]), *shares])
+    head = ("", "config", "sets", "mean share", "smallest", "best drawn config, on the same sets")
+    return table(head, rows)
+
+
+def exact_steps(path: str) -> str:
+    """The same configs with the steps of the search and with the package's."""
+    points = read(path)["points"]
+    names = list(dict.fromkeys(point["set"] for point in points))
+    rows = []
+    for method, label in METHODS.items():
+        own = {point["set"]: point for point in points if point["method"] == method}
+        cells = [
+            f"{statistics.mean(own[name]['searched']):.1f} / {statistics.mean(own[name]['exact']):.1f}"
+            for name in names
+        ]
+        rows.append([label, *cells])
+    note = f"P@1, mean of {read(path)['seeds']} seeds, steps of the search / of the package."
+    return table(("", *names), rows, path, note=note)
