@@ -115,7 +115,8 @@ def test_your_own_npz_trains_end_to_end(tmp_path: Path, toy_arrays) -> None:  # 
         "rounds": 30,
         "data": {"source": "npz", "path": str(tmp_path / "mine.npz"), "partition": "given"},
         "model": {"hidden": [16], "dim": 8},
-        "clients": {"lr": 0.3, "batch": 4, "selection": "uniform"},
+        "clients": {"lr": 0.3, "batch": 4, "selection": "uniform", "input_dropout": 0.0},
+        "server": {"optimizer": "sgd"},
         "method": {"name": "fedaws", "strength": 0.1},
     }
     result = so.run(so.Experiment.of(config))
@@ -164,7 +165,12 @@ def test_your_own_encoder_and_arrays_in_python(toy: so.Splits) -> None:
     encoder = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.Tanh(), torch.nn.Linear(12, 64))
     start = [p.detach().clone() for p in encoder.parameters()]
     experiment = so.Experiment.of(
-        {"rounds": 30, "method": {"name": "fedaws", "strength": 0.1}, "clients": {"lr": 0.3}}
+        {
+            "rounds": 30,
+            "method": {"name": "fedaws", "strength": 0.1},
+            "clients": {"lr": 0.3},
+            "server": {"optimizer": "sgd"},
+        }
     )
     result = so.run(experiment, data=toy, encoder=encoder)
     assert result.metrics["P@1"] > 75  # six classes; chance is 17
