@@ -53,7 +53,7 @@ def _rates_of(method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
         return {"lr": 0.1, "local_epochs": 1}, {"optimizer": "adam", "lr": 0.03, "eps": 1e-3}
     if isinstance(method, PositiveOnly):
         return {"lr": 0.1, "row_lr": 1.0, "local_steps": 1, "lr_decay": "cosine"}, falling
-    # A small step: what rows on the sphere do in a large one is no longer the gradient Adam takes it for.
+    # A small step: in a large one, rows on the sphere do something else than follow their gradient.
     return {"lr": 0.01, "local_steps": 1, "lr_decay": "cosine"}, falling
 
 
