@@ -1,0 +1,60 @@
+"""The soaks themselves take minutes; what they judge by is tested here."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from benchmarks.soak import comparison, rounds, scale
+from benchmarks.soak.memory import Course, open_files, resident, slope
+from spreadout.config.experiment import Experiment
+from spreadout.runs.compare import Suite
+
+
+def course(held: list[int]) -> Course:
+    made = Course()
+    for number, bytes_held in enumerate(held):
+        made.add(50 * number, bytes_held)
+    return made
+
+
+def test_growth_is_seen_and_a_late_jump_or_a_cache_that_fills_is_none() -> None:
+    steady = [400_000_000] * 100
+    leaking = [held + 5_000 * i for i, held in enumerate(steady)]  # 100 bytes a round
+    jumping = [held + 3_000_000 * (i > 90) for i, held in enumerate(steady)]
+    filling = [held - 2_000_000 * max(0, 15 - i) for i, held in enumerate(steady)]
+    assert course(leaking).growth() == pytest.approx(100)
+    for held in (steady, jumping, filling):
+        assert course(held).growth() == 0
+    assert course(leaking).growth() >= rounds.MOST_GROWTH
+
+
+def test_the_slope_is_that_of_a_line_and_single_points_do_not_move_it() -> None:
+    x = list(range(20))
+    y = [3.0 * value + 1 for value in x]
+    assert slope(x, y) == pytest.approx(3)
+    assert slope(x, [*y[:-1], 1e9]) == pytest.approx(3)
+
+
+def test_a_process_has_memory_and_open_files(tmp_path: Path) -> None:
+    before = resident(), open_files()
+    kept = bytearray(b"x") * (64 << 20)
+    with open(tmp_path / "one", "w"):
+        assert open_files() == before[1] + 1
+    assert resident() - before[0] > 60 << 20
+    assert len(kept) == 64 << 20
+
+
+def test_a_course_in_a_result_file_is_short() -> None:
+    told = course(list(range(1000, 1317))).about()
+    assert isinstance(told["mb"], list)
+    assert isinstance(told["rounds"], list)
+    assert len(told["mb"]) == len(told["rounds"]) <= 40
+
+
+def test_what_the_soaks_run_can_be_read(tmp_path: Path) -> None:
+    for values in (rounds.config(10, 0), scale.config(2, 100, 0)):
+        Experiment.of(values)
+    (tmp_path / "suite.toml").write_text(comparison.suite(3))
+    suite = Suite.load([str(tmp_path / "suite.toml")], list(range(10)), [])
+    assert len(list(itertools.product(suite.variants, suite.seeds))) == 40
