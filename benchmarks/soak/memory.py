@@ -21,7 +21,7 @@ def open_files(pid: int | str = "self") -> int:
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of y over x: the median of the slopes of all pairs (Theil–Sen), which a few odd points do not move."""
+    """Of y over x: the median over all pairs (Theil–Sen), which a few odd points do not move."""
     pairs = [(i, j) for j in range(len(x)) for i in range(j) if x[i] != x[j]]
     return statistics.median((y[j] - y[i]) / (x[j] - x[i]) for i, j in pairs)
 
