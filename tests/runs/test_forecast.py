@@ -1,10 +1,12 @@
 """What is foretold of a run is what it then costs."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import spreadout as so
+from disk import watched
 from spreadout.methods import FedALCFixed
 from spreadout.runs.forecast import forecast
 
@@ -32,6 +34,38 @@ def test_bytes_and_sizes_come_out_as_foretold(arm: list[str]) -> None:
     down, up = moved["down"] - moved["once_down"], moved["up"] - moved["once_up"]
     assert told.down_per_client == pytest.approx(down / visits)
     assert told.up_per_client == pytest.approx(up / visits)
+
+
+DISK = {
+    "fedaws": {},
+    "adam": {"server": {"optimizer": "adam", "lr": 0.01}},
+    "requests": {"run": {"log_requests": True}, "clients": {"per_round": 7}},
+    "sampled": {"method": {"name": "fedss", "negatives": 3}, "run": {"log_requests": True}},
+    "few checkpoints": {"run": {"checkpoint_every": 8}, "eval": {"every": 3}},
+    "states of clients": {"clients": {"drift": {"name": "scaffold"}, "per_round": 4}},
+    "no table": {"method": {"name": "fedmlh", "hash_tables": 2, "buckets": 4}},
+}
+
+
+@pytest.mark.parametrize("arm", DISK.values(), ids=DISK.keys())
+def test_the_run_folder_is_as_large_as_foretold(arm: dict[str, object], tmp_path: Path) -> None:
+    """Within 5 % or 1 kB, at the end and at most."""
+    values = {"rounds": 8, "eval": {"every": 1}, "model": {"hidden": [8], "dim": 16}}
+    experiment = so.Experiment.of({**values, **arm})
+    told, most = forecast(experiment, "cpu"), 0
+
+    def measure(what: str, file: Path) -> None:
+        nonlocal most
+        most = max(most, size_of(tmp_path))
+
+    with watched(tmp_path, measure):
+        so.run(experiment, out=tmp_path / "run", device="cpu")
+    assert told.disk_bytes == pytest.approx(size_of(tmp_path), rel=0.05, abs=1000)
+    assert told.peak_disk_bytes == pytest.approx(max(most, size_of(tmp_path)), rel=0.05, abs=1000)
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def test_time_is_that_of_the_rounds_and_evaluations_rehearsed() -> None:

@@ -184,12 +184,14 @@ def print_forecast(cost: Forecast, *, as_json: bool) -> None:
         evaluation += f", {cost.seconds_per_checkpoint:.1f} s a checkpoint"
     if cost.seconds_before >= 1:
         evaluation += f", {human_seconds(cost.seconds_before)} before the first round"
+    most_disk = human_bytes(cost.peak_disk_bytes)
     rows = [
         ("run", f"{cost.rounds} rounds of {cost.cohort} of {cost.clients} clients"),
         ("model", f"{human_bytes(cost.model_bytes)}, {cost.classes} classes"),
         ("traffic", f"{moved} per client and round{before}"),
         ("time", f"{human_seconds(cost.seconds)}: {1000 * each:.0f} ms a round, {evaluation}"),
         ("memory", f"{human_bytes(cost.peak_memory_bytes)} at most"),
+        ("disk", f"{human_bytes(cost.disk_bytes)} at the end, {most_disk} at most"),
     ]
     _print_rows(rows)
 

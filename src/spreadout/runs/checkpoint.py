@@ -45,7 +45,7 @@ def save(
     """
     with suppress(FileExistsError):
         folder.mkdir()
-    flat = _flatten(state)
+    flat = tensors_of(state)
     tensors = f"state-{state.round:08d}.safetensors"
     digest = write_tensors(folder / tensors, flat)
     record = {
@@ -144,7 +144,8 @@ def load(
     return state, record["extra"]
 
 
-def _flatten(state: ServerState) -> dict[str, Tensor]:
+def tensors_of(state: ServerState) -> dict[str, Tensor]:
+    """All that is saved, under flat names."""
     slots = {f"{part}|{name}": t for part, named in state.slots.items() for name, t in named.items()}
     groups: dict[str, Mapping[str, Table]] = {
         "dense": state.dense,

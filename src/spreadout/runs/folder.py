@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from spreadout.core.checksums import digest_of, read_json, sha256
 from spreadout.core.errors import UserError
 from spreadout.core.files import append, as_json, json_bytes, sweep, write_atomic, write_json
@@ -24,6 +26,8 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.tensor_files import write_tensors
 from spreadout.core.types import Record
+from spreadout.data.dataset import FederatedDataset
+from spreadout.federated.cohort import Cohort
 from spreadout.runs import checkpoint, logs
 from spreadout.runs.claim import (
     CONFIG,
@@ -137,9 +141,9 @@ class RunFolder:
     def append(self, record: Record) -> None:
         self._log(METRICS, [record])
 
-    def log_requests(self, round: int, requests: Iterable[tuple[int, list[int]]]) -> None:
-        """Add which class rows each client requested in a round."""
-        self._log(REQUESTS, ({"round": round, "client": client, "rows": r} for client, r in requests))
+    def log_requests(self, requests: Iterable[Record]) -> None:
+        """Add which class rows each client requested in a round: `request_records`."""
+        self._log(REQUESTS, requests)
 
     def log_refusals(self, refusals: Iterable[Record]) -> None:
         """Add what was refused in a deployment: round, client, node, reason."""
@@ -256,20 +260,31 @@ class RunFolder:
         """The model with what is needed to use it, the projection, the sums, and last the summary."""
         self._refuse_if_deleted()
         (self.path / "model").mkdir(exist_ok=True)
-        tensors = {
-            **{f"dense.{n}": t for n, t in state.dense.items()},
-            **{f"table.{n}": local_of(t) for n, t in state.tables.items()},
-            **{f"scoring.{n}": t for n, t in state.scoring.items()},
-        }
         sums = {CONFIG: digest_of(self.config)}
         sums |= {name: mark["sha256"] for name, mark in self._marker.marks().items()}
-        sums[WEIGHTS] = write_tensors(self.path / WEIGHTS, tensors)
+        sums[WEIGHTS] = write_tensors(self.path / WEIGHTS, model_tensors(state))
         sums[ABOUT] = write_json(self.path / ABOUT, about)
         if projection is not None:
             sums[PROJECTION] = write_json(self.path / PROJECTION, projection)
         payload = json_bytes(summary)
         write_sums(self.path, {**sums, SUMMARY: sha256(payload)})
         write_atomic(self.path / SUMMARY, payload)  # last: it says the run is finished
+
+
+def model_tensors(state: ServerState) -> dict[str, Tensor]:
+    """What `model/` has of a state: all that answers need."""
+    return {
+        **{f"dense.{n}": t for n, t in state.dense.items()},
+        **{f"table.{n}": local_of(t) for n, t in state.tables.items()},
+        **{f"scoring.{n}": t for n, t in state.scoring.items()},
+    }
+
+
+def request_records(data: FederatedDataset, cohort: Cohort) -> Iterator[Record]:
+    """Which class rows each client requested in a round, as it is logged."""
+    asked = cohort.requests["classes"]
+    for i, client in enumerate(data.number_of(cohort.clients).tolist()):
+        yield {"round": cohort.round + 1, "client": client, "rows": asked[i].tolist()}
 
 
 def remove_run(path: Path, keep: Collection[str] = ()) -> None:

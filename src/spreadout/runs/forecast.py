@@ -19,12 +19,14 @@ from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.core.traffic import Traffic
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
+from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round, run_setup
 from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation, pick_device
-from spreadout.runs.summary import peak_memory
+from spreadout.runs.disk_use import disk_use
+from spreadout.runs.summary import peak_memory, record_of
 from spreadout.runtime.simulator.chunk_sums import traffic_of
 
 REHEARSED = {"cpu": (1, 3), "cuda": (4, 4)}  # rounds to warm up (graphs are made); to time, at least
@@ -50,6 +52,8 @@ class Forecast:
     seconds_before: float  # what comes before the first round
     seconds: float  # of all that
     peak_memory_bytes: int
+    disk_bytes: int  # of the run folder at the end
+    peak_disk_bytes: int  # while a checkpoint is replaced
 
 
 def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
@@ -58,6 +62,8 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     e, splits = prepared(experiment)
     f = build_federation(e, splits, where)
     before, state = _begun(f)
+    if "counts" in state.scoring:  # as every evaluation does
+        state.scoring["prior"] = log_prior(state.scoring["counts"])
     once = state.traffic.once_down + state.traffic.once_up
     examples = splits.test if e.eval.split == "test" else splits.validation
     assert examples is not None
@@ -71,6 +77,8 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     saved = _seconds_to_save(where, state)
     checkpoints = 1 + -(-e.rounds // (e.run.checkpoint_every or e.eval.every))
     visits = max(moved.participations, 1)
+    record = record_of(state, score(), 0.5 if state.scoring else None, 1 / 3, each * e.rounds)
+    room = disk_use(e, splits, f, state.whole(), record)
     return Forecast(
         clients=f.data.clients,
         classes=splits.train.classes,
@@ -86,6 +94,8 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
         seconds_before=before,
         seconds=before + each * e.rounds + scored * evaluations + saved * checkpoints,
         peak_memory_bytes=peak_memory(where),
+        disk_bytes=room.at_end,
+        peak_disk_bytes=room.peak,
     )
 
 

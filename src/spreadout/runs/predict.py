@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,15 @@ class Predictor:
             model = _around(encoder, path, dense, tables["classes"])
         state = ServerState(0, dense, dict(tables), scoring=scoring)
         return cls(model, state, shape, about["names"], about["ids"], _hashing(experiment.data))
+
+    def about(self, own: Sequence[str]) -> dict[str, Any]:
+        """What `model/` says of itself; own: the parts that the run was given in Python."""
+        return {
+            "shape": asdict(self.shape),
+            "own": [part for part in ("encoder", "method") if part in own],
+            "names": list(self.names),
+            "ids": list(self.ids),
+        }
 
     def __repr__(self) -> str:
         takes = "histories" if self.model.takes_histories else f"{self.shape.features} numbers"

@@ -19,11 +19,29 @@ from spreadout.core.tables import table_bytes
 from spreadout.core.types import Record
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import best_of
+from spreadout.evaluation.evaluate import Evaluation
 from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.references import Reference, why_none
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust.limits import limits_in
 from spreadout.privacy.accounting import epsilon_of
+
+
+def record_of(
+    state: ServerState, found: Evaluation, tau: float | None, loss: float | None, seconds: float
+) -> Record:
+    """One evaluation, as a line of `metrics.jsonl`."""
+    return {
+        "round": state.round,
+        **found.metrics,
+        **({} if tau is None else {"prior": tau}),
+        "loss": loss,
+        "bytes_down": state.traffic.down,
+        "bytes_up": state.traffic.up,
+        "seconds": round(seconds, 6),
+        **(asdict(found.geometry) if found.geometry else {}),
+        "refused": dict(state.refused),
+    }
 
 
 def summarize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
 from spreadout.runs import advice, checkpoint
 from spreadout.runs.build import build_federation, pick_device
-from spreadout.runs.folder import RunFolder
+from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.predict import Predictor
 from spreadout.runs.result import Result
-from spreadout.runs.summary import summarize
+from spreadout.runs.summary import record_of, summarize
 from spreadout.runtime import distributed
 
 Builder = Callable[[Experiment, Splits, torch.device, nn.Module | None, Method | None], Federation]
@@ -292,12 +292,9 @@ class _Session:
 
     def _log(self, report: RoundReport) -> None:
         """Keep what the server saw of this round, if it was asked to."""
-        asked = report.cohort.requests.get("classes")
-        if self.folder is None or not self.experiment.run.log_requests or asked is None:
-            return
-        numbers = self.federation.data.number_of(report.cohort.clients).tolist()
-        rows = (asked[i].tolist() for i in range(len(asked)))
-        self.folder.log_requests(report.round, zip(numbers, rows, strict=True))
+        wanted = self.experiment.run.log_requests and "classes" in report.cohort.requests
+        if self.folder is not None and wanted:
+            self.folder.log_requests(request_records(self.federation.data, report.cohort))
 
     def _hear(self, report: RoundReport) -> None:
         idle_before = self.last_report is not None and self.last_report.accepted == 0
@@ -324,17 +321,8 @@ class _Session:
         tau = self._set_prior()
         found = evaluate(self.federation.model, self.state, examples, config.metrics, seen=self._seen)
         report = self.last_report
-        record: Record = {
-            "round": self.state.round,
-            **found.metrics,
-            **({} if tau is None else {"prior": tau}),
-            "loss": report.loss if report else None,
-            "bytes_down": self.state.traffic.down,
-            "bytes_up": self.state.traffic.up,
-            "seconds": round(self.seconds, 6),
-            **(asdict(found.geometry) if found.geometry else {}),
-            "refused": dict(self.state.refused),
-        }
+        loss = report.loss if report else None
+        record = record_of(self.state, found, tau, loss, self.seconds)
         self.history.append(record)
         if self.folder is not None:
             self.folder.append(record)
@@ -408,12 +396,6 @@ class _Session:
             drawable = "classes" in self.state.tables
             test = self.data.test
             projection = projection_of(self.federation.model, whole, test) if drawable else None
-            about = {
-                "shape": asdict(asked.shape),
-                "own": [part for part in ("encoder", "method") if part in self.own],
-                "names": list(asked.names),
-                "ids": list(asked.ids),
-            }
-            self.folder.finish(summary, whole, projection, about)
+            self.folder.finish(summary, whole, projection, asked.about(self.own))
         path = self.folder.path if self.folder else None
         return Result(summary, self.history, self.state, self.federation, asked, path)
