@@ -129,6 +129,8 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     while not (folder / "checkpoint" / "state.json").exists():
         assert process.poll() is None
         time.sleep(0.01)
+    with pytest.raises(so.UserError, match=f"{folder}: is in use by process {process.pid} on "):
+        so.resume(folder)  # while it runs
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
