@@ -25,6 +25,7 @@ from spreadout.evaluation.references.scoring import (
     computable,
     metrics_of,
 )
+from spreadout.objectives.neighbours import Nearest
 
 MOST_SECONDS = 60.0  # of all references of a run
 MOST_FEATURES = 4096
@@ -142,14 +143,12 @@ class _Work:
         return order[held:] if most > 1 else order, order[:held], note
 
     def best(self, settings: Sequence[T], make: Callable[[T], Scorer], held: Tensor) -> T:
-        """The setting that does best on training instances kept back."""
+        """The setting that does best on training instances kept back; a scorer gets them in order."""
         labels = self.pool.labels.select(held)
 
         def goodness(setting: T) -> float:
             scorer = make(setting)
-            found = metrics_of(
-                lambda at: scorer(held[at]), labels, self.pool, self.metrics, self.seen, self.clock
-            )
+            found = metrics_of(scorer, labels, self.pool, self.metrics, self.seen, self.clock)
             return mean_goodness(found, self.metrics)
 
         return max(settings, key=goodness)
@@ -173,10 +172,12 @@ def _ridge(work: _Work) -> Found:
         for unit in ((False, True) if isinstance(features.column, Sparse) else (False,))
     }
 
+    kept_back = features.like(features.column.select(held))
+
     def made(setting: tuple[bool, float]) -> Scorer:
         work.clock.check()
         unit, strength = setting
-        return systems[unit].solve(strength).scorer(features.scaled(unit=unit), pool.prior)
+        return systems[unit].solve(strength).scorer(kept_back.scaled(unit=unit), pool.prior)
 
     settings = [(unit, strength) for unit in systems for strength in ridge.STRENGTHS]
     unit, strength = work.best(settings, made, held)
@@ -194,7 +195,14 @@ def _nearest(work: _Work) -> Found:
     cost = features.width * max(len(work.scored), CHOICE)
     fit, held, sampled = work.sample(max(cost, WORK[work.device.type] * features.width / MOST_NUMBERS))
     voters = Voters.of(features, pool.labels, fit)
-    count = work.best(COUNTS, lambda k: voters.scorer(features, pool.prior, k), held)
+    near = voters.nearest(features.rows(held), max(COUNTS))
+
+    def made(count: int) -> Scorer:
+        return lambda at: voters.votes(
+            Nearest(near.scores[at, :count], near.ids[at, :count]), pool.prior
+        )
+
+    count = work.best(COUNTS, made, held)
     whole = Voters.of(features, pool.labels, torch.cat([held, fit]))
     scorer = whole.scorer(features.like(work.scored.inputs["x"]), pool.prior, count)
     return scorer, _joined(f"{count} neighbours", features.note, sampled)

@@ -94,8 +94,11 @@ def _by_features(
         total += rows.double().sum(0)
         owner, place = labels_among(labels, classes, some)
         counts += torch.bincount(place, minlength=len(classes))
-        for pairs in torch.split(torch.arange(len(owner), device=device), max(1, (1 << 24) // width)):
-            together.index_add_(0, place[pairs], rows[owner[pairs]].double())
+        ones = rows.new_ones(len(owner))
+        named = torch.sparse_coo_tensor(
+            torch.stack([place, owner]), ones, (len(classes), len(rows)), check_invariants=False
+        )
+        together += torch.sparse.mm(named, rows).double()
     center, share = total / n, counts / n
     matrix = gram - n * torch.outer(center, center)
     return System(matrix, (together - n * torch.outer(share, center)).T, center, share, classes)
