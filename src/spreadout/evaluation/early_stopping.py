@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spreadout.core.types import Record
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.metrics import find_metric
 
 
+def judged_by(config: EvalConfig) -> list[str]:
+    """The metrics whose mean says how good an evaluation is."""
+    return list(config.best_by or config.metrics[:1])
+
+
+def goodness(config: EvalConfig, record: Mapping[str, Any]) -> float:
+    """How good an evaluation is, the higher the better; −∞ where a metric has no value."""
+    names = judged_by(config)
+    values = [record[name] for name in names]
+    if any(value is None or not math.isfinite(value) for value in values):
+        return -math.inf  # as read back from a file, it is never the best
+    return find_metric(names[0]).sign * sum(map(float, values)) / len(names)
+
+
 def best_of(config: EvalConfig, history: Sequence[Record]) -> int:
     """The place of the best evaluation so far, the first of equals."""
-    names = config.best_by or config.metrics[:1]
-    sign = find_metric(names[0]).sign
-
-    def goodness(place: int) -> float:
-        values = [history[place][name] for name in names]
-        if any(value is None or not math.isfinite(value) for value in values):
-            return -math.inf  # a metric that has no value, as read back from a file, is never the best
-        return sign * sum(map(float, values)) / len(names)
-
-    return max(range(len(history)), key=goodness)
+    return max(range(len(history)), key=lambda place: goodness(config, history[place]))
 
 
 def out_of_patience(config: EvalConfig, history: Sequence[Record]) -> bool:

@@ -35,7 +35,8 @@ PARTS: Mapping[Need, tuple[str, ...]] = {  # the parts of `MetricInputs` that be
 OF_CLASSES = frozenset({"ranking", "rank", "scores", "batch rivals"})  # compare with trained classes
 OF_EMBEDDINGS = frozenset({"rank", "scores", "embeddings", "neighbours", "batch rivals"})
 RESERVED = frozenset(  # what else a record of an evaluation has
-    {"round", "loss", "bytes", "bytes_down", "bytes_up", "seconds", "refused", "prior"}
+    {"round", "loss", "weights_norm", "prior", "spreadout_rises"}
+    | {"bytes", "bytes_down", "bytes_up", "seconds", "refused"}
 ) | frozenset(Geometry.__dataclass_fields__)
 _K = re.compile(r"@k\b")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -275,6 +275,10 @@ class Method(NamedSection, ABC):
         """What a user should know before a run that is possible but doubtful."""
         return None
 
+    def signs(self, state: ServerState) -> dict[str, float]:
+        """What it measured of its own steps so far, for the record of an evaluation."""
+        return {}
+
     def collapse_advice(self, spread: ClassSpread) -> str:
         """What a user should know, and try, when classes fall onto each other."""
         if "classes" in self.fixed_tables():

@@ -36,6 +36,7 @@ from spreadout.objectives.neighbours import Nearest
 from spreadout.objectives.regularizers import FarPenalty, HingePenalty, TableLoss
 
 HALF_WAY = 0.01  # the λ with which a safe step goes half of the way
+WATCH_EVERY = 5  # rounds after which a plain step is looked at
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 
 
@@ -45,6 +46,7 @@ class SpreadoutState(MethodState):
 
     length: Tensor | None = None  # () of the last step, a first guess for the next
     index_rows: Tensor | None = None  # (C, d) the table as it was when the index was made
+    watched: Tensor | None = None  # (2,) plain steps looked at, and those that raised the objective
     class_examples: Tensor | None = None  # (C,) examples that clients have reported of each class
 
 
@@ -123,6 +125,17 @@ class Spreadout(PositiveOnly):
             Optimizer(optimizer=self.spreadout_optimizer, lr=rate),
             sphere=model.tables["classes"].sphere,
         )
+        if context.round % WATCH_EVERY == 0:
+            after = self.regularizer(
+                state, context.touched["classes"], context, step, regularizer.neighbours
+            )
+            memory = state.recall(self.state_type)
+            seen = torch.zeros(2) if memory.watched is None else memory.watched.cpu()
+            memory.watched = seen + torch.tensor([1.0, float(after.value > regularizer.value)])
+
+    def signs(self, state: ServerState) -> dict[str, float]:
+        seen = state.recall(self.state_type).watched
+        return {} if seen is None else {"spreadout_rises": float(seen[1] / seen[0])}
 
     def _lambda(self, state: ServerState) -> float:
         if self.strength is not None:

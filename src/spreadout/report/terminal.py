@@ -157,6 +157,8 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
             epsilon = "∞" if private["epsilon"] is None else f"{private['epsilon']:.2f}"
             rows.append((what, f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
     rows += [("time", f"{summary['seconds']:.1f} s on {summary['device']}"), ("folder", str(folder))]
+    for one in summary.get("findings", []):
+        rows.append(("finding", f"{one['name']}: {one['sign']}; {one['remedy']}"))
     _print_rows(rows)
 
 

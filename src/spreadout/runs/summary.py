@@ -16,7 +16,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
 from spreadout.core.tables import table_bytes
-from spreadout.core.types import Record
+from spreadout.core.types import Record, Tensors
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import best_of
 from spreadout.evaluation.evaluate import Evaluation
@@ -25,6 +25,7 @@ from spreadout.evaluation.references import Reference, why_none
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust.limits import limits_in
 from spreadout.privacy.accounting import epsilon_of
+from spreadout.runs.diagnosis import Finding
 
 
 def record_of(
@@ -36,12 +37,19 @@ def record_of(
         **found.metrics,
         **({} if tau is None else {"prior": tau}),
         "loss": loss,
+        "weights_norm": _norm(state.dense),
         "bytes_down": state.traffic.down,
         "bytes_up": state.traffic.up,
         "seconds": round(seconds, 6),
         **(asdict(found.geometry) if found.geometry else {}),
         "refused": dict(state.refused),
     }
+
+
+def _norm(dense: Tensors) -> float:
+    """The length of the encoder's weights as one vector."""
+    squares = [value.double().square().sum() for value in dense.values()]
+    return float(torch.stack(squares).sum().sqrt()) if squares else 0.0
 
 
 def summarize(
@@ -52,6 +60,7 @@ def summarize(
     history: Sequence[Record],
     seconds: float,
     references: Mapping[str, Reference],
+    findings: Sequence[Finding],
 ) -> dict[str, Any]:
     """All that `summary.json` says."""
     names = experiment.eval.metrics
@@ -79,6 +88,7 @@ def summarize(
             }
             for name, one in references.items()
         },
+        "findings": [asdict(finding) for finding in findings],
         "references_note": _why_no_references(experiment, data),
         "geometry": {name: last.get(name) for name in Geometry.__dataclass_fields__},
         "client_state_bytes": sum(part.nbytes for part in state.clients.values()),

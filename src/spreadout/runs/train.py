@@ -19,19 +19,22 @@ from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.types import Record
-from spreadout.data.dataset import Splits
+from spreadout.data.dataset import Examples, Splits
 from spreadout.evaluation import prior
+from spreadout.evaluation.activity import activity_of
 from spreadout.evaluation.early_stopping import out_of_patience
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
+from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import Reference, remembered_references
 from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
-from spreadout.runs import advice, checkpoint
+from spreadout.runs import advice, checkpoint, diagnosis
 from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.diagnosis import Finding
 from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.predict import Predictor
 from spreadout.runs.result import Result
@@ -309,8 +312,6 @@ class _Session:
 
     def _evaluate(self) -> None:
         config = self.experiment.eval
-        examples = self.data.test if config.split == "test" else self.data.validation
-        assert examples is not None
         for name, value in (*self.state.tables.items(), *self.state.dense.items()):
             if distributed.any_of(not bool(local_of(value).isfinite().all())):
                 what = f"the table of {name}" if name in self.state.tables else name
@@ -319,10 +320,12 @@ class _Session:
                     "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
                 )
         tau = self._set_prior()
-        found = evaluate(self.federation.model, self.state, examples, config.metrics, seen=self._seen)
+        model, held_out = self.federation.model, self._examples
+        found = evaluate(model, self.state, held_out, config.metrics, seen=self._seen)
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.state, found, tau, loss, self.seconds)
+        record |= self.federation.method.signs(self.state)
         self.history.append(record)
         if self.folder is not None:
             self.folder.append(record)
@@ -334,7 +337,9 @@ class _Session:
             and not self.collapse_warned
         ):
             self.collapse_warned = True
-            self.observer.warned(self.federation.method.collapse_advice(found.geometry))
+            overshot = diagnosis.overshoot([record])  # harder pushes would make that worse
+            advice = self.federation.method.collapse_advice(found.geometry)
+            self.observer.warned(str(overshot) if overshot else advice)
 
     def _set_prior(self) -> float | None:
         """Put the prior over classes into the scores: τ · log n_c, τ by the validation examples."""
@@ -378,8 +383,32 @@ class _Session:
             return {}
         return remembered_references(self.data, self.experiment.eval, self.federation.device)
 
+    def _findings(self, whole: ServerState, references: Mapping[str, Reference]) -> list[Finding]:
+        """What is wrong with the run, by the process that writes it down."""
+        if not distributed.is_first():
+            return []
+        e, f, last = self.experiment, self.federation, self.history[-1]
+        geometry = None
+        if last.get("collapsing"):
+            geometry = Geometry(**{name: last[name] for name in Geometry.__dataclass_fields__})
+        return diagnosis.diagnose(
+            e.eval,
+            self.history,
+            rounds=e.rounds,
+            collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
+            activity=activity_of(f.model, whole, self._examples),
+            references=references,
+        )
+
+    @property
+    def _examples(self) -> Examples:
+        """Those that are scored."""
+        scored = self.data.test if self.experiment.eval.split == "test" else self.data.validation
+        assert scored is not None
+        return scored
+
     def _finish(self) -> Result:
-        whole = self._gathered(slots=False)
+        whole, references = self._gathered(slots=False), self._references()
         summary = summarize(
             self.experiment,
             self.data,
@@ -387,7 +416,8 @@ class _Session:
             self.state,
             self.history,
             self.seconds,
-            self._references(),
+            references,
+            self._findings(whole, references),
         )
         asked = Predictor.of(self.experiment.data, self.data, self.federation, whole)
         if self.folder is not None and self.folder.finished:  # it was resumed at its end

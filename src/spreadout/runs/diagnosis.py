@@ -1,0 +1,257 @@
+"""What is wrong with a run, told by measured signs, each with a remedy.
+
+Every function looks for one fault and returns a `Finding`, or None. `diagnose` puts them in order: a
+fault that would explain another comes first, and what it explains is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeGuard
+
+from spreadout.core.types import Record
+from spreadout.evaluation.activity import Activity
+from spreadout.evaluation.config import EvalConfig
+from spreadout.evaluation.early_stopping import best_of, goodness, judged_by
+from spreadout.evaluation.metrics import described
+from spreadout.evaluation.references import Reference
+
+LOSS_GROWTH = 1.5  # how far the training loss may be above its least value
+NORM_GROWTH = 5.0  # by how much the encoder's weights may grow where the score is ruined:
+RUINED = 0.2  # of all that was gained, lost since the best evaluation
+MOVED = 1.5  # growth of the weights below which rates were not too high
+SWING = 0.25  # of all that was gained, by how much the score may change between evaluations
+RISES = 0.3  # share of spreadout steps that may raise their own objective
+DEAD = 0.6  # share of a layer's units that may be 0 for all inputs …
+SOME_DEAD, ALIKE = 0.4, 0.75  # … where embeddings are much alike: their mean has such a length
+SAME = 0.98  # length of the mean embedding, from which all are about the same
+FAR_OFF = 3.0  # standard deviations that inputs may be from 0
+STILL_RISING = 0.03  # of all that was gained, gained in the last quarter
+LEARNED = 0.5  # of the first training loss, what is left where training data is learned by heart
+LOST = 0.05  # of all that was gained, lost since the best evaluation
+FEWEST = 5  # evaluations that trends can be seen in
+ALWAYS = "always the most frequent labels"
+AT_A_LOSS = (
+    "try clients.lr ten times larger and ten times smaller, then more rounds; "
+    'method.name = "centralized" shows what the data can give'
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault, by name, the sign it was told by, and what to try."""
+
+    name: str
+    sign: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.sign}; {self.remedy}"
+
+
+def diagnose(
+    config: EvalConfig,
+    history: Sequence[Record],
+    *,
+    rounds: int,
+    collapse_advice: str | None = None,
+    activity: Activity | None = None,
+    references: Mapping[str, Reference] | None = None,
+) -> list[Finding]:
+    """All that is wrong with a finished run; that it is below a trivial reference comes last.
+
+    rounds: how many the run was to have; collapse_advice: what the method says of its classes, if they
+    collapsed.
+    """
+    fallen = collapse(collapse_advice)
+    wild = divergence(config, history) or overshoot(history)
+    dead = dead_units(activity, collapsed=fallen is not None)
+    calm = overfitting(config, history) or unfinished(config, history, rounds)
+    said = [one for one in (wild, dead, None if wild or dead else fallen) if one is not None]
+    if calm is not None and not said:
+        said.append(calm)
+    last = below_trivial(config, history, references or {}, said)
+    return said if last is None else [*said, last]
+
+
+def divergence(config: EvalConfig, history: Sequence[Record]) -> Finding | None:
+    """The loss grew far beyond what it was; or weights did, and the loss or the score got worse."""
+    losses = [(r["round"], float(r["loss"])) for r in history if _known(r.get("loss"))]
+    norms = [float(r["weights_norm"]) for r in history if _known(r.get("weights_norm"))]
+    if not losses or not norms:
+        return None
+    at, least = min(losses, key=lambda pair: pair[1])
+    (_, first), (_, last) = losses[0], losses[-1]
+    grown = norms[-1] / norms[0] if norms[0] else 1.0
+    recent = [loss for _, loss in losses[-_quarter(history) :]]
+    scores = _scores(config, history)
+    ruined = max(scores) - scores[-1] > RUINED * (max(scores) - scores[0]) or max(scores) == scores[0]
+    if last > LOSS_GROWTH * least and last > first:
+        sign = f"the training loss rose from {least:.3g} in round {at} to {last:.3g}"
+    elif grown > NORM_GROWTH and ruined:
+        sign = f"the norm of the encoder's weights grew from {norms[0]:.3g} to {norms[-1]:.3g}"
+    elif grown > MOVED and len(losses) >= FEWEST and _swing(scores) > SWING * (max(scores) - scores[0]):
+        sign = f"{_judged(config)} swings by {_swing(scores):.1f} from one evaluation to the next"
+    elif grown > MOVED and len(losses) >= FEWEST and min(recent) > first:
+        sign = (
+            f"the training loss is {last:.3g} and was {first:.3g}, while weights grew {grown:.1f}-fold"
+        )
+    else:
+        return None
+    return Finding(
+        "divergence", sign, "lower clients.lr and clients.row_lr tenfold, or the server's rate"
+    )
+
+
+def overshoot(history: Sequence[Record]) -> Finding | None:
+    """The server's own step raised what it should lower."""
+    share = history[-1].get("spreadout_rises") if history else None
+    if not _known(share) or share <= RISES:
+        return None
+    return Finding(
+        "overshoot",
+        f"{100 * share:.0f} % of the server's spreadout steps raised their own objective",
+        'set method.spreadout_step = "safe", or lower method.strength',
+    )
+
+
+def collapse(advice: str | None) -> Finding | None:
+    """Classes fall onto each other: what the method says to that."""
+    if not advice:
+        return None
+    sign, _, remedy = advice.partition("; ")
+    return Finding("collapse", sign, remedy or "lower the rates")
+
+
+def dead_units(activity: Activity | None, *, collapsed: bool = False) -> Finding | None:
+    """Most units of a layer never fire, or all embeddings are the same though classes are not."""
+    if activity is None:
+        return None
+    same = activity.sameness or 0.0
+    if activity.dead > DEAD or (activity.dead > SOME_DEAD and same > ALIKE):
+        share = f"{100 * activity.dead:.0f} %"
+        sign = f"{share} of the ReLU units of layer {activity.layer} are 0 for all inputs"
+    elif same > SAME and not collapsed:
+        sign = f"all embeddings are about the same: their mean has length {same:.3f}"
+    else:
+        return None
+    if activity.offset is not None and activity.offset > FAR_OFF:
+        far = f"inputs are {activity.offset:.0f} standard deviations from 0"
+        return Finding(
+            "dead units", f"{sign}; {far}", "subtract the mean of the features, and scale them"
+        )
+    if activity.of_histories:
+        return Finding(
+            "dead units", sign, "raise model.init tenfold: next to small rows, biases decide"
+        )
+    return Finding("dead units", sign, "lower clients.lr tenfold, or start anew with another seed")
+
+
+def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None:
+    """The held-out score fell for long while the training loss went on falling.
+
+    Scores are means over a quarter of the evaluations: a single high one is luck.
+    """
+    if len(history) < FEWEST:
+        return None
+    scores, quarter = _scores(config, history), _quarter(history)
+    means = [sum(scores[i : i + quarter]) / quarter for i in range(1, len(scores) - quarter + 1)]
+    place = best_of(config, history)
+    start, before, after = (history[at].get("loss") for at in (1, place, -1))
+    lost = max(means) - means[-1]
+    if not (place and _known(start) and _known(before) and _known(after) and math.isfinite(lost)):
+        return None
+    early = 3 * place <= 2 * (len(history) - 1)
+    learned = after < min(before, LEARNED * start)
+    if not (early and learned and lost > LOST * (max(means) - scores[0])):
+        return None
+    at = history[place]["round"]
+    return Finding(
+        "overfitting",
+        f"{_judged(config)} was best in round {at} and fell by {lost:.2f}, while the training loss "
+        f"fell from {before:.3g} to {after:.3g}",
+        f"set rounds = {at}, or eval.patience with validation data; or train with clients.input_dropout",
+    )
+
+
+def unfinished(config: EvalConfig, history: Sequence[Record], rounds: int) -> Finding | None:
+    """The held-out score was still rising when the run ended: by the slope over its last quarter."""
+    if len(history) < FEWEST:
+        return None
+    scores, quarter = _scores(config, history), _quarter(history)
+    last = scores[-quarter - 1 :]
+    gain, total = quarter * _slope(last), max(scores) - scores[0]
+    rising = max(last[1:]) == max(scores) and math.isfinite(gain) and gain > STILL_RISING * total
+    if not rising or _room(config, scores[-1]) <= STILL_RISING * total:
+        return None
+    round = int(history[-1]["round"])
+    return Finding(
+        "unfinished",
+        f"{_judged(config)} was still rising, by {gain:.2f} in the last quarter of the run",
+        "raise eval.patience" if round < rounds else f"set rounds = {2 * round}, or raise the rates",
+    )
+
+
+def below_trivial(
+    config: EvalConfig,
+    history: Sequence[Record],
+    references: Mapping[str, Reference],
+    others: Sequence[Finding] = (),
+) -> Finding | None:
+    """A prediction that looks at no input is better."""
+    names = judged_by(config)
+    for one in references.values():
+        if not one.is_trivial or not all(_known(one.metrics.get(name)) for name in names):
+            continue
+        ours, theirs = goodness(config, history[-1]), goodness(config, one.metrics)
+        if ours >= theirs:
+            continue
+        sign = described(names[0]).sign
+        always = "always the most popular items" if one.name == "popularity" else ALWAYS
+        return Finding(
+            "below a trivial reference",
+            f"{_judged(config)} is {sign * ours:.2f}, {always} have {sign * theirs:.2f}",
+            others[0].remedy if others else AT_A_LOSS,
+        )
+    return None
+
+
+def _scores(config: EvalConfig, history: Sequence[Record]) -> list[float]:
+    return [goodness(config, record) for record in history]
+
+
+def _quarter(history: Sequence[Record]) -> int:
+    return max(1, (len(history) - 1) // 4)
+
+
+def _room(config: EvalConfig, score: float) -> float:
+    """How far the score is from the best there can be."""
+    metric = described(judged_by(config)[0])
+    low, high = metric.range
+    best = high if metric.better == "higher" else low
+    return math.inf if best is None else metric.sign * best - score
+
+
+def _swing(scores: Sequence[float]) -> float:
+    """How much the score changes between evaluations, in the second half: root mean square."""
+    late = scores[len(scores) // 2 :]
+    return math.sqrt(sum((b - a) ** 2 for a, b in pairwise(late)) / max(len(late) - 1, 1))
+
+
+def _slope(values: Sequence[float]) -> float:
+    """Of the straight line through them, by least squares, a step."""
+    middle, mean = (len(values) - 1) / 2, sum(values) / len(values)
+    square = sum((i - middle) ** 2 for i in range(len(values)))
+    return sum((i - middle) * (value - mean) for i, value in enumerate(values)) / square
+
+
+def _judged(config: EvalConfig) -> str:
+    names = judged_by(config)
+    return names[0] if len(names) == 1 else f"the mean of {', '.join(names)}"
+
+
+def _known(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and math.isfinite(value)

@@ -1,0 +1,344 @@
+"""Faults are told apart by their signs, and what is advised makes them better."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import spreadout as so
+from spreadout.evaluation.activity import Activity, activity_of
+from spreadout.evaluation.config import EvalConfig
+from spreadout.evaluation.references import Reference
+from spreadout.report.terminal import print_summary
+from spreadout.runs import diagnosis
+from spreadout.runs.diagnosis import Finding, diagnose
+from toys import shop
+
+P1 = EvalConfig()
+
+
+def blobs(
+    classes: int = 10,
+    each: int = 8,
+    dim: int = 12,
+    noise: float = 0.3,
+    shift: float = 0.0,
+    clients: int | None = None,
+) -> so.Splits:
+    """Classes around random centres; a client for each, or so many with some of all."""
+    rng = np.random.default_rng(0)
+    centre = rng.normal(size=(classes, dim))
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.repeat(np.arange(classes), count)
+        return (centre[y] + shift + noise * rng.normal(size=(len(y), dim))).astype(np.float32), y
+
+    x, y = drawn(each)
+    owner = y if clients is None else np.arange(len(y)) % clients
+    train = so.FederatedDataset.from_arrays(x, y, client=owner)
+    return so.Splits("blobs", train, so.Examples.from_arrays(*drawn(20)))
+
+
+def ran(data: so.Splits, **changes: Any) -> tuple[float, list[Finding]]:
+    """The score at the end, and what was found."""
+    base: dict[str, Any] = {"rounds": 20, "eval": {"every": 2}, "method": {"name": "fedavg"}}
+    result = so.run(so.Experiment.of({**base, **changes}), data=data)
+    return next(iter(result.metrics.values())), [Finding(**one) for one in result.summary["findings"]]
+
+
+def history(
+    scores: list[float], losses: list[float] | None = None, norms: list[float] | None = None
+) -> list[Any]:
+    after = losses or [1.0] * (len(scores) - 1)
+    return [
+        {
+            "round": 10 * i,
+            "P@1": score,
+            "loss": None if i == 0 else after[i - 1],
+            "weights_norm": (norms or [8.0] * len(scores))[i],
+        }
+        for i, score in enumerate(scores)
+    ]
+
+
+# Signs and remedies in real runs.
+
+
+def test_too_high_a_rate_diverges_and_a_lower_one_does_not() -> None:
+    data = blobs(clients=5)
+    bad, (first, *_) = ran(data, clients={"lr": 10.0})
+    assert first.name == "divergence"
+    assert "lower clients.lr" in first.remedy
+    good, found = ran(data, clients={"lr": 0.1})
+    assert good > bad + 30
+    assert "divergence" not in [one.name for one in found]
+
+
+def test_classes_without_negatives_collapse_and_fedaws_keeps_them_apart() -> None:
+    data = blobs(classes=30, each=4, noise=0.6)
+    config: dict[str, Any] = {"rounds": 12, "clients": {"lr": 1.0}}
+    bad, (first, *_) = ran(data, **config, method={"name": "baseline-1", "loss_form": "square"})
+    assert first.name == "collapse"
+    assert 'try method.name = "fedaws"' in first.remedy
+    good, found = ran(data, **config, method={"name": "fedaws", "loss_form": "square"})
+    assert good > bad
+    assert found == []
+
+
+def test_too_weak_a_push_collapses_and_a_stronger_one_does_not() -> None:
+    data = blobs(classes=30, each=4, noise=0.6)
+    config: dict[str, Any] = {"rounds": 12, "clients": {"lr": 1.0}}
+    bad, (first, *_) = ran(
+        data, **config, method={"name": "fedaws", "loss_form": "square", "strength": 1e-6}
+    )
+    assert first.name == "collapse"
+    assert "raise method.strength" in first.remedy
+    good, found = ran(data, **config, method={"name": "fedaws", "loss_form": "square", "strength": 1.0})
+    assert good > bad
+    assert found == []
+
+
+def test_a_plain_step_that_overshoots_is_not_to_be_made_larger(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Heard(so.Observer):
+        said: list[str] = []  # noqa: RUF012
+
+        def warned(self, text: str) -> None:
+            self.said.append(text)
+
+    data = blobs(classes=60, each=4, dim=20)
+    pushed = {"name": "fedaws", "spreadout_step": "plain", "strength": 1.0}
+    config: dict[str, Any] = {"rounds": 20, "clients": {"lr": 0.3}, "eval": {"every": 2}}
+    watch = Heard()
+    result = so.run(so.Experiment.of({**config, "method": pushed}), data=data, observer=watch)
+    (first, *_) = result.summary["findings"]
+    assert first["name"] == "overshoot"
+    assert result.history[-1]["spreadout_rises"] > 0.3
+    # Its classes are drawn together, and the advice is not to push harder.
+    assert result.history[-1]["collapsing"]
+    assert not any("raise method.strength" in text for text in [first["remedy"], *watch.said])
+    assert any("overshoot" in text for text in watch.said)
+    good, found = ran(data, **config, method={**pushed, "spreadout_step": "safe"})
+    assert good > result.metrics["P@1"] + 5
+    assert found == []
+    lower, _ = ran(data, **config, method={**pushed, "strength": 0.01})
+    assert lower > result.metrics["P@1"] + 5
+
+
+def test_inputs_far_from_zero_kill_units_and_centred_ones_do_not() -> None:
+    config: dict[str, Any] = {"model": {"hidden": [16]}, "clients": {"lr": 0.1}}
+    bad, (first, *_) = ran(blobs(clients=5, shift=10.0), **config)
+    assert first.name == "dead units"
+    assert "subtract the mean of the features" in first.remedy
+    good, found = ran(blobs(clients=5), **config)  # the same centres and noise without the shift
+    assert good > bad + 50
+    assert found == []
+
+
+def test_towers_that_start_too_small_are_dead_and_larger_rows_bring_them_to_life() -> None:
+    def config(init: float) -> dict[str, Any]:
+        return {
+            "rounds": 30,
+            "model": {"encoder": "mean", "dim": 8, "init": init, "output": "relu"},
+            "method": {"name": "dual_encoder", "scale": 10.0},
+            "clients": {"batch": 4, "lr": 0.1, "per_round": 20},
+            "eval": {"every": 6, "metrics": ["R@5"]},
+        }
+
+    data = shop(users=40)
+    bad, (first, *_) = ran(data, **config(0.05))
+    assert first.name == "dead units"
+    assert "raise model.init tenfold" in first.remedy
+    good, found = ran(data, **config(0.5))
+    assert good > bad + 10
+    assert "dead units" not in [one.name for one in found]
+
+
+def test_a_run_cut_short_is_still_rising_and_more_rounds_help() -> None:
+    config: dict[str, Any] = {"method": {"name": "fedaws"}, "clients": {"lr": 0.02}}
+    short, (first, *_) = ran(blobs(noise=0.6), **config)
+    assert first.name == "unfinished"
+    assert "set rounds = 40" in first.remedy
+    longer, _ = ran(blobs(noise=0.6), **config, rounds=40)
+    assert longer > short + 5
+    higher, found = ran(
+        blobs(noise=0.6), method={"name": "fedaws"}, clients={"lr": 0.5}
+    )  # "or raise the rates"
+    assert higher > short + 5
+    assert found == []
+
+
+def mislabelled() -> so.Splits:
+    """Four classes of which the training data has many wrong labels: they are learned by heart in the end."""
+    data = blobs(classes=4, each=25, dim=10, noise=1.0, clients=4)
+    rng = np.random.default_rng(1)
+    x, y = (data.train.columns[name].take(torch.arange(100)).numpy().copy() for name in "xy")
+    wrong = rng.random(100) < 0.4
+    y[wrong] = rng.integers(0, 4, int(wrong.sum()))
+    train = so.FederatedDataset.from_arrays(x, y, client=np.arange(100) % 4)
+    return so.Splits("mislabelled", train, data.test)
+
+
+def test_what_is_learned_by_heart_is_told_and_ending_earlier_helps() -> None:
+    config: dict[str, Any] = {
+        "eval": {"every": 1},
+        "model": {"hidden": [64]},
+        "method": {"name": "centralized"},
+        "clients": {"lr": 0.3, "batch": "full", "local_steps": 8},
+    }
+    data = mislabelled()
+    bad, (first, *_) = ran(data, **config, rounds=20)
+    assert first.name == "overfitting"
+    end = int(first.remedy.split("rounds = ")[1].split(",")[0])
+    assert end <= 13
+    good, _ = ran(data, **config, rounds=end)
+    assert good > bad + 5
+    config["clients"] = {**config["clients"], "input_dropout": 0.4}
+    dropped, _ = ran(data, **config, rounds=20)
+    assert dropped > bad + 2
+
+
+def test_a_sound_run_has_no_findings() -> None:
+    score, found = ran(blobs(noise=0.6), method={"name": "fedaws"}, clients={"lr": 0.5})
+    assert score > 90
+    assert found == []
+
+
+def test_below_the_most_frequent_labels_is_said_in_the_last_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = blobs(clients=5)
+    config = so.Experiment.of(
+        {"rounds": 10, "eval": {"every": 2}, "method": {"name": "fedavg"}, "clients": {"lr": 10.0}}
+    )
+    result = so.run(config, data=data, out=tmp_path / "run")
+    print_summary(result.summary, tmp_path / "run", as_json=False)
+    last = capsys.readouterr().out.splitlines()[-1]
+    trivial = result.references["most frequent"].metrics["P@1"]
+    assert result.metrics["P@1"] < trivial == 10
+    assert last.startswith("finding")
+    assert f"P@1 is {result.metrics['P@1']:.2f}, always the most frequent labels have 10.00" in last
+    assert "lower clients.lr" in last  # what the fault before it needs
+    written = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert written["findings"] == result.summary["findings"]
+
+
+# Signs by themselves.
+
+
+def test_levels_of_loss_and_norm() -> None:
+    rising = [10.0, 40, 50, 55, 56, 56]
+    assert diagnosis.divergence(P1, history(rising, [1, 0.5, 0.4, 0.3, 0.3])) is None
+    assert diagnosis.divergence(P1, history(rising, [1, 0.5, 0.4, 0.9, 1.2])) is not None
+    assert (
+        diagnosis.divergence(P1, history(rising, [1, 0.5, 0.3, 0.5, 0.6])) is None
+    )  # not above the first
+    fallen = [10.0, 40, 50, 30, 20, 15]
+    assert diagnosis.divergence(P1, history(fallen, norms=[8.0] * 6)) is None
+    assert diagnosis.divergence(P1, history(fallen, norms=[8.0, 20, 40, 50, 60, 70])) is not None
+    assert (
+        diagnosis.divergence(P1, history(rising, norms=[8.0, 20, 40, 50, 60, 70])) is None
+    )  # and none the worse
+    swinging = [10.0, 40, 20, 45, 15, 40, 12, 44]
+    assert "swings" in str(
+        diagnosis.divergence(P1, history(swinging, norms=[8, 9, 10, 11, 12, 13, 14, 15]))
+    )
+    assert diagnosis.divergence(P1, history(swinging)) is None  # weights did not move: chance
+
+
+def test_noise_is_neither_overfitting_nor_unfinished() -> None:
+    flat = [10.0, 60, 63, 61, 62, 60.5, 62.5, 61, 62, 61.5, 62]
+    falling = [1.0, 0.5, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.05]
+    assert diagnosis.overfitting(P1, history(flat, falling)) is None
+    assert diagnosis.unfinished(P1, history(flat, falling), 100) is None
+
+
+def test_scores_that_fall_are_overfitting_only_while_the_loss_falls() -> None:
+    scores = [10.0, 60, 70, 68, 64, 60, 57, 55, 53, 52, 50]
+    by_heart = [1.0, 0.5, 0.3, 0.2, 0.1, 0.1, 0.05, 0.04, 0.03, 0.02]
+    found = diagnosis.overfitting(P1, history(scores, by_heart))
+    assert found is not None
+    assert "best in round 20" in found.sign
+    assert diagnosis.overfitting(P1, history(scores, [1.0] * 10)) is None
+    assert diagnosis.overfitting(P1, history(scores[:4], by_heart[:3])) is None  # too few to tell
+
+
+def test_a_rising_score_is_unfinished_unless_there_is_no_room_left() -> None:
+    rising = [10.0, 20, 30, 40, 48, 55, 61, 66, 70, 73, 76]
+    found = diagnosis.unfinished(P1, history(rising), 100)
+    assert found is not None
+    assert found.remedy == "set rounds = 200, or raise the rates"
+    stopped = diagnosis.unfinished(P1, history(rising), 500)
+    assert stopped is not None
+    assert stopped.remedy == "raise eval.patience"
+    assert (
+        diagnosis.unfinished(P1, history([10.0, 30, 50, 60, 70, 80, 88, 92, 95, 97.5, 100]), 100) is None
+    )
+    ranks = EvalConfig(metrics=["mean rank"])
+    records = [{"round": i, "mean rank": 100.0 - 8 * i} for i in range(9)]
+    assert diagnosis.unfinished(ranks, records, 8) is not None
+
+
+@pytest.mark.parametrize(
+    ("activity", "remedy"),
+    [
+        (Activity(0.0, "2", 0.5), None),
+        (Activity(0.5, "2", 0.5), None),
+        (Activity(0.7, "2", 0.5), "lower clients.lr"),
+        (Activity(0.5, "2", 0.9), "lower clients.lr"),
+        (Activity(0.5, "2", 0.9, of_histories=True), "raise model.init"),
+        (Activity(0.0, "", 0.99), "lower clients.lr"),
+        (Activity(0.9, "2", 0.99, offset=8.0), "subtract the mean"),
+        (Activity(0.9, "2", None, offset=1.0), "lower clients.lr"),
+    ],
+)
+def test_dead_units_by_what_is_measured(activity: Activity, remedy: str | None) -> None:
+    found = diagnosis.dead_units(activity)
+    assert (found is None) == (remedy is None)
+    assert found is None or remedy in found.remedy  # type: ignore[operator]
+    if activity.dead == 0:  # alike because their classes are: that is collapse
+        assert diagnosis.dead_units(activity, collapsed=True) is None
+
+
+def test_one_cause_hides_what_follows_from_it() -> None:
+    fallen = history([10.0, 40, 50, 30, 20, 15], norms=[8.0, 20, 40, 50, 60, 70])
+    trivial = {"most frequent": Reference("most frequent", {"P@1": 20.0}, is_trivial=True)}
+    found = diagnose(
+        P1, fallen, rounds=50, collapse_advice="classes are collapsing; push", references=trivial
+    )
+    assert [one.name for one in found] == ["divergence", "below a trivial reference"]
+    assert found[1].remedy == found[0].remedy
+    sound = diagnose(P1, history([10.0, 40, 50, 52, 52, 52]), rounds=50, references=trivial)
+    assert sound == []
+
+
+def test_a_lower_rank_is_above_a_trivial_one() -> None:
+    ranks = EvalConfig(metrics=["mean rank"])
+    popular = {"popularity": Reference("popularity", {"mean rank": 50.0}, is_trivial=True)}
+    assert diagnosis.below_trivial(ranks, [{"round": 1, "mean rank": 40.0}], popular) is None
+    found = diagnosis.below_trivial(ranks, [{"round": 1, "mean rank": 60.0}], popular)
+    assert found is not None
+    assert found.sign == "mean rank is 60.00, always the most popular items have 50.00"
+    assert found.remedy == diagnosis.AT_A_LOSS
+
+
+def test_activity_counts_units_that_never_fire() -> None:
+    result = so.run(so.Experiment.of({"rounds": 1, "model": {"hidden": [8, 4]}}), data=blobs())
+    with torch.no_grad():
+        weight, bias = result.state.dense["3.weight"], result.state.dense["3.bias"]
+        weight[:3], bias[:3] = 0, -1  # three of the second layer's four units
+    found = activity_of(result.federation.model, result.state, blobs().test)
+    assert (found.dead, found.layer) == (0.75, "4")
+    assert found.sameness is not None
+    assert 0 < found.sameness < 1
+    assert found.offset is not None
+    assert found.offset < 1
+    with torch.no_grad():
+        weight[3], bias[3] = 0, -1
+    dead = activity_of(result.federation.model, result.state, blobs().test)
+    assert dead.dead == 1
+    assert dead.sameness == pytest.approx(1, abs=1e-5)
