@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,13 +12,18 @@ import spreadout as so
 from spreadout.data.columns import Dense
 from spreadout.data.dataset import FederatedDataset
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.references import references_of, remembered, remembered_references
+from spreadout.evaluation.references import (
+    ReferenceSet,
+    references_of,
+    remembered,
+    remembered_references,
+)
 from spreadout.report.page import page
 from spreadout.report.terminal import print_comparison, print_summary
 from spreadout.runs.arms import best_central_of, shared_references
 from toys import label_sets, label_sets_config, shop, shop_config
 
-SHORT = {"rounds": 1, "clients": {"local_steps": 1}}
+SHORT: dict[str, Any] = {"rounds": 1, "clients": {"local_steps": 1}, "chosen": []}
 
 
 @pytest.fixture
@@ -76,7 +82,7 @@ def test_where_no_training_data_is_there_the_summary_says_so() -> None:
             {"x": Dense(torch.empty(0, 20)), "y": Dense(torch.empty(0).long())}, torch.tensor([0]), 20
         ),
     )
-    assert remembered_references(empty, EvalConfig(), torch.device("cpu")) == {}
+    assert remembered_references(empty, EvalConfig(), torch.device("cpu")) == ReferenceSet()
     from spreadout.evaluation.references import why_none
 
     assert why_none(empty, ["P@1"], "test") == "not available: the training data is not here"
@@ -149,3 +155,13 @@ def test_arms_on_different_data_have_references_of_their_own() -> None:
     assert list(shared_references(found)) == [
         f"{name} ({arm})" for arm in "ab" for name in ("most frequent", "ridge", "nearest neighbours")
     ]
+
+
+def test_arms_that_keep_validation_examples_back_share_those_of_all_training_data() -> None:
+    """They are scored on the same test examples: the references that learned from more are shown."""
+    whole = {**SHORT, "data": {"split_seed": 3}}
+    less = {**SHORT, "data": {"split_seed": 3, "validation_fraction": 0.5}}
+    found = so.compare({"less": so.Experiment.of(less), "whole": so.Experiment.of(whole)})
+    alone = shared_references([found["whole"]])
+    assert shared_references([found["less"]])["ridge"] != alone["ridge"]
+    assert shared_references(found) == alone

@@ -24,10 +24,7 @@ class Activity:
     dead: float  # the largest share of a layer's ReLU units that are 0 for all examples
     layer: str  # of which layer
     sameness: float | None  # length of the mean embedding: 1 if all are the same; None: no unit vectors
-    of_histories: bool = False
-    offset: float | None = (
-        None  # length of the mean input, in standard deviations
-    )
+    offset: float | None = None  # length of the mean input, in standard deviations
 
 
 @torch.no_grad()
@@ -51,9 +48,7 @@ def activity_of(model: EmbeddingModel, state: ServerState, examples: Examples) -
     length = embedded.norm(dim=1)
     unit = model.has_class_table and bool(torch.allclose(length, torch.ones_like(length), atol=1e-3))
     sameness = float(embedded.mean(0).norm()) if unit and len(embedded) > 1 else None
-    return Activity(
-        shares.get(worst, 0.0), worst, sameness, model.takes_histories, _offset(examples, some)
-    )
+    return Activity(shares.get(worst, 0.0), worst, sameness, _offset(examples, some))
 
 
 def _offset(examples: Examples, some: Tensor) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import Counter
@@ -133,24 +132,32 @@ def shared_metrics(arms: Sequence[Arm]) -> list[str]:
 def shared_references(arms: Sequence[Arm]) -> dict[str, dict[str, dict[str, Any]]]:
     """What the arms are to be compared with: metrics of each reference, as `spread` has them, by label.
 
-    Arms on the same data have the same references; where data differ, a label says whose they are.
+    Where arms are scored on different examples, a label says whose a reference is. Of arms that are
+    scored on the same ones, those count whose references learned from the most instances: some arms
+    keep validation examples back, others do not.
     """
-    kinds: dict[str, tuple[Arm, dict[str, dict[str, list[float]]]]] = {}
+    kinds: dict[tuple[str, ...], list[Arm]] = {}
     for arm in arms:
-        own = _references(arm)
-        if own:
-            kinds.setdefault(json.dumps(own, sort_keys=True), (arm, own))
-    found = {}
-    for arm, own in kinds.values():
-        for name, metrics in own.items():
-            label = name if len(kinds) == 1 else f"{name} ({arm.label})"
-            found[label] = {metric: spread(values) for metric, values in metrics.items()}
+        if _references(arm):
+            kinds.setdefault(tuple(one["scored"] for one in _from(arm)), []).append(arm)
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for alike in kinds.values():
+        for arm in sorted(alike, key=lambda arm: sum(one["instances"] for one in _from(arm))):
+            for name, metrics in _references(arm).items():
+                label = name if len(kinds) == 1 else f"{name} ({alike[0].label})"
+                known = {metric: spread(values) for metric, values in metrics.items()}
+                found[label] = {**found.get(label, {}), **known}
     return found
+
+
+def _from(arm: Arm) -> list[dict[str, Any]]:
+    """What each seed's references learned from, and a fingerprint of what they were scored on."""
+    return [summary["references_from"] for summary in arm.summaries]
 
 
 def _references(arm: Arm) -> dict[str, dict[str, list[float]]]:
     """Reference → metric → its value for each seed, of those that all seeds have."""
-    every = [summary.get("references", {}) for summary in arm.summaries]
+    every = [summary["references"] if "references_from" in summary else {} for summary in arm.summaries]
     names = [name for name in every[0] if all(one.get(name, {}).get("metrics") for one in every)]
     return {
         name: {

@@ -143,10 +143,6 @@ def dead_units(activity: Activity | None, *, collapsed: bool = False) -> Finding
         return Finding(
             "dead units", f"{sign}; {far}", "subtract the mean of the features, and scale them"
         )
-    if activity.of_histories:
-        return Finding(
-            "dead units", sign, "raise model.init tenfold: next to small rows, biases decide"
-        )
     return Finding("dead units", sign, "lower clients.lr tenfold, or start anew with another seed")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -21,7 +21,7 @@ from spreadout.data.dataset import Splits
 from spreadout.evaluation.early_stopping import best_of
 from spreadout.evaluation.evaluate import Evaluation
 from spreadout.evaluation.geometry import Geometry
-from spreadout.evaluation.references import Reference, why_none
+from spreadout.evaluation.references import ReferenceSet, why_none
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust.limits import limits_in
 from spreadout.privacy.accounting import epsilon_of
@@ -59,7 +59,7 @@ def summarize(
     state: ServerState,
     history: Sequence[Record],
     seconds: float,
-    references: Mapping[str, Reference],
+    references: ReferenceSet,
     findings: Sequence[Finding],
 ) -> dict[str, Any]:
     """All that `summary.json` says."""
@@ -86,8 +86,9 @@ def summarize(
                 "note": one.note,
                 "is_trivial": one.is_trivial,
             }
-            for name, one in references.items()
+            for name, one in references.references.items()
         },
+        "references_from": {"instances": references.instances, "scored": references.scored},
         "findings": [asdict(finding) for finding in findings],
         "references_note": _why_no_references(experiment, data),
         "geometry": {name: last.get(name) for name in Geometry.__dataclass_fields__},

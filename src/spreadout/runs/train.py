@@ -27,7 +27,7 @@ from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.projection import projection_of
-from spreadout.evaluation.references import Reference, remembered_references
+from spreadout.evaluation.references import ReferenceSet, remembered_references
 from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
@@ -376,14 +376,14 @@ class _Session:
             }
             self.folder.save(whole, extra)
 
-    def _references(self) -> dict[str, Reference]:
+    def _references(self) -> ReferenceSet:
         """What the run is to be compared with, by the process that writes it down."""
         written = self.folder is not None and self.folder.finished  # it was resumed at its end
         if written or not (self.experiment.eval.references and distributed.is_first()):
-            return {}
+            return ReferenceSet()
         return remembered_references(self.data, self.experiment.eval, self.federation.device)
 
-    def _findings(self, whole: ServerState, references: Mapping[str, Reference]) -> list[Finding]:
+    def _findings(self, whole: ServerState, references: ReferenceSet) -> list[Finding]:
         """What is wrong with the run, by the process that writes it down."""
         if not distributed.is_first():
             return []
@@ -397,7 +397,7 @@ class _Session:
             rounds=e.rounds,
             collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
             activity=activity_of(f.model, whole, self._examples),
-            references=references,
+            references=references.references,
         )
 
     @property

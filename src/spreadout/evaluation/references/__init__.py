@@ -10,6 +10,13 @@
 
 from spreadout.evaluation.references.compute import references_of, why_none
 from spreadout.evaluation.references.reference import Reference, best_central
-from spreadout.evaluation.references.remembered import remembered_references
+from spreadout.evaluation.references.remembered import ReferenceSet, remembered_references
 
-__all__ = ["Reference", "best_central", "references_of", "remembered_references", "why_none"]
+__all__ = [
+    "Reference",
+    "ReferenceSet",
+    "best_central",
+    "references_of",
+    "remembered_references",
+    "why_none",
+]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 
@@ -18,20 +19,33 @@ from spreadout.evaluation.references.reference import Reference
 LOOKED_AT = 256  # instances whose inputs go into a fingerprint
 MOST = 64  # sets of references that are remembered
 
-_known: dict[str, dict[str, Reference]] = {}
+
+@dataclass(frozen=True)
+class ReferenceSet:
+    """References, and what they were made from and scored on."""
+
+    references: dict[str, Reference] = field(default_factory=dict)
+    instances: int = 0  # that they learned from
+    scored: str = ""  # a fingerprint of the examples that were scored
 
 
-def remembered_references(
-    splits: Splits, config: EvalConfig, device: torch.device
-) -> dict[str, Reference]:
+_known: dict[str, ReferenceSet] = {}
+
+
+def remembered_references(splits: Splits, config: EvalConfig, device: torch.device) -> ReferenceSet:
     """The references of a run, or those of an earlier run with the same instances and `[eval]`.
 
     Who holds which instance does not matter to a reference, so variants that only partition the data
     differently share them.
     """
     if why_none(splits, config.metrics, config.split):
-        return {}
-    key = _fingerprint(splits, config)
+        return ReferenceSet()
+    pool = pool_of(splits.train)
+    held_out = splits.test if config.split == "test" else splits.validation
+    assert held_out is not None
+    scored = _fingerprint(held_out.inputs, held_out.labels)
+    settings = (config.metrics, config.split, config.frequent, config.propensity, pool.classes)
+    key = f"{_fingerprint(pool.inputs, pool.labels)} {scored} {settings!r}"
     if key not in _known:
         found = references_of(
             splits,
@@ -43,26 +57,17 @@ def remembered_references(
         )
         while len(_known) >= MOST:
             del _known[next(iter(_known))]
-        _known[key] = found
+        _known[key] = ReferenceSet(found, len(pool), scored)
     return _known[key]
 
 
-def _fingerprint(splits: Splits, config: EvalConfig) -> str:
-    """Changes with the labels of any instance, the inputs of some, and what is measured."""
-    settings = (config.metrics, config.split, config.frequent, config.propensity)
-    digest = hashlib.sha256(repr((settings, splits.train.classes)).encode())
-    pool = pool_of(splits.train)
-    scored = splits.test if config.split == "test" else splits.validation
-    assert scored is not None
-    for part in (*_parts(pool.inputs, pool.labels), *_parts(scored.inputs, scored.labels)):
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _parts(inputs: Mapping[str, Column], labels: Ragged) -> Iterable[bytes]:
+def _fingerprint(inputs: Mapping[str, Column], labels: Ragged) -> str:
+    """Changes with the labels of any instance, and the inputs of some."""
+    digest = hashlib.sha256()
     for tensor in (labels.offsets, labels.values):
-        yield tensor.numpy().tobytes()
+        digest.update(tensor.numpy().tobytes())
     spread = torch.arange(min(LOOKED_AT, len(labels))) * max(len(labels) // LOOKED_AT, 1)
     for name, column in sorted(inputs.items()):
-        yield name.encode()
-        yield column.take(spread).cpu().contiguous().numpy().tobytes()
+        digest.update(name.encode())
+        digest.update(column.take(spread).cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
