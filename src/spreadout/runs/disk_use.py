@@ -16,6 +16,7 @@ from spreadout.core.tensor_files import tensor_file_bytes
 from spreadout.core.types import Record
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.projection import projection_of
+from spreadout.evaluation.references import ReferenceSet
 from spreadout.federated.cohort import draw_clients, draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.runs import checkpoint
@@ -47,7 +48,7 @@ def disk_use(
     saved += _of_clients_to_come(f, state)
     evaluations = 1 + -(-e.rounds // e.eval.every)
     written = len(e.to_toml()) + SUMS + evaluations * (len(as_json(record)) + 1) + _requests(e, f)
-    summary = summarize(e, splits, f, state, [record], 1.0, {})
+    summary = summarize(e, splits, f, state, [record], 1.0, ReferenceSet(), [])
     asked = Predictor.of(e.data, splits, f, state)
     left = tensor_file_bytes(model_tensors(state))
     left += len(json_bytes(summary)) + REFERENCES * bool(e.eval.references)
