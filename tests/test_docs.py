@@ -28,7 +28,7 @@ def test_the_readmes_python_example_does_what_it_claims(capsys: pytest.CaptureFi
     assert (first, second) == ("baseline-1", "fedaws")
     assert float(second_score) > float(first_score) + 5
     assert float(first_cosine) > 0.85
-    assert float(second_cosine) < 0.1
+    assert float(second_cosine) < 0.3
 
 
 def test_the_data_pages_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -265,6 +265,7 @@ def test_fedprox_ends_where_its_pull_and_the_clients_balance() -> None:
 
 # ---------------------------------------------------------------- with every method
 
+NO_PRIOR = ("method.name=fedaws", "method.prior=0")
 BASE = {"model": {"hidden": [5], "dim": 4}, "clients": {"batch": 3, "lr": 0.1, "local_steps": 4}}
 METHOD_OPTIONS: dict[str, dict[str, Any]] = {
     "fedss": {"negatives": 2, "scale": 5.0},
@@ -375,11 +376,11 @@ def test_a_client_that_breaks_keeps_its_state_and_the_others_go_on() -> None:
         (["clients.drift=feddyn", "server.lr=0.5"], "sets the server's model itself"),
         (["clients.drift=feddyn", "server.optimizer=adam"], "sets the server's model itself"),
         (
-            ["clients.drift=scaffold", "privacy.clip=1", "privacy.noise=1", "method.prior=0"],
+            ["clients.drift=scaffold", "privacy.clip=1", "privacy.noise=1", *NO_PRIOR],
             "keeps states that noise would drive off their mean",
         ),
         (
-            ["clients.drift=feddyn", "privacy.clip=1", "privacy.noise=1", "method.prior=0"],
+            ["clients.drift=feddyn", "privacy.clip=1", "privacy.noise=1", *NO_PRIOR],
             "keeps states that noise would drive off their mean",
         ),
     ],

@@ -22,7 +22,7 @@ from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import ROBUST_RULES, GeometricMedian, Median, TrimmedMean, groups
 from spreadout.federated.robust.groups import Groups
-from spreadout.federated.robust.limits import LIMIT, PACE, advance_limits_, quantile_of
+from spreadout.federated.robust.limits import LIMIT, MOST_GROWTH, PACE, advance_limits_, quantile_of
 from spreadout.federated.round import run_round
 from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import train_client
@@ -149,7 +149,7 @@ def test_a_limit_runs_after_the_quantile_and_the_longest_do_not_move_it() -> Non
         there = sorted(x for x in lengths if x >= 0)
         if there:
             own = there[int(0.5 * (len(there) - 1))]
-            by_hand = own if round == 0 else (1 - PACE) * by_hand + PACE * own
+            by_hand = own if round == 0 else (1 - PACE) * by_hand + PACE * min(own, MOST_GROWTH * by_hand)
         advance_limits_(memory, {"dense": torch.tensor(lengths)}, 0.5)
         assert float(memory[LIMIT + "dense"]) == pytest.approx(by_hand)
     assert by_hand < 10
@@ -205,7 +205,8 @@ class ServerByHand:
     def advance(self, part: str, lengths: list[float]) -> None:
         own = sorted(lengths)[int(self.rule.quantile * (len(lengths) - 1))]
         before = self.limits.get(part)
-        self.limits[part] = own if before is None else (1 - PACE) * before + PACE * own
+        seen = own if before is None else min(own, MOST_GROWTH * before)
+        self.limits[part] = own if before is None else (1 - PACE) * before + PACE * seen
 
     def step(self, state: ServerState, updates: list[Update]) -> None:
         dense = [np.concatenate([v.numpy().ravel() for v in u.dense.values()]) for u in updates]
@@ -500,3 +501,23 @@ def test_a_table_nobody_requests_rows_of_has_no_limit() -> None:
     found = lengths_of(change, ids)
     assert found["row/classes"].tolist() == [-1, -1]
     assert found["dense"].tolist() == pytest.approx([3**0.5] * 2)
+
+
+def test_one_unlucky_cohort_does_not_lift_a_limit_for_good() -> None:
+    """Small cohorts drawn at random: now and then most of one are hostile, with lengths of any size."""
+    draw = torch.Generator().manual_seed(0)
+    memory: dict[str, torch.Tensor] = {}
+    worst = 0.0
+    for _ in range(300):
+        hostile = torch.rand(10, generator=draw) < 0.2
+        honest = 0.5 + torch.rand(10, generator=draw)
+        advance_limits_(memory, {"dense": torch.where(hostile, torch.full((10,), 1e30), honest)}, 2 / 3)
+        worst = max(worst, float(memory[LIMIT + "dense"]))
+    assert worst < 4  # honest updates are at most 1.5 long
+
+
+def test_lengths_beyond_float32_leave_no_limit_that_is_not_finite() -> None:
+    memory: dict[str, torch.Tensor] = {LIMIT + "dense": torch.tensor(1.0)}
+    for length in (torch.inf, 1e38, 1.0):
+        advance_limits_(memory, {"dense": torch.full((10,), length)}, 2 / 3)
+        assert memory[LIMIT + "dense"].isfinite()

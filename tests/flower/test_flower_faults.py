@@ -410,7 +410,7 @@ def test_a_body_that_is_no_message_costs_its_own_node_only(tmp_path: Path) -> No
 
 def test_two_models_in_one_round_are_answered_with_noise_of_their_own(tmp_path: Path) -> None:
     """Or their difference would have none, and a server could read updates by request_rows twice."""
-    e = experiment("privacy.clip=0.1", "privacy.noise=5")
+    e = experiment("privacy.clip=0.1", "privacy.noise=5", "method.prior=0")
     grid = three_nodes(tmp_path, e)
     node = grid.nodes[101]
     run(tmp_path, e, grid)

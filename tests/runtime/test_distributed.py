@@ -43,10 +43,12 @@ ARMS = {
     "centred clipping": ["server.robust=centred_clipping", "clients.per_round=3"],
 }
 MINED = ["method.spreadout_form=topk", "method.k=2"]
+PLAIN = "method.spreadout_step=plain"
 SHARDED = {
     "sampled": ["method.name=fedss", "method.negatives=2", "server.tables.classes.optimizer=adam"],
-    "mined": [*MINED, "method.spreadout_optimizer=adam", "method.spreadout_steps=2"],
-    "mined among some": [*MINED, "method.candidates=3", "method.spreadout_optimizer=adam"],
+    "mined": [*MINED, "method.spreadout_steps=2"],
+    "mined plainly": [*MINED, PLAIN, "method.spreadout_optimizer=adam", "method.spreadout_steps=2"],
+    "mined among some": [*MINED, "method.candidates=3", PLAIN, "method.spreadout_optimizer=adam"],
     "correlated": [*MINED, "method.name=fedalc"],
     "positives counted": ["method.name=flag"],
     "one after another": [*MINED, "run.executor=sequential"],
@@ -175,7 +177,7 @@ def test_torchrun_trains_writes_one_folder_and_goes_on_at_any_number(tmp_path: P
         "method.spreadout_form=topk",
         "method.k=3",
     ]
-    settings += ["method.spreadout_optimizer=adam", "run.shard_mb=0"]  # each has five of the ten rows
+    settings += [PLAIN, "method.spreadout_optimizer=adam", "run.shard_mb=0"]  # each has five of the ten rows
     alone = so.run(so.Experiment.load("digits-fedaws", settings), device="cpu")
     half = tmp_path / "half"
     told = torchrun("run", "digits-fedaws", *settings, "rounds=2", "--out", str(half))

@@ -85,6 +85,7 @@ def shop_config(**changes: object) -> so.Experiment:
         "model": {"encoder": "mean", "dim": 6, "init": 0.5},
         "method": {"name": "dual_encoder"},
         "clients": {"batch": 4, "lr": 0.5, "per_round": 5},
+        "server": {"optimizer": "sgd", "lr": 1.0},
         "eval": {"metrics": ["R@1"]},
     }
     for key, change in changes.items():

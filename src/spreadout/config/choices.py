@@ -62,8 +62,10 @@ def _judged_by(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
     A method without a table of classes has none: it is judged on trained classes, by a validation part.
     """
     new = found.test is not None and _never_trained(found.test.labels, found.classes)
-    if experiment.method.prior == "auto" and not new and experiment.privacy is None:
-        return {"data.validation_fraction": 0.1}  # by which the weight of the prior is chosen
+    if not new and "history" not in found.train.columns:
+        # The weight of a prior is chosen by it. The same for all methods, so that arms of a comparison
+        # train on the same examples.
+        return {"data.validation_fraction": 0.1}
     if experiment.method.has_class_table or not new:
         return {}
     if experiment.data.validation_fraction or is_open(experiment, "data.validation_fraction"):

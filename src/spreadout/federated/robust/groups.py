@@ -64,11 +64,11 @@ class Groups:
 
     def distances(self, centres: Tensor) -> Tensor:
         """How far each vector is from the centre (g, d) of its group: (n,). Some columns at a time."""
-        squares = self.values.new_zeros(len(self.values))
+        squares = self.values.new_zeros(len(self.values), dtype=torch.float64)  # 1e20² is finite there
         for columns in self._columns():
             away = self.values[:, columns] - centres[self.group][:, columns]
-            squares += away.square().sum(1)
-        return squares.sqrt()
+            squares += away.double().square().sum(1)
+        return squares.sqrt().to(self.values.dtype)
 
     def ordered(self) -> Iterator[Ordered]:
         """All columns, some at a time, each with the vectors of every group in ascending order."""

@@ -4,7 +4,7 @@ Three lengths of each update are looked at: of its dense part, of all its rows o
 of the row of the table that moved most. After every round each limit goes a part of the way to the
 round's own quantile. Hostile clients, as long as they are fewer than 1 − quantile of a cohort, cannot
 put a quantile above what some honest client has: only the order of lengths counts, not how long the
-longest is.
+longest is. Where a small cohort has more of them by chance, a limit grows by 15 % at most.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from torch import Tensor
 
 from spreadout.core.types import Params, Tensors
 
-PACE = 0.3  # how far a limit goes to a round's quantile
-DENSE, ROWS, ROW = (
-    "dense",
-    "rows/",
-    "row/",
-)  # the dense part; a table's rows together; the furthest of them
+PACE = 0.3  # how far a limit goes to a round's quantile …
+MOST_GROWTH = 1.5  # … which counts as no more than so many times the limit
+DENSE = "dense"
+ROWS = "rows/"  # a table's rows together
+ROW = "row/"  # the furthest of them
 LIMIT = "limit/"  # before the names of limits in what a rule keeps
 NONE = -1.0  # the length of rows that a client does not hold
 
@@ -53,12 +52,21 @@ def limits_in(memory: Mapping[str, Tensor]) -> Tensors:
 
 
 def advance_limits_(memory: Tensors, lengths: Mapping[str, Tensor], quantile: float) -> None:
-    """Move every limit a part of the way to the quantile of a round; the first round sets it."""
+    """Move every limit a part of the way to the quantile of a round; the first round sets it.
+
+    A cohort may by chance have more hostile clients than the quantile allows for. Then a limit grows,
+    but by no more than a little: what one round can do, one honest round takes back.
+    """
     for part, values in lengths.items():
         found = quantile_of(values, quantile)
-        if found is not None:
-            before = memory.get(LIMIT + part)
-            memory[LIMIT + part] = found if before is None else (1 - PACE) * before + PACE * found
+        if found is None:
+            continue
+        before = memory.get(LIMIT + part)
+        if before is not None and before > 0:
+            found = torch.minimum(found, MOST_GROWTH * before)
+            found = (1 - PACE) * before + PACE * found
+        if bool(found.isfinite()):
+            memory[LIMIT + part] = found
 
 
 def limited(
