@@ -9,6 +9,7 @@ import pytest
 
 import spreadout as so
 from disk import Snapshots, watched
+from memory_grid import deployed, served
 from spreadout.core.errors import UserError
 from spreadout.report.page import write_page
 from spreadout.runs.compare import compare
@@ -97,6 +98,23 @@ def test_a_finished_run_that_is_resumed(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "run")
     seen = every_state(resume, tmp_path / "run", tmp_path / "copies")
     assert len(seen.states) == 1
+
+
+def test_the_server_of_a_deployment(tmp_path: Path) -> None:
+    """A server that died is started again: to resume or, if it had not begun, afresh."""
+    e = tiny(rounds=1)
+
+    def serve(folder: Path) -> None:
+        begun = (folder / "config.toml").exists()
+        served(deployed(DATA, e, tmp_path / "project", 1), DATA, e, folder, resume=begun)
+
+    def recover(folder: Path) -> None:
+        if not (folder / "summary.json").exists():
+            serve(folder)
+
+    seen = every_state(serve, tmp_path / "run", tmp_path / "copies")
+    assert len(seen.moments) > 80
+    assert_all_recover(seen, recover, result_of, tmp_path / "run")
 
 
 class Cleared(Exception): ...

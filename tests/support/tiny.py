@@ -21,8 +21,10 @@ def tiny(**changes: Any) -> so.Experiment:
     values: dict[str, Any] = {
         "rounds": 2,
         "model": {"hidden": [], "dim": 3},
-        "clients": {"local_steps": 1},
-        "eval": {"every": 1},
+        "method": {"name": "fedaws", "prior": 0},
+        "clients": {"local_steps": 1, "lr": 0.1, "batch": 32, "per_round": "all"},
+        "server": {"optimizer": "sgd", "lr": 1.0},
+        "eval": {"every": 1, "metrics": ["P@1"], "references": False},
         "run": {"log_requests": True},
     }
     return so.Experiment.of({**values, **changes})

@@ -109,6 +109,7 @@ class RunFolder:
             if saved is None and folder.finished:
                 raise UserError(f"{path}: is finished and has no checkpoint; there is nothing to resume")
             logs.check_marks(path, saved["logs"] if saved else {})
+            folder._rewind(saved)
         except BaseException:
             claim.release()
             raise
@@ -209,9 +210,8 @@ class RunFolder:
         logs.check_marks(self.path, marks)
         return logs.read_log(self.path / name, marks[name]["bytes"] if marks else 0)
 
-    def rewind(self) -> None:
+    def _rewind(self, saved: Mapping[str, Any] | None) -> None:
         """Take off what came after the checkpoint: a resumed run makes it again."""
-        saved = self.saved()
         if self.finished and not self._ended_at(saved):
             self.unfinish()
             self.notes.append(f"{self.path}: what it left at its end is made again from the checkpoint")

@@ -180,8 +180,6 @@ def resume(
     with _writing(partial(RunFolder.reopened, path)) as opened:
         left = opened or RunFolder.open(path)
         experiment = settled(Experiment.load(left.config))  # as it was run, whatever is chosen today
-        if opened is not None:
-            opened.rewind()
         session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
         session.write_to(opened)
         if left.has_checkpoint:
