@@ -22,6 +22,7 @@ import spreadout as so
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
 
+COMMIT = record.commit()  # of the code that runs, not of what the tree holds when a run ends
 OUT = RESULTS / "defaults" / "table.json"
 METHODS = ("fedaws", "fedalc", "fedss", "flag", "fedavg", "fedmlh", "centralized")
 SETS: dict[str, dict[str, Any]] = {
@@ -94,7 +95,7 @@ def _add(out: Path, name: str, method: str, seed: int, data: Mapping[str, Any], 
         }
     seconds = round(time.perf_counter() - started, 1)
     run = {"set": name, "method": method, "seed": seed, **result, "seconds": seconds}
-    run["commit"] = record.commit()
+    run["commit"] = COMMIT
     done = record.read(out)["runs"] if out.exists() else []  # another process may have added some
     record.write(out, {"runs": sorted([*done, run], key=lambda r: (r["set"], r["method"], r["seed"]))})
     print(json.dumps({key: value for key, value in run.items() if key != "references"}), flush=True)
