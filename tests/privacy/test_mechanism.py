@@ -71,3 +71,11 @@ def test_a_private_run_reports_what_it_spent() -> None:
     most = private["most_releases_by_a_client"]
     assert 2 <= most <= 4  # four cohorts of five out of ten clients
     assert private["epsilon"] == pytest.approx(epsilon_of(2.0, most, 1e-5))
+
+
+@pytest.mark.parametrize("noise", [5e-324, 1e-30, 1e-4, 0.1, 1.0, 3.4e38])
+@pytest.mark.parametrize("delta", [5e-324, 1e-45, 1e-6, 0.9999999])
+def test_epsilon_of_any_noise_is_a_number(noise: float, delta: float) -> None:
+    found = [epsilon_of(noise, releases, delta) for releases in (1, 1000, 10**9)]
+    assert found == sorted(found)  # more releases promise no more
+    assert found[0] >= 0

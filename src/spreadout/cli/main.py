@@ -30,7 +30,7 @@ from spreadout.cli.common import (
     watched,
 )
 from spreadout.cli.data import AsJson
-from spreadout.core.errors import UserError
+from spreadout.core.errors import UserError, memory_ran_out
 
 NO_MEMORY = "not enough memory for this; take less data, fewer clients, or a smaller model"
 
@@ -56,16 +56,13 @@ def main() -> None:
     except typer.Abort:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except MemoryError:
-        _fail(NO_MEMORY)
     except KeyboardInterrupt:  # a second Ctrl-C, or one before training began
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except OSError as error:  # a full disk, a folder that may not be written
         _fail(f"{error.filename or 'file'}: {error.strerror or error}")
     except Exception as error:
-        # What torch says on a CPU is a RuntimeError like any other.
-        if type(error).__name__ == "OutOfMemoryError" or "tried to allocate" in str(error):
+        if memory_ran_out(error):
             _fail(NO_MEMORY)
         if not hasattr(error, "format_message"):
             raise

@@ -277,6 +277,8 @@ def changes_of(overrides: Iterable[str]) -> dict[str, Any]:
 
 def parse_override(text: str) -> tuple[list[str], Any]:
     """`clients.lr=0.5` → (["clients", "lr"], 0.5); what is no TOML value is taken as a string."""
+    if text != text.encode("utf-8", "replace").decode("utf-8"):  # bytes that are no text
+        raise UserError(f"override {text[:80]!r}: is not text in UTF-8")
     key, equals, value = text.partition("=")
     path = key.strip().split(".")
     if not equals or not all(path) or len(path) > DEEPEST:

@@ -44,7 +44,7 @@ class CollectsLabels(PositiveOnly):
 
     anonymity: int = Field(0, ge=0)  # forget pairs of labels seen in fewer instances
     count_noise: float = Field(0.0, ge=0)  # deviation of the noise on every count
-    dummies: int = Field(0, ge=0)  # invented entries a client adds, in the mean
+    dummies: int = Field(0, ge=0, le=1_000_000)  # invented entries a client adds, in the mean
     normalize: bool = False  # weights of each label scaled to sum 1: γ of Eq. 10 instead of σ of Eq. 9
 
     @property

@@ -15,6 +15,8 @@ from scipy.special import log_ndtr
 # Replacing all of a client's data can move its clipped update from one end of the ball to the other.
 REPLACE_ONE_CLIENT = 2.0
 
+NO_PROMISE = 1e4  # μ from which on ε is above ten million, and nothing is promised
+
 
 def delta_of(epsilon: float, mu: float) -> float:
     """δ(ε) of a Gaussian mechanism with parameter μ."""
@@ -32,9 +34,11 @@ def epsilon_of(
     if noise == 0:
         return math.inf
     mu = sensitivity * math.sqrt(releases) / noise
+    if mu > NO_PROMISE:
+        return math.inf
     if delta_of(0.0, mu) <= delta:
         return 0.0
     high = 1.0
     while delta_of(high, mu) > delta:
         high *= 2
-    return float(brentq(lambda e: delta_of(e, mu) - delta, 0.0, high, xtol=1e-9))
+    return float(brentq(lambda e: delta_of(e, mu) - delta, 0.0, high, xtol=1e-9, maxiter=1000))

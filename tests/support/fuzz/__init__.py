@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 def every_target() -> list[Target]:
-    from fuzz import files, grid
+    from fuzz import configs, files, grid
 
-    return [*files.TARGETS, *grid.TARGETS]
+    return [*files.TARGETS, *grid.TARGETS, *configs.TARGETS]

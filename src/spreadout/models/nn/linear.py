@@ -21,7 +21,7 @@ class Linear(nn.Linear):
             return super().forward(input)
         flat = input.flatten(0, -2)  # (n, i)
         found: Tensor = _Linear.apply(flat, self.weight, self.bias)  # type: ignore[no-untyped-call]
-        return found.view(*input.shape[:-1], -1)
+        return found.view(*input.shape[:-1], found.shape[-1])
 
 
 class _Linear(torch.autograd.Function):
