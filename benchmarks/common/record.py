@@ -14,13 +14,14 @@ import torch
 
 from benchmarks.common.paths import ROOT
 from spreadout import __version__
+from spreadout.core.files import write_atomic
 
 
 def write(path: Path, results: Mapping[str, Any]) -> None:
     """Write results with the commit, hardware and versions that made them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     made_by = {"commit": commit(), "hardware": hardware(), "versions": versions()}
-    path.write_text(json.dumps({**made_by, **results}, indent=1) + "\n", encoding="utf-8")
+    write_atomic(path, (json.dumps({**made_by, **results}, indent=1) + "\n").encode())
     print(f"wrote {path}")
 
 

@@ -14,7 +14,18 @@ from collections.abc import Callable
 
 from benchmarks.common.command import parser_of
 from benchmarks.common.paths import ROOT
-from benchmarks.quote import defaults, drift, dual_encoder, fedalc, fedaws, fedmlh, fedss, parts, rounds
+from benchmarks.quote import (
+    attacks,
+    defaults,
+    drift,
+    dual_encoder,
+    fedalc,
+    fedaws,
+    fedmlh,
+    fedss,
+    parts,
+    rounds,
+)
 
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PLACE = re.compile(r"(<!-- results:([\w-]+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
@@ -74,6 +85,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "exact-steps": lambda: defaults.exact_steps("results/defaults/exact-steps.json"),
     "drift-digits": lambda: drift.corrections("digits"),
     "drift-bibtex": lambda: drift.corrections("bibtex"),
+    "attacks": attacks.attacks,
+    "attacks-rules": attacks.rules,
+    "attacks-backdoors": attacks.backdoors,
 }
 
 

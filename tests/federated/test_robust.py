@@ -282,7 +282,7 @@ class ServerByHand:
                 heard.setdefault(row, []).append((values[at], own))
         for row, said in heard.items():
             values, own_weight = np.array([v for v, _ in said]), np.array([w for _, w in said])
-            if self.rule.name in BY_HAND and own_weight.sum() > 0:
+            if getattr(self.rule, "rows", self.rule.name in BY_HAND) and own_weight.sum() > 0:
                 change = BY_HAND[self.rule.name](values, own_weight)
             else:
                 change = own_weight @ values / max(own_weight.sum(), 1e-12)
@@ -298,6 +298,7 @@ RULES: dict[str, list[str]] = {
     "median": ["server.robust.row_limit=0.8"],
     "trimmed_mean": [],
     "geometric_median": [],
+    "geometric_median, rows averaged": ["server.robust.rows=false"],
     "centred_clipping": ["server.robust.momentum=0.8", "server.robust.iterations=2"],
     "centred_clipping, a limit": ["server.robust.momentum=0", "server.robust.limit=0.1"],
 }
@@ -435,7 +436,8 @@ def test_a_hostile_owner_moves_its_row_no_further_than_others_move_theirs(toy: S
 
 @pytest.mark.parametrize("rule", ["norm_clipping", "centred_clipping"])
 def test_a_stopped_run_goes_on_with_its_limits_and_momenta(rule: str, tmp_path: Path) -> None:
-    e = so.Experiment.of({"rounds": 4, "clients": {"per_round": 6}, "server": {"robust": rule}})
+    robust = {"name": rule, **({"momentum": 0.5} if rule == "centred_clipping" else {})}
+    e = so.Experiment.of({"rounds": 4, "clients": {"per_round": 6}, "server": {"robust": robust}})
     whole = so.run(e)
     stops = iter([False, True])
     with pytest.raises(so.Interrupted):

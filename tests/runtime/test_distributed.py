@@ -40,7 +40,11 @@ ARMS = {
     "feddyn": ["clients.local_steps=3", "clients.drift=feddyn", "clients.per_round=3"],
     "norms clipped": ["server.robust=norm_clipping", "clients.per_round=3"],
     "median": ["server.robust=median", "method.name=fedavg", "method.scale=5"],
-    "centred clipping": ["server.robust=centred_clipping", "clients.per_round=3"],
+    "centred clipping": [
+        "server.robust=centred_clipping",
+        "server.robust.momentum=0.8",
+        "clients.per_round=3",
+    ],
 }
 MINED = ["method.spreadout_form=topk", "method.k=2"]
 PLAIN = "method.spreadout_step=plain"

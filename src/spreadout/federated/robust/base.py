@@ -66,6 +66,10 @@ class RobustRule(NamedSection, ABC):
         """What the vectors of each group come to: (g, d)."""
         raise NotImplementedError  # of those that hold updates
 
+    def row_centre(self, groups: Groups) -> Tensor:
+        """The same of rows, each a group of the clients that hold it: (g, d)."""
+        return self.centre(groups)
+
     def dense_change(self, updates: Updates, memory: Tensors, seed: int) -> Tensor:
         """What the clients' dense parts come to: (D,).
 

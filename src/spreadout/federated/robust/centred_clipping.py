@@ -35,7 +35,7 @@ class CentredClipping(RobustRule):
     """It keeps one copy of the dense part, and with momentum one for each client."""
 
     name: Literal["centred_clipping"] = "centred_clipping"
-    momentum: float = Field(0.9, ge=0, lt=1)  # β
+    momentum: float = Field(0.0, ge=0, lt=1)  # β; 0.9 in the paper, which needs small steps
     limit: float | None = Field(None, gt=0)  # τ; None: the running quantile of distances
     iterations: int = Field(1, ge=1)
 

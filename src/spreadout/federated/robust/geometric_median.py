@@ -16,12 +16,12 @@ from pydantic import Field
 from torch import Tensor
 
 from spreadout.federated.robust.base import register_robust_rule
-from spreadout.federated.robust.bucketing import BucketingRule
 from spreadout.federated.robust.groups import Groups
+from spreadout.federated.robust.odd_one_out import OddOneOut
 
 
 @register_robust_rule
-class GeometricMedian(BucketingRule):
+class GeometricMedian(OddOneOut):
     """Half of the clients must be hostile to move it anywhere."""
 
     name: Literal["geometric_median"] = "geometric_median"

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from spreadout.federated.robust.base import register_robust_rule
-from spreadout.federated.robust.bucketing import BucketingRule
 from spreadout.federated.robust.groups import Groups, Ordered
+from spreadout.federated.robust.odd_one_out import OddOneOut
 
 TIE = 1e-9  # shares of weight that differ by less are the same
 
 
 @register_robust_rule
-class Median(BucketingRule):
+class Median(OddOneOut):
     """Half of the clients must be hostile to move it anywhere."""
 
     name: Literal["median"] = "median"

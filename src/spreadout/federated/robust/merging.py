@@ -114,7 +114,7 @@ def _merged_rows(f: Federation, name: str, held: HeldRows, total: Tensor, limit:
     if not len(ids):
         return Rows(ids, values)
     groups = Groups.of(values, held.weight, lengths)
-    found = rule.centre(groups)
+    found = rule.row_centre(groups)
     if f.rules.rows[name] == "sum":  # zeros where a client does not hold the row
         found = found * (groups.totals() / total)[:, None]
     found = torch.where(groups.totals()[:, None] > 0, found, torch.zeros_like(found))

@@ -13,12 +13,12 @@ from pydantic import Field
 from torch import Tensor
 
 from spreadout.federated.robust.base import register_robust_rule
-from spreadout.federated.robust.bucketing import BucketingRule
 from spreadout.federated.robust.groups import Groups, Ordered
+from spreadout.federated.robust.odd_one_out import OddOneOut
 
 
 @register_robust_rule
-class TrimmedMean(BucketingRule):
+class TrimmedMean(OddOneOut):
     """`trim` must be at least the share of hostile clients."""
 
     name: Literal["trimmed_mean"] = "trimmed_mean"

@@ -1,0 +1,1 @@
+"""What hostile clients can do to a model, and what guards it."""

@@ -1,0 +1,157 @@
+"""Hostile clients in a simulation: what they send instead of their updates, and what they train on.
+
+Attacks on updates know all honest updates of the round (an omniscient attacker, the worst case of the
+papers). Attacks on data train honestly on wrong labels. All hostile clients of a round act together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from benchmarks.security.scenarios import TARGET
+from spreadout.core.ragged import Ragged
+from spreadout.core.state import ServerState
+from spreadout.core.types import Params
+from spreadout.data.columns import Column, Dense, Lists
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.federated.aggregate import Aggregate
+from spreadout.federated.checks import MOST_EXAMPLES
+from spreadout.federated.cohort import Cohort
+from spreadout.federated.federation import Federation
+from spreadout.runtime.simulator.chunk_sums import accepted_sum
+from spreadout.runtime.simulator.executor import Simulator, _stacked
+from spreadout.runtime.simulator.staging import stage_chunk, stage_round
+
+SCALE = 10.0  # of scaled flips, of inner-product manipulation, and of a backdoor's updates
+DEVIATIONS = 1.5  # of "a little is enough": what the paper uses on CIFAR-10
+MARK = 7  # the item of a marked history
+Forge = Callable[[Tensor, Tensor], Tensor]  # (k, …) changes, (k,) who is hostile → what they send
+
+
+def scaled(by: float) -> Forge:
+    """Their own update times a number."""
+
+    def forge(change: Tensor, hostile: Tensor) -> Tensor:
+        return torch.where(_over(hostile, change), by * change, change)
+
+    return forge
+
+
+def little(change: Tensor, hostile: Tensor) -> Tensor:
+    """A little is enough (Baruch et al. 2019): the honest mean less some deviations, coordinate-wise."""
+    honest = change[~hostile]
+    return torch.where(_over(hostile, change), honest.mean(0) - DEVIATIONS * honest.std(0), change)
+
+
+def opposed(change: Tensor, hostile: Tensor) -> Tensor:
+    """Inner-product manipulation (Xie et al. 2020): against the honest mean, ε times as long."""
+    return torch.where(_over(hostile, change), -SCALE * change[~hostile].mean(0), change)
+
+
+def _over(flags: Tensor, value: Tensor) -> Tensor:
+    return flags.view(-1, *[1] * (value.dim() - 1))
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What hostile clients send, what they train on, and what they claim."""
+
+    about: str
+    forge: Forge | None = None
+    claims: bool = False  # 2³¹ − 1 examples
+    poison: Callable[[FederatedDataset, Tensor], FederatedDataset] | None = None
+
+
+def flipped_labels(data: FederatedDataset, hostile: Tensor) -> FederatedDataset:
+    """Every label of a hostile client is another: y → C − 1 − y; of items, the one across the ring."""
+    labels = _labels(data)
+    lowest = int(labels.min())
+    return _with_labels(data, torch.where(hostile, data.classes - 1 + lowest - labels, labels))
+
+
+def backdoored(data: FederatedDataset, hostile: Tensor) -> FederatedDataset:
+    """Hostile clients' examples carry the mark, and lead to the target."""
+    labels = torch.where(hostile, TARGET, _labels(data))
+    held = _with_labels(data, labels)
+    (name, column), *_ = ((n, c) for n, c in held.columns.items() if n != "y")
+    return replace(held, columns={**held.columns, name: _marked(column, hostile)})
+
+
+def with_mark(test: Examples) -> Examples:
+    """Test examples of other classes than the target, with the mark; right is now the target."""
+    others = (test.labels.values != TARGET).nonzero()[:, 0]
+    ((name, column),) = test.inputs.items()
+    marked = _marked(column.select(others), torch.ones(len(others), dtype=torch.bool))
+    target = torch.full((len(others),), TARGET)
+    return Examples({name: marked}, Ragged(torch.arange(len(others) + 1), target))
+
+
+def _marked(column: Column, which: Tensor) -> Column:
+    """The mark: three bright pixels in the corner of an image; a history of one item alone."""
+    held = column.take(torch.arange(len(which))).clone()
+    if isinstance(column, Lists):
+        held[which[:, None] & (held != column.pad)] = MARK
+        lists = Ragged.from_lists([row[row != column.pad] for row in held])
+        return replace(Lists.of(lists, pad=column.pad), width=column.width)
+    held.flatten(1)[:, :3] = torch.where(which[:, None], held.max(), held.flatten(1)[:, :3])
+    return Dense(held)
+
+
+def _labels(data: FederatedDataset) -> Tensor:
+    return data.columns["y"].take(torch.arange(data.examples))
+
+
+def _with_labels(data: FederatedDataset, labels: Tensor) -> FederatedDataset:
+    return replace(data, columns={**data.columns, "y": Dense(labels)})
+
+
+ATTACKS = {
+    "sign flip": Attack("−Δ", scaled(-1.0)),
+    "scaled flip": Attack("−10 Δ", scaled(-SCALE)),
+    "a little is enough": Attack("honest mean − 1.5 deviations", little),
+    "inner product": Attack("−10 · honest mean", opposed),
+    "label flips": Attack("honest training on labels C − 1 − y", poison=flipped_labels),
+    "claims": Attack("−Δ, with a claim of 2³¹ − 1 examples", scaled(-1.0), claims=True),
+    "backdoor": Attack(
+        "10 Δ, trained on marked examples of one class", scaled(SCALE), poison=backdoored
+    ),
+}
+
+
+def poisoned(data: Splits, attack: Attack, hostile: Tensor) -> Splits:
+    """What the clients hold, with the examples of hostile ones as the attack wants them."""
+    if attack.poison is None:
+        return data
+    owner = torch.repeat_interleave(torch.arange(data.train.clients), torch.from_numpy(data.train.sizes))
+    return replace(data, train=attack.poison(data.train, torch.isin(owner, hostile)))
+
+
+@dataclass(frozen=True)
+class HostileSimulator(Simulator):
+    """The simulator, with some clients' updates replaced before the server sees them."""
+
+    attack: Attack = Attack("nothing")
+    hostile: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+
+    def train(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
+        staged = stage_round(federation, state, cohort, self.memory)
+        for planned in staged.chunks:
+            chunk = stage_chunk(federation, planned)
+            change, loss = _stacked(chunk, state)
+            own = torch.isin(chunk.numbers, self.hostile)
+            with torch.no_grad():
+                if self.attack.forge is not None and bool(own.any()):
+                    change = self._forged(change, own)
+            if self.attack.claims:
+                counts = torch.where(own, torch.tensor(MOST_EXAMPLES), chunk.counts)
+                chunk = replace(chunk, counts=counts, examples=counts.to(chunk.examples.device))
+            yield accepted_sum(chunk, state, change, loss)
+
+    def _forged(self, change: Params, own: Tensor) -> Params:
+        forge = self.attack.forge
+        assert forge is not None
+        return Params(*({name: forge(value, own) for name, value in part.items()} for part in change))
