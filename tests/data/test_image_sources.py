@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import spreadout as so
+from bombs import tiled
 from spreadout.data.columns import Dense
 from spreadout.data.load import DataConfig, load_data
 from spreadout.data.sources.base import Instances, RawDataset
@@ -422,6 +423,17 @@ def test_sixteen_bits_transparency_and_the_cameras_way_up(tmp_path: Path) -> Non
     assert isinstance(column, Dense)
     assert column.values[:2, 0, 0, 0].tolist() == [0x80, 255]
     assert int(column.values[2, 0, 3, 0]) > 150 > int(column.values[2, 0, 0, 0])
+
+
+def test_a_picture_in_tiles_is_read_if_it_says_plainly_how_large_they_are(tmp_path: Path) -> None:
+    (tmp_path / "class").mkdir()
+    path = tmp_path / "class" / "a.tif"
+    path.write_bytes(tiled(64))
+    assert shades(ImageFolder(size=8).parse(tmp_path).train) == [255]  # all transparent: white
+    slong8 = 17  # libtiff reads this type, Pillow does not
+    path.write_bytes(tiled(16_384, kind=slong8))
+    with pytest.raises(so.UserError, match=r"a.tif: does not decode .*its tiles is no plain number"):
+        ImageFolder(size=8).parse(tmp_path)
 
 
 def test_idx_parts_of_different_size_are_refused(tmp_path: Path) -> None:

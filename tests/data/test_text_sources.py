@@ -399,6 +399,9 @@ def test_interactions_in_parquet_are_those_in_csv(tmp_path: Path) -> None:
     table = arrow.table({"user": columns[0], "item": columns[1], "time": columns[2]})
     parquet.write_table(table, tmp_path / "log.parquet")
     assert timeline(Interactions().parse(tmp_path / "log.parquet")) == SHOPPED
+    differences = {"use_dictionary": False, "column_encoding": {"item": "DELTA_BYTE_ARRAY"}}
+    parquet.write_table(table, tmp_path / "log.parquet", **differences)
+    assert timeline(Interactions().parse(tmp_path / "log.parquet")) == SHOPPED
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(so.UserError, match=r"bad.parquet: not a readable Parquet file"):
         Interactions().parse(tmp_path / "bad.parquet")

@@ -341,6 +341,7 @@ GARBAGE: dict[str, tuple[Callable[[RecordDict], RecordDict], str]] = {
     "noise": (instead(raw(bytes(range(256)))), "malformed"),
     "a pickle": (instead(raw(b"cos\nsystem\n(S'true'\ntR.", "pickle")), "malformed"),
     "a huge claim": (instead(raw(len(HUGE).to_bytes(8, "little") + HUGE + b"abcd")), "malformed"),
+    "of client 007": (instead(messages.packed({"007/loss": torch.zeros(1)})), "malformed"),
     "nobody's": (instead(messages.packed({"x/loss": torch.zeros(1)})), "malformed"),
 }
 
@@ -601,6 +602,7 @@ def test_a_grant_outlives_the_server(tmp_path: Path) -> None:
         ("clients = 3", "is no roster"),
         ("[clients.0]\nkey = 'missing.pub'", "missing.pub: No such file"),
         ("[clients.0]\nkey = 'roster.toml'", "is no public key"),
+        ("[clients.007]\nclasses = [1]", "clients.007: is no client's number, as clients.7 is"),
         ("[clients.0]\nclass = [1]", "clients.0.class: unknown; known: key, classes"),
     ],
 )

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import spreadout as so
 from command import invoke
 from memory_grid import deployed, served
 from spreadout.core.errors import UserError
+from spreadout.core.locks import Lock, is_signed
 from spreadout.runs.claim import REHEARSAL_MARK, Claim
 from spreadout.runs.compare import compare
 from spreadout.runs.folder import RunFolder, remove_run
@@ -190,6 +192,50 @@ def test_what_never_began_is_run_without_force(tmp_path: Path) -> None:
         (folder / name).touch()
     run(folder)
     assert not (folder / ".config.toml.77").exists()
+
+
+@pytest.mark.parametrize("content", ["", "mine", "{}", '{"process": 1}', "[" * 99_999, "\udcff"])
+def test_a_file_named_like_a_mark_does_not_make_a_folder_ours(tmp_path: Path, content: str) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "wedding.jpg").touch()
+    (folder / ".spreadout-run").write_text(content, errors="surrogateescape")
+    for work in (lambda: run(folder, force=True), lambda: remove_run(folder)):
+        with pytest.raises(UserError, match="exists and is not a run folder; choose another --out"):
+            work()
+    assert (folder / "wedding.jpg").exists()
+
+
+def test_what_is_signed_once_stays_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process killed while it signs leaves a folder that is known as ours."""
+    path, seen = tmp_path / ".spreadout-run", []
+    for name in ("pwrite", "ftruncate"):
+        real = getattr(os, name)
+
+        def act(*given: object, real: Callable[..., int] = real) -> int:
+            seen.append(is_signed(path))
+            return real(*given)
+
+        monkeypatch.setattr(os, name, act)
+    for host in ("a", "a-longer-name", "b"):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        Lock.take(path).release()
+        assert is_signed(path)
+    assert seen == [False, *[True] * 5]
+
+
+@pytest.mark.parametrize("leads_to", ["a folder", "nothing"])
+def test_a_link_in_the_place_of_what_is_deleted_is_taken_away(stopped: Path, leads_to: str) -> None:
+    precious = stopped.parent / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    (stopped / ".removed").symlink_to(precious if leads_to == "a folder" else "nowhere")
+    so.resume(stopped, data=DATA, device="cpu")
+    (stopped / ".removed").symlink_to(precious if leads_to == "a folder" else "nowhere")
+    run(stopped, force=True)
+    assert RunFolder(stopped).finished
+    assert not (stopped / ".removed").is_symlink()
+    assert (precious / "file").exists()
 
 
 def test_a_failed_start_leaves_nothing_behind(tmp_path: Path) -> None:

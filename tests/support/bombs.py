@@ -12,6 +12,7 @@ import importlib
 import json
 import pickle
 import re
+import resource
 import struct
 import sys
 import tarfile
@@ -195,6 +196,54 @@ def parquet_of_one_long_name(folder: Path) -> object:
 
 
 @bomb
+def parquet_with_a_false_footer(folder: Path) -> object:
+    """Pages of zeros that the footer says are small."""
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    path, cell = folder / "a.parquet", bytes(GIB >> 4)
+    table = arrow.table({"user": arrow.array([cell], arrow.binary()), "item": [1], "time": [1]})
+    how = {"compression": "zstd", "use_dictionary": False, "write_statistics": False}
+    with parquet.ParquetWriter(path, table.schema, **how) as writer:
+        for _ in range(16):
+            writer.write_table(table)
+    raw, about = path.read_bytes(), parquet.read_metadata(path)
+    start = len(raw) - 8 - struct.unpack("<I", raw[-8:-4])[0]
+    foot, group = raw[start:], about.row_group(0)
+    for size in (group.column(0).total_uncompressed_size, group.total_byte_size):
+        true = varint(size)
+        foot = foot.replace(true, varint(1000, len(true)))
+    path.write_bytes(raw[:start] + foot)
+    assert parquet.read_metadata(path).row_group(15).column(0).total_uncompressed_size == 1000
+    return Interactions().parse(path)
+
+
+def varint(value: int, length: int = 0) -> bytes:
+    """A number as Thrift has it, filled up to a length."""
+    found, left = [], 2 * value
+    while left or len(found) < length or not found:
+        found.append(left & 127 | 128)
+        left >>= 7
+    return bytes([*found[:-1], found[-1] & 127])
+
+
+@bomb
+def parquet_of_names_that_begin_alike(folder: Path) -> object:
+    """Every name is stored as the length of what it has in common with the last one."""
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    rows = 1 << 16
+    names = arrow.array([b"x" * 1000] * rows, arrow.binary())
+    table = arrow.table({"user": names, "item": np.zeros(rows), "time": np.zeros(rows)})
+    how = {"use_dictionary": ["item", "time"], "column_encoding": {"user": "DELTA_BYTE_ARRAY"}}
+    with parquet.ParquetWriter(folder / "a.parquet", table.schema, **how) as writer:
+        for _ in range(16):
+            writer.write_table(table)
+    return Interactions().parse(folder / "a.parquet")
+
+
+@bomb
 def csv_of_one_long_name(folder: Path) -> object:
     rows = b"u,i,1\n" * (1 << 20)
     (folder / "a.csv").write_bytes(b"user,item,time\n" + b"x" * 1000 + b",i,1\n" + rows)
@@ -211,6 +260,26 @@ def png_of_many_pixels(folder: Path) -> object:
     )
     (folder / "class").mkdir()
     (folder / "class" / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + raw)
+    return ImageFolder().parse(folder)
+
+
+def tiled(side: int, kind: int = 4) -> bytes:
+    """A TIFF picture of 64 x 64 pixels in a tile of so many; `kind` is the type its width is given in."""
+    size = 4 * side * side
+    packed = zlib.compress(bytes(size)) if size < BLOCK else b"\x78\x9c" + deflated(b"", size)
+    tags = [(256, 4, 1, 64), (257, 4, 1, 64), (258, 3, 4, 0), (259, 3, 1, 8), (262, 3, 1, 2), (277, 3, 1, 4),
+            (322, kind, 1, side), (323, 4, 1, side), (324, 4, 1, 0), (325, 4, 1, len(packed)), (338, 3, 1, 2)]  # fmt: skip
+    end = 8 + 2 + 12 * len(tags) + 4
+    places = {258: end, 324: end + 8}
+    head = b"".join(struct.pack("<HHII", tag, t, n, places.get(tag, value)) for tag, t, n, value in tags)
+    about = struct.pack("<H", len(tags)) + head + struct.pack("<I", 0) + struct.pack("<4H", 8, 8, 8, 8)
+    return b"II*\0" + struct.pack("<I", 8) + about + packed
+
+
+@bomb
+def tiff_of_one_large_tile(folder: Path) -> object:
+    (folder / "class").mkdir()
+    (folder / "class" / "a.tif").write_bytes(tiled(16_384))
     return ImageFolder().parse(folder)
 
 
@@ -287,7 +356,10 @@ def main(folder: Path) -> None:
             said = str(error)
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
-        print(json.dumps({"bomb": name, "said": said, "grew": memory("VmHWM") - before}), flush=True)
+        # Of a child what it took beyond what this process has: it is counted from there.
+        child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+        grew = max(memory("VmHWM"), child) - before
+        print(json.dumps({"bomb": name, "said": said, "grew": grew}), flush=True)
 
 
 def _warm(name: str) -> None:
@@ -300,6 +372,7 @@ def _warm(name: str) -> None:
 LATE = {
     "parquet": "pyarrow.parquet",
     "png": "PIL.ImageOps",
+    "tiff": "PIL.TiffImagePlugin",
     "message": "spreadout.flower.messages",
     "npz_of_a_node": "spreadout.flower.data",
 }

@@ -44,7 +44,11 @@ class Lock:
                 raise
             os.close(file)  # whoever held it has just removed it
         lock = cls(path, file, locked=locked)
-        lock._sign()
+        try:
+            lock._sign()
+        except BaseException:
+            lock.release()
+            raise
         return lock
 
     @property
@@ -63,10 +67,20 @@ class Lock:
         os.close(self._file)
 
     def _sign(self) -> None:
-        """Write down who holds it, for those who are refused; a full disk is told of elsewhere."""
-        with suppress(OSError):
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, json.dumps(_myself()).encode(), 0)
+        """Write down who holds it, for those who are refused. Once it is signed it always is."""
+        signature = json.dumps(_myself()).encode()
+        with naming(self.path):
+            os.pwrite(self._file, signature.ljust(os.fstat(self._file).st_size), 0)
+            os.ftruncate(self._file, len(signature))
+
+
+def is_signed(path: Path) -> bool:
+    """Whether a file is one that some process has held: by what is written in it."""
+    try:
+        found = json.loads(path.read_bytes()[:1000])
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.keys() == _myself().keys()
 
 
 def _lock(path: Path, file: int) -> bool:

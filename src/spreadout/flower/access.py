@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import serialization
 from spreadout.core.chained_log import ChainedLog
 from spreadout.core.errors import UserError
 from spreadout.core.types import Tensors
+from spreadout.flower.messages import client_number
 from spreadout.methods.base import RowAccess
 from spreadout.methods.class_counts import SetupMessage, is_row_list
 
@@ -134,11 +135,18 @@ def read_roster(path: Path) -> dict[int, Entry]:
     """`[clients.NUMBER]` with `key`, a public key file seen from the roster, and `classes`."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))["clients"]
-        return {int(number): _entry(path, number, about) for number, about in values.items()}
+        return {_number(path, name): _entry(path, name, about) for name, about in values.items()}
     except FileNotFoundError:
         raise UserError(f"deploy.roster: {path}: no such file") from None
     except (tomllib.TOMLDecodeError, KeyError, ValueError, AttributeError, TypeError) as error:
         raise UserError(f"deploy.roster: {path}: is no roster ({error!r})") from None
+
+
+def _number(path: Path, name: str) -> int:
+    number = client_number(name)
+    if number is None:
+        raise UserError(f"deploy.roster: {path}: clients.{name}: is no client's number, as clients.7 is")
+    return number
 
 
 def _entry(path: Path, number: str, about: Mapping[str, Any]) -> Entry:

@@ -7,6 +7,7 @@ allocates more than came, and fails with `Malformed` or not at all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -273,7 +274,14 @@ def _by_client(arrays: Mapping[str, T]) -> dict[int, dict[str, T]]:
     found: dict[int, dict[str, T]] = {}
     for key, value in arrays.items():
         client, _, name = key.partition("/")
-        if not (client.isascii() and client.isdecimal() and len(client) <= MOST_DIGITS):
+        number = client_number(client)
+        if number is None:
             raise Malformed(f"{key} is nobody's")
-        found.setdefault(int(client), {})[name] = value
+        found.setdefault(number, {})[name] = value
     return found
+
+
+def client_number(text: str) -> int | None:
+    """A client's number, written in the one way there is: 007 is not 7, which may be there too."""
+    plain = re.fullmatch(r"0|[1-9][0-9]*", text) and len(text) <= MOST_DIGITS
+    return int(text) if plain else None

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from spreadout.core.errors import UserError
-from spreadout.core.locks import Lock
+from spreadout.core.locks import Lock, is_signed
 
 RUN_MARK, COMPARISON_MARK = ".spreadout-run", ".spreadout-comparison"
 REHEARSAL_MARK = ".spreadout-rehearsal"  # held by the process that starts a rehearsal's others
@@ -70,8 +70,11 @@ class Claim:
 
     def empty_trash(self) -> None:
         """Remove what a process that was killed had begun to delete."""
-        if (self.path / REMOVED).exists():
-            shutil.rmtree(self.path / REMOVED)
+        trash = self.path / REMOVED
+        if trash.is_dir() and not trash.is_symlink():
+            shutil.rmtree(trash)
+        else:  # somebody else's: what a link leads to stays
+            trash.unlink(missing_ok=True)
 
     def release(self) -> None:
         """Let others have it; if nothing was begun, what was made for it is gone again."""
@@ -86,7 +89,12 @@ def contents(path: Path) -> set[str]:
     """What is in a folder, apart from what is there before a run begins and what a killed one left."""
     before = {RUN_MARK, REHEARSAL_MARK, DEPLOYMENT, SUMS, REMOVED}
     names = {item.name for item in path.iterdir()} - before
-    return {name for name in names if not re.fullmatch(rf"\.({CONFIG}|{SUMS})\.\d+", name)}
+    return {name for name in names if not _UNFINISHED.fullmatch(name)}
+
+
+_UNFINISHED = re.compile(
+    rf"\.({re.escape(CONFIG)}|{re.escape(SUMS)})\.\d+"
+)  # as `core/files.py` names it
 
 
 def is_taken(path: Path) -> bool:
@@ -102,7 +110,7 @@ def refuse_foreign(path: Path) -> None:
 
 def is_ours(path: Path) -> bool:
     """Whether it is the folder of a run, a comparison or a rehearsal, be it of an earlier version."""
-    if any((path / mark).is_file() for mark in MARKS):
+    if any(is_signed(path / mark) for mark in MARKS):
         return True
     if (path / DEPLOYMENT).is_dir() and not contents(path):
         return True

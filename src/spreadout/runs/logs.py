@@ -19,6 +19,7 @@ from spreadout.core.files import cut, naming
 
 METRICS, REQUESTS, REFUSALS = "metrics.jsonl", "requests.jsonl", "refusals.jsonl"
 LOGS = (METRICS, REQUESTS, REFUSALS)
+REMEDY = "restore it from a copy, or run it again with --force"
 Marks = Mapping[str, Mapping[str, Any]]  # of each log its length and digest: {"bytes": …, "sha256": …}
 
 
@@ -58,12 +59,9 @@ def check_marks(folder: Path, marks: Marks) -> None:
             long_enough = path.stat().st_size >= mark["bytes"]
             whole = long_enough and digest_of(path, mark["bytes"]) == mark["sha256"]
         except FileNotFoundError:
-            raise UserError(f"{path}: is missing; {_REMEDY}") from None
+            raise UserError(f"{path}: is missing; {REMEDY}") from None
         if not whole:
-            raise UserError(f"{path}: is damaged or was changed; {_REMEDY}")
-
-
-_REMEDY = "restore it from a copy, or run it again with --force"
+            raise UserError(f"{path}: is damaged or was changed; {REMEDY}")
 
 
 def rewind(folder: Path, marks: Marks) -> None:
@@ -86,4 +84,4 @@ def read_log(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
             try:
                 yield dict(json.loads(line))
             except (ValueError, TypeError, RecursionError):
-                raise UserError(f"{path}:{number}: is damaged; {_REMEDY}") from None
+                raise UserError(f"{path}:{number}: is damaged; {REMEDY}") from None

@@ -13,6 +13,7 @@ from spreadout.core.checksums import digest_of
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_atomic
 from spreadout.runs.claim import CONFIG, SUMS
+from spreadout.runs.logs import LOGS, REMEDY
 
 
 def write_sums(folder: Path, digests: Mapping[str, str]) -> None:
@@ -35,11 +36,13 @@ def read_sums(folder: Path) -> dict[str, str] | None:
 def check(folder: Path, *names: str) -> None:
     """Refuse files that are not what was written; a folder without sums is not checked."""
     sums = read_sums(folder)
-    for name in names if sums is not None else ():
-        if name not in sums:  # type: ignore[operator]
+    if sums is None:
+        return
+    for name in names:
+        if name not in sums:
             raise UserError(_damaged_sums(folder))
         try:
-            whole = digest_of(folder / name) == sums[name]  # type: ignore[index]
+            whole = digest_of(folder / name) == sums[name]
         except FileNotFoundError:
             raise UserError(f"{folder / name}: is missing; {_remedy(folder, name)}") from None
         if not whole:
@@ -71,6 +74,6 @@ def _damaged_sums(folder: Path) -> str:
 def _remedy(folder: Path, name: str) -> str:
     if name == CONFIG:
         return f"put it back, or delete {SUMS} if you meant to change it"
-    if name.endswith(".jsonl"):
-        return "restore it from a copy, or run it again with --force"
+    if name in LOGS:
+        return REMEDY
     return f"`spreadout resume {folder}` writes it again from the checkpoint"

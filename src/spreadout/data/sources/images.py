@@ -16,6 +16,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.limits import refuse_bomb
 from spreadout.data.columns import Dense
 from spreadout.data.io.archive import PICTURES
+from spreadout.data.sources.tiff import tile_pixels
 
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF")  # some others are decoded by programs
 WORST = 12  # bytes a pixel takes while it is decoded, turned and put on white
@@ -54,7 +55,7 @@ def _decode(module: Any, raw: bytes, label: str, size: int, grey: bool) -> np.nd
             opened = module.open(io.BytesIO(raw), formats=FORMATS)  # reads no pixels yet
             wide, high = opened.size
             what = f"{label}: a picture of {wide:,} x {high:,} pixels"
-            refuse_bomb(what, wide * high * WORST, len(raw))
+            refuse_bomb(what, max(wide * high, tile_pixels(raw)) * WORST, len(raw))
             return _fitted(module, _upright(module, opened).convert("L" if grey else "RGB"), size)
     except (UserError, MemoryError):
         raise

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from spreadout.core.errors import UserError
-from spreadout.core.limits import refuse_bomb
+from spreadout.core.limits import refuse_bomb, unpack_limit
 from spreadout.data.sources.cells import LONGEST_CELL, TOO_LONG, as_bytes, refuse_wide
+
+CHILD = Path(__file__).with_name("parquet_child.py")
+TOO_LARGE = 3  # as there
+BESIDE = 1 << 26  # bytes a process needs beside what it reads
 
 
 def read_parquet(path: Path, wanted: Sequence[str]) -> list[np.ndarray]:
-    """These columns of a Parquet file, whose declared sizes are checked before they are read."""
+    """These columns of a Parquet file.
+
+    Its declared sizes are checked first; as they may be false, it is decoded by a process with a limit.
+    """
     try:
         import pyarrow as arrow  # type: ignore[import-untyped]
         from pyarrow import parquet
@@ -23,7 +35,7 @@ def read_parquet(path: Path, wanted: Sequence[str]) -> list[np.ndarray]:
             f"{path}: reading Parquet needs an extra: pip install 'spreadout[parquet]'"
         ) from None
     try:
-        with parquet.ParquetFile(path, read_dictionary=list(wanted)) as file:
+        with parquet.ParquetFile(path) as file:
             known = file.schema_arrow.names
             for name in wanted:
                 if name not in known:
@@ -36,7 +48,7 @@ def read_parquet(path: Path, wanted: Sequence[str]) -> list[np.ndarray]:
                     said = str(kind)[:40]
                     raise UserError(f"{path}: column {name!r} is {said!r}: give numbers or text")
             refuse_bomb(path, _unpacked_size(file.metadata, wanted), path.stat().st_size)
-            table: Any = file.read(columns=list(wanted))
+        table = _decoded(path, wanted)
         if not table.num_rows:
             raise UserError(f"{path}: has no rows")
         return [_column(path, name, table.column(name)) for name in wanted]
@@ -47,6 +59,33 @@ def read_parquet(path: Path, wanted: Sequence[str]) -> list[np.ndarray]:
             raise
         reason = str(error).partition("\n")[0][:120]
         raise UserError(f"{path}: not a readable Parquet file ({reason})") from None
+
+
+def _decoded(path: Path, wanted: Sequence[str]) -> Any:
+    """The columns as an Arrow table, by way of `parquet_child.py`."""
+    from pyarrow import ipc
+
+    packed = path.stat().st_size
+    room = 2 * unpack_limit(packed) + BESIDE  # what is read, and once more while it is
+    task = {"path": str(path), "wanted": list(wanted), "room": room}
+    with tempfile.TemporaryFile() as heard, subprocess.Popen(
+        [sys.executable, "-P", str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=heard
+    ) as child:  # fmt: skip
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with suppress(BrokenPipeError), child.stdin as told:
+            told.write(json.dumps(task).encode())
+        try:
+            return ipc.open_stream(child.stdout).read_all()
+        except Exception:
+            child.stdout.close()
+            if child.wait() == 0:
+                raise
+        heard.seek(0)
+        said = heard.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if child.returncode == TOO_LARGE:
+        refuse_bomb(path, room, packed)
+    raise ValueError(said or f"its reader ended with {child.returncode}")
 
 
 def _unpacked_size(about: Any, wanted: Sequence[str]) -> int:
