@@ -409,35 +409,6 @@ def test_a_body_that_is_no_message_costs_its_own_node_only(tmp_path: Path) -> No
     assert result.state.refused == {"unreadable answer": 2 * 2}
 
 
-def test_two_models_in_one_round_are_answered_with_noise_of_their_own(tmp_path: Path) -> None:
-    """Or their difference would have none, and a server could read updates by request_rows twice."""
-    e = experiment("privacy.clip=0.1", "privacy.noise=5", "method.prior=0")
-    grid = three_nodes(tmp_path, e)
-    node = grid.nodes[101]
-    run(tmp_path, e, grid)
-    question = next(m for m in node.heard if m.metadata.message_type == TRAIN)
-
-    def answered(shift: float, secret: bool) -> torch.Tensor:
-        content = RecordDict(dict(question.content))
-        dense = {k: v + shift for k, v in messages.tensors_in(content, "dense").items()}
-        content["dense"] = messages.packed(dense)
-        node.config.pop("secret-file", None)
-        if secret:
-            node.config["secret-file"] = str(tmp_path / "secret")
-        node.restart()
-        reply = node.app(Message(content, 101, TRAIN), node.context)
-        update = messages.update_of(messages.updates_in(reply.content)[1])
-        return torch.cat([value.flatten() for value in update.dense.values()])
-
-    keys.make_secret(tmp_path / "secret")
-    one, other, again = answered(0, True), answered(1e-3, True), answered(0, True)
-    assert torch.equal(one, again)
-    assert float((one - other).norm()) > 0.5 * float(one.norm())
-    assert (
-        float((answered(0, False) - answered(1e-3, False)).norm()) < 0.25
-    )  # a rehearsal's is the run's
-
-
 def test_a_second_run_into_the_same_folder_leaves_the_first_as_it_is(tmp_path: Path) -> None:
     e = experiment()
     run(tmp_path, e, three_nodes(tmp_path, e))
@@ -586,7 +557,9 @@ def test_a_grant_outlives_the_server(tmp_path: Path) -> None:
     assert access.claim(3, 12, "one", {"one"}) is None
     assert access.denial(3, {"classes": torch.tensor([4])}) is None
     access.close()
-    again = AccessControl("own", {"classes": 8}, log=ChainedLog(tmp_path / "access.jsonl"), takeover=True)
+    again = AccessControl(
+        "own", {"classes": 8}, log=ChainedLog(tmp_path / "access.jsonl"), takeover=True
+    )
     again.recall()
     assert again.denial(3, {"classes": torch.tensor([5])}) == "rows not allowed"
     assert again.denial(3, {"classes": torch.tensor([4])}) is None

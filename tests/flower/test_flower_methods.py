@@ -34,7 +34,7 @@ ARMS = {
     "fedavg-bce": ["method.name=fedavg-bce"],
     "rates that fall": ["clients.lr_decay=cosine"],
     "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],
-    "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5", "method.name=fedaws", "method.prior=0"],
+    "clipped": ["privacy.clip=0.1", "privacy.noise=0", "method.name=fedaws", "method.prior=0"],
     "adam on clients and server": ["clients.optimizer=adam", "clients.lr=0.05", "server.optimizer=adam"],
     "norm limit": ["clients.max_update_norm=1.6"],
     "fedprox": ["clients.drift=fedprox", "clients.drift.mu=0.5"],

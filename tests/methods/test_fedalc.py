@@ -349,7 +349,7 @@ def test_guards_reach_the_weights(guard: dict[str, object]) -> None:
         torch.testing.assert_close(found.alone, plain.weights().alone)
     elif "count_noise" in guard:
         assert not torch.equal(found.both, plain.weights().both)
-        again = replace(f, server=replace(f.server, noise_seed=1))
+        again = replace(f, server=replace(f.server, real_noise=True))
         other = ServerState(0, *f.model.initial(f.seed, CPU))
         run_setup(again, other)
         assert not torch.equal(found.both, f.method.pair_weights(other).both)  # type: ignore[attr-defined]
@@ -631,7 +631,8 @@ def test_a_fixed_table_is_clipped_and_gets_new_noise_at_every_step(
     f, state = built(tagged(), tagged_config({**arm, "pull": 0.0, "push": 0.0, "table_noise": 1.0}))
     run_setup(f, state)
     run_setup(
-        replace(f, server=replace(f.server, noise_seed=5)), ServerState(0, *f.model.initial(f.seed, CPU))
+        replace(f, server=replace(f.server, real_noise=True)),
+        ServerState(0, *f.model.initial(f.seed, CPU)),
     )
     assert len(seen) == 6
     assert all(not torch.equal(a, b) for a, b in itertools.combinations(seen, 2))

@@ -8,9 +8,10 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import spreadout as so
+from spreadout.core import randomness
 from spreadout.core.types import Params
 from spreadout.privacy.accounting import delta_of, epsilon_of
-from spreadout.privacy.mechanism import GaussianMechanism, add_noise_, clip_norm
+from spreadout.privacy.mechanism import GaussianMechanism, clip_norm, simulate_noise_
 
 
 @pytest.mark.parametrize(("mu", "epsilon"), [(0.5, 0.3), (1.0, 1.0), (2.0, 3.0)])
@@ -50,7 +51,7 @@ def test_noise_has_the_promised_deviation_and_depends_on_round_and_client() -> N
     draws = []
     for round, client in [(0, 0), (0, 1), (1, 0)]:
         dense, rows = {"w": torch.zeros(50_000)}, {"classes": torch.zeros(10, 5)}
-        add_noise_(dense, rows, mechanism, seed=0, round=round, client=client)
+        simulate_noise_(dense, rows, mechanism, seed=0, round=round, client=client)
         draws.append(dense["w"])
         assert float(dense["w"].std()) == pytest.approx(3.0, rel=0.02)
         assert float(rows["classes"].abs().min()) > 0
@@ -79,3 +80,24 @@ def test_epsilon_of_any_noise_is_a_number(noise: float, delta: float) -> None:
     found = [epsilon_of(noise, releases, delta) for releases in (1, 1000, 10**9)]
     assert found == sorted(found)  # more releases promise no more
     assert found[0] >= 0
+
+
+def test_simulated_clients_do_not_repeat_each_others_noise() -> None:
+    """Where noise came from 32 bits of a key, two of some hundred thousand clients had the same."""
+    place: dict[int, tuple[int, int]] = {}
+    alike = []
+    for round in range(300):
+        for client in range(1000):
+            low = (randomness.key(0, "noise", round, client) >> 1) & 0xFFFFFFFF
+            if low in place:
+                alike.append((place[low], (round, client)))
+            place[low] = round, client
+    assert alike
+
+    def noise(where: tuple[int, int]) -> torch.Tensor:
+        value = torch.zeros(100)
+        mechanism = GaussianMechanism(clip=1.0, noise=1.0)
+        simulate_noise_({"w": value}, {}, mechanism, seed=0, round=where[0], client=where[1])
+        return value
+
+    assert not any(torch.equal(noise(one), noise(other)) for one, other in alike)

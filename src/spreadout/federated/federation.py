@@ -62,7 +62,7 @@ class ServerSettings:
     robust: RobustRule | None = None  # None: plain means
     memory: int = 1 << 30  # bytes for the updates a robust rule holds at once
     claim_cap: int | None = None  # examples that a client may count for; None: as many as it says
-    noise_seed: int | None = None  # seed of the server's noise, where it must differ from the run's
+    real_noise: bool = False  # its noise comes from the system's entropy; else simulated, from the seed
     decay: Decay = "none"  # of its rates, over all rounds
 
 
@@ -87,9 +87,9 @@ class Federation:
         return replace(self.method.rules(), most=self.server.claim_cap)
 
     @property
-    def noise_seed(self) -> int:
-        """The seed of the server's own noise."""
-        return self.seed if self.server.noise_seed is None else self.server.noise_seed
+    def noise_seed(self) -> int | None:
+        """The seed of the server's own noise; None where it is real."""
+        return None if self.server.real_noise else self.seed
 
     @property
     def looks_at_each_update(self) -> bool:

@@ -6,7 +6,6 @@ is kept in the node's Flower state, and is gone when the SuperNode is started an
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -158,8 +157,12 @@ def _federation(
 def _secret(node: NodeConfig, experiment: Experiment) -> int:
     """What this node's draws depend on: its own secret, or in a rehearsal the run's public seed."""
     if SECRET not in node:
-        has_secrets = experiment.privacy is not None or experiment.method.has_secret_draws
-        if has_secrets and "partition-id" not in node:
+        if experiment.privacy is not None and experiment.privacy.noise:
+            raise UserError(
+                f"--node-config: has no {SECRET}; with [privacy] a node answers only if its draws are "
+                "secret: give it a file of 32 random bytes"
+            )
+        if experiment.method.has_secret_draws and "partition-id" not in node:
             log(WARNING, "no %s in --node-config: the server can work out what this node draws", SECRET)
         return experiment.seed
     return int.from_bytes(_read_secret(node, SECRET), "big")
@@ -222,9 +225,9 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
         rows[table] = _together(kept, rows[table])
     reply = RecordDict()
     memory = int(clients_here.experiment.run.memory_gb * 2**30)
-    noise, states = _noise_seed(clients_here, content), clients_here.client_states()
+    states = clients_here.client_states()
     sent = SubModel(task.round, fresh.dense, rows, fresh.control)
-    trained = list(client_host.train(f, task.clients, sent, states, memory, noise))
+    trained = list(client_host.train(f, task.clients, sent, states, memory))
     messages.put_updates(reply, (update for update, _ in trained))
     clients_here.keep_states(states, (its for _, its in trained))
     if fixed:
@@ -232,18 +235,6 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     if task.next:
         reply["requests"] = clients_here.requests(task.next, task.round + 1)
     return reply
-
-
-def _noise_seed(clients_here: NodeClients, content: RecordDict) -> int:
-    """Of noise: with a secret, new for every model that comes; in a rehearsal, the simulation's."""
-    f = clients_here.federation
-    if SECRET not in clients_here.node:
-        return f.seed
-    digest = hashlib.blake2b(_read_secret(clients_here.node, SECRET), digest_size=16)
-    for name in ("dense", "rows", "control"):
-        if name in content:  # a round without a drift correction has no control
-            digest.update(messages.bytes_of(content, name))
-    return int.from_bytes(digest.digest(), "big")
 
 
 def _together(kept: Rows, fresh: Rows) -> Rows:

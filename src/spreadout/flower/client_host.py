@@ -23,7 +23,9 @@ from spreadout.federated.drift.control import new_states, offsets, state_changes
 from spreadout.federated.federation import Federation
 from spreadout.federated.local import local_update
 from spreadout.federated.round import repeatable
-from spreadout.privacy.mechanism import add_noise_, clip_norm
+from spreadout.privacy.keystream import KeyStream
+from spreadout.privacy.mechanism import clip_norm
+from spreadout.privacy.release import released
 from spreadout.runtime.simulator.staging import Chunk, stage_chunk, stage_round
 
 
@@ -56,13 +58,11 @@ def train(
     sent: SubModel,
     states: ClientStates,
     memory: int,
-    noise_seed: int,
 ) -> Iterator[tuple[Update, ClientStates]]:
     """Train these clients from what the node holds of the model, within `memory` bytes a chunk.
 
     With each update comes what stays with its client until the next round; states: what stayed from
-    earlier ones. noise_seed: of the noise on what they send; another one for every model, or two answers
-    in one round would differ by what the models differ by, and not by noise.
+    earlier ones.
     """
     f, round = federation, sent.round
     there = _on(sent, f.device)
@@ -74,11 +74,11 @@ def train(
         for place in staged.idle.tolist():  # it says so, and the server refuses it by name
             yield Update(numbers[place], round, 0, {}, {}, 0.0), {}
         for planned in staged.chunks:
-            yield from _updates(f, stage_chunk(f, planned), there, states, noise_seed)
+            yield from _updates(f, stage_chunk(f, planned), there, states)
 
 
 def _updates(
-    f: Federation, chunk: Chunk, sent: SubModel, states: ClientStates, noise_seed: int
+    f: Federation, chunk: Chunk, sent: SubModel, states: ClientStates
 ) -> Iterator[tuple[Update, ClientStates]]:
     """The updates of clients that are trained as one stack."""
     k, round, privacy = len(chunk.examples), sent.round, f.clients.privacy
@@ -106,8 +106,8 @@ def _updates(
             {name: value[i][real[name]] for name, value in change.rows.items()},
         )
         if privacy is not None:
-            one = clip_norm(one, privacy.clip)
-            add_noise_(one.dense, one.rows, privacy, seed=noise_seed, round=round, client=number)
+            noisy = privacy.noise > 0
+            one = released(one, privacy, KeyStream()) if noisy else clip_norm(one, privacy.clip)
         tables = {name: Rows(chunk.ids[name][i][real[name]], value) for name, value in one.rows.items()}
         counts = {name: every[i][real[name]] for name, every in positives.items()}
         examples = int(chunk.examples[i])

@@ -22,7 +22,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
 from spreadout.data.load import load_data
 from spreadout.flower import keys
-from spreadout.flower.client_app import LABEL_KEY
+from spreadout.flower.client_app import LABEL_KEY, SECRET
 from spreadout.flower.events import Reader, forward
 from spreadout.flower.processes import Processes, free_port, listens
 from spreadout.flower.project import PACKAGE, complete, write_project
@@ -92,6 +92,9 @@ def prepare(experiment: Experiment, out: Path, *, nodes: int, secure: bool) -> E
             keys.make_node_key(deployment / "keys" / f"node{node}")
         deploy["roster"] = write_roster(deployment / "roster.toml", experiment, nodes)
     keys.make_secret(deployment / "keys" / "label.key")
+    if experiment.privacy is not None:
+        for node in range(nodes):
+            keys.make_secret(_secret_of(deployment, node))
     deploy_config = experiment.deploy.model_copy(update=deploy)
     planned = experiment.model_copy(update={"deploy": deploy_config})
     try:
@@ -100,6 +103,10 @@ def prepare(experiment: Experiment, out: Path, *, nodes: int, secure: bool) -> E
         shutil.rmtree(deployment)
         raise
     return planned
+
+
+def _secret_of(deployment: Path, node: int) -> Path:
+    return deployment / "keys" / f"node{node}.secret"
 
 
 @owner_only()
@@ -180,6 +187,8 @@ class Rehearsal:
             "num-partitions": self.experiment.deploy.nodes,
             LABEL_KEY: str(self.deployment / "keys" / "label.key"),
         }
+        if self.experiment.privacy is not None:
+            config[SECRET] = str(_secret_of(self.deployment, node))
         key = self.deployment / "keys" / f"node{node}" if self.secure else None
         start_node(
             processes, f"node{node}", port, config, self.deployment / SECURE if key else None, key

@@ -109,12 +109,6 @@ def _named(name: str, array: NDArray[Any]) -> tuple[str, NDArray[Any]]:
 
 
 @_suspicious
-def bytes_of(content: RecordDict, name: str) -> bytes:
-    """A record as it came."""
-    return bytes(content[name][ONE].data)  # type: ignore[union-attr]
-
-
-@_suspicious
 def tensors_in(content: RecordDict, name: str) -> Tensors:
     """The same as tensors."""
     try:

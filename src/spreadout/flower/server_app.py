@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -205,7 +204,7 @@ class Builder:
             claim_cap=claim_cap(
                 e.clients.schedule.usable(data.sizes), e.server.claim_quantile or WHERE_DEPLOYED
             ),
-            noise_seed=secrets.randbits(63),  # new after every start: noise once shown is not used again
+            real_noise=True,
         )
         return replace(form, data=data, executor=GridExecutor(nodes), server=server)
 

@@ -48,7 +48,7 @@ class ServerContext:
     """
 
     seed: int
-    noise_seed: int  # of the server's own noise: the seed in a simulation, a secret elsewhere
+    noise_seed: int | None  # of the server's own noise, simulated; None: from the system's entropy
     round: int
     client_lr: Mapping[str, float]  # η of each table's rows on the clients
     touched: Mapping[str, RowSum]  # the rows this round's accepted clients trained
@@ -74,7 +74,7 @@ class SetupContext:
 
     messages: Iterable[SetupMessage]  # as `client_setup` makes them; not trusted
     clients: int  # to whom the server sends what all must know
-    noise_seed: int  # of the server's own noise
+    noise_seed: int | None  # of the server's own noise, as in `ServerContext`
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
-import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from spreadout.core import randomness
 from spreadout.core.merging import RowSum
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.rows import Rows
@@ -36,6 +34,8 @@ from spreadout.objectives import regularizers
 from spreadout.objectives.cooccurrence import PairWeights
 from spreadout.objectives.regularizers import HingePenalty, NearPenalty, TableLoss
 from spreadout.privacy.accounting import epsilon_of
+from spreadout.privacy.mechanism import GaussianMechanism
+from spreadout.privacy.table_noise import noisy_rows, simulated_noisy_rows
 
 
 class NoisyTable(CollectsLabels):
@@ -55,17 +55,17 @@ class NoisyTable(CollectsLabels):
             raise ValueError("table_clip: needs normalize = false; one pair's count scales a row of γ")
         return self
 
-    def noisy(self, loss: TableLoss, *where: int | str) -> TableLoss:
-        """The loss with the noise of one step; where: the key of this draw."""
+    def noisy(self, loss: TableLoss, seed: int | None, *where: int | str) -> TableLoss:
+        """The loss with the noise of one step; where: the key of this draw under the seed, if any."""
         if not self.table_noise:
             return loss
         assert self.table_clip is not None
-        draw = torch.Generator().manual_seed(randomness.key(*where) >> 1)  # type: ignore[arg-type]
-        rows = loss.gradient
-        noise = torch.randn(rows.values.shape, generator=draw).to(rows.values.device)
-        return TableLoss(
-            loss.value, Rows(rows.ids, rows.values + self.table_noise * self.table_clip * noise)
-        )
+        rows, mechanism = loss.gradient, GaussianMechanism(clip=self.table_clip, noise=self.table_noise)
+        if seed is None:
+            values = noisy_rows(rows.values, mechanism, self.pair_sensitivity)
+        else:
+            values = simulated_noisy_rows(rows.values, mechanism, seed, *where)
+        return TableLoss(loss.value, Rows(rows.ids, values))
 
     def noise_guarantee(self, releases: int) -> dict[str, Any] | None:
         """The guarantee of so many noisy steps, for the run's summary."""

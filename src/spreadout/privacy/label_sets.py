@@ -160,13 +160,13 @@ def guarded(
     anonymity: int = 0,
     noise: float = 0.0,
     invented: Tensor | None = None,
-    seed: int = 0,
+    seed: int | None = 0,
 ) -> CoOccurrence:
     """The counts that the server uses.
 
     anonymity: pairs seen in fewer instances are forgotten. noise: deviation of Gaussian noise on every
     count; it hides how often a pair occurs, not that it does. invented: (C,) dummy entries there are of
-    each label, in the mean.
+    each label, in the mean. seed: None for the operating system's entropy.
     """
     extra = torch.zeros_like(counts.count) if invented is None else invented
     count = (counts.count - extra).clamp_min(0)
@@ -175,7 +175,7 @@ def guarded(
         often = together >= anonymity
         first, second, together = first[often], second[often], together[often]
     if noise:
-        draw = randomness.generator(seed, "label counts")
+        draw = np.random.default_rng() if seed is None else randomness.generator(seed, "label counts")
         shaken = torch.from_numpy(draw.normal(0, noise, counts.classes)).float()
         count = (count + shaken).clamp_min(0)
         one_way = first < second  # both directions of a pair get the same

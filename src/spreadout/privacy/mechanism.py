@@ -2,13 +2,14 @@
 
 The noise is added on the client, to every tensor it sends, so the guarantee holds against the server
 itself. Under the `replace` merge a class row reaches the table without averaging; only noise on the
-client protects it.
+client protects it. Real clients make theirs in `release.py`; what is here simulates it, from a seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -27,14 +28,19 @@ class GaussianMechanism(Section):
 
 
 def clip_norm(change: Params, bound: float) -> Params:
-    """One client's change, scaled down to the bound if it is longer."""
-    values = [*change.dense.values(), *change.rows.values()]
+    """One client's change, scaled down to the bound if it is longer; what is not finite becomes zero."""
+    finite = Params(*({name: _finite(value) for name, value in part.items()} for part in change))
+    values = [*finite.dense.values(), *finite.rows.values()]
     norm = torch.stack([value.norm() for value in values]).norm()
     factor = bound / torch.maximum(norm, torch.full_like(norm, bound))
-    return Params(*({name: value * factor for name, value in part.items()} for part in change))
+    return Params(*({name: value * factor for name, value in part.items()} for part in finite))
 
 
-def add_noise_(
+def _finite(value: Tensor) -> Tensor:
+    return torch.where(value.isfinite(), value, 0.0)
+
+
+def simulate_noise_(
     dense: Mapping[str, Tensor],
     rows: Mapping[str, Tensor],
     mechanism: GaussianMechanism,
@@ -43,9 +49,8 @@ def add_noise_(
     round: int,
     client: int,
 ) -> None:
-    """Noise for one client's change, in place; simulated, hence drawn from (seed, round, client)."""
-    generator = torch.Generator().manual_seed(randomness.key(seed, "noise", round, client) >> 1)
-    ordered: Sequence[Tensor] = [*dense.values(), *rows.values()]
-    for value in ordered:
-        noise = torch.randn(value.shape, generator=generator, dtype=value.dtype)
-        value.add_(noise.to(value.device), alpha=mechanism.noise * mechanism.clip)
+    """Noise for one simulated client's change, in place, from (seed, round, client): no guarantee."""
+    draw = randomness.generator(seed, "noise", round, client)
+    for value in (*dense.values(), *rows.values()):
+        noise = draw.standard_normal(tuple(value.shape), dtype=np.float32)
+        value.add_(torch.from_numpy(noise).to(value), alpha=mechanism.noise * mechanism.clip)

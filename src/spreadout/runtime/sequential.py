@@ -22,7 +22,7 @@ from spreadout.federated.executor import Executor, register_executor
 from spreadout.federated.federation import Federation
 from spreadout.federated.local import local_update
 from spreadout.federated.robust import merging as robust
-from spreadout.privacy.mechanism import add_noise_, clip_norm
+from spreadout.privacy.mechanism import clip_norm, simulate_noise_
 
 
 @register_executor("sequential")
@@ -139,7 +139,7 @@ def train_client(
     privacy = f.clients.privacy
     if privacy is not None:
         change = clip_norm(change, privacy.clip)
-        add_noise_(change.dense, change.rows, privacy, seed=f.seed, round=sent.round, client=client)
+        simulate_noise_(change.dense, change.rows, privacy, seed=f.seed, round=sent.round, client=client)
     tables = {name: Rows(sent.tables[name].ids, value) for name, value in change.rows.items()}
     used = torch.tensor([examples])
     counted = [name for name in tables if name in f.rules.counted]

@@ -22,7 +22,7 @@ from spreadout.federated.drift.control import new_states, sent_control, state_ch
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import merging as robust
 from spreadout.federated.robust.updates import Updates
-from spreadout.privacy.mechanism import add_noise_, clip_norm
+from spreadout.privacy.mechanism import clip_norm, simulate_noise_
 from spreadout.runtime.simulator.staging import Chunk
 
 MANY = 8  # from this many clients on, the sums are small compared with what is summed
@@ -187,7 +187,7 @@ def _privatised(chunk: Chunk, change: Params) -> Params:
     change = clip(change)
     for i, client in enumerate(f.data.number_of(chunk.cohort.clients).tolist()):
         real = {name: int((ids[i] >= 0).sum()) for name, ids in chunk.ids.items()}
-        add_noise_(
+        simulate_noise_(
             {name: value[i] for name, value in change.dense.items()},
             {name: value[i, : real[name]] for name, value in change.rows.items()},
             f.clients.privacy,

@@ -1,0 +1,75 @@
+"""What leaves a real client: its clipped change on a grid, plus discrete Gaussian noise.
+
+The grid's unit is a power of two of which the noise's deviation holds 2^15 to 2^16, so all values are
+exact in floating point. Values are cut towards zero, which makes no change longer, and its length is
+then checked in whole numbers: two changes are never further apart than twice the clip.
+
+Why the (ε, δ) of the continuous Gaussian holds: take a continuous Gaussian of variance σ² − 16 and round
+it at random, by a discrete Gaussian of variance 16 around it. What comes out is the discrete Gaussian of
+variance σ², but for factors within 1 ± 10^−136 (Peikert 2010, Thm. 3.1: by Poisson summation the sum of
+e^(−(k−y)²/32) over whole k depends on y by less than that). So the discrete Gaussian is as private as a
+continuous one of deviation √(σ² − 16), up to 10^−136 in ε for each number sent, and σ is rounded up by
+more than makes up for the 16.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from spreadout.core.errors import UserError
+from spreadout.core.types import Params
+from spreadout.privacy.discrete_gaussian import Words, discrete_gaussian
+from spreadout.privacy.mechanism import GaussianMechanism, clip_norm
+
+FINE = 16  # bits: deviations are between 2^15 and 2^16 units
+LEAST_NOISE = 2.0**-12  # noise multiplier below which a change has more units than are summed exactly
+
+
+class Grid(NamedTuple):
+    """The numbers a release is made of: multiples of `unit`."""
+
+    unit: float  # a power of two
+    sigma: int  # deviation of the noise, in units
+    most: int  # the clip in units, squared, rounded down
+
+    @classmethod
+    def of(cls, mechanism: GaussianMechanism) -> Grid:
+        if mechanism.noise < LEAST_NOISE:
+            raise UserError(
+                f"privacy.noise = {mechanism.noise:g}: less than {LEAST_NOISE:g} promises nothing; "
+                "real clients take that or more"
+            )
+        mantissa, exponent = math.frexp(mechanism.noise * mechanism.clip)
+        unit = math.ldexp(1.0, exponent - FINE)
+        sigma = math.ceil(math.ldexp(mantissa, FINE)) + 1  # its square is larger by more than 16
+        return cls(unit, sigma, math.floor((Fraction(mechanism.clip) / Fraction(unit)) ** 2))
+
+
+def released(change: Params, mechanism: GaussianMechanism, words: Words) -> Params:
+    """One client's change as it may be sent; words: of this release alone."""
+    grid = Grid.of(mechanism)
+    clipped = clip_norm(change, mechanism.clip)
+    parts: list[Tensor] = [*clipped.dense.values(), *clipped.rows.values()]
+    flat = np.concatenate([part.detach().double().cpu().numpy().reshape(-1) for part in parts])
+    sent = _within(np.trunc(flat / grid.unit).astype(np.int64), grid.most)
+    sent = sent + discrete_gaussian(len(sent), grid.sigma, words)
+    values = iter(np.split(sent * grid.unit, np.cumsum([part.numel() for part in parts])[:-1]))
+    return Params(*({name: _like(next(values), old) for name, old in part.items()} for part in clipped))
+
+
+def _within(units: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Shorter by a few millionths where rounding in the clip left it too long."""
+    while int(np.dot(units, units)) > most:
+        units = np.sign(units) * (np.abs(units) * ((1 << 20) - 1) >> 20)
+    return units
+
+
+def _like(values: NDArray[np.float64], old: Tensor) -> Tensor:
+    return torch.from_numpy(values).to(old.dtype).reshape(old.shape).to(old.device)

@@ -1,0 +1,92 @@
+"""What leaves a client: on its grid, never further from another than promised, with the noise promised."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("cryptography")
+
+from spreadout.core.errors import UserError
+from spreadout.core.types import Params
+from spreadout.privacy.keystream import KeyStream
+from spreadout.privacy.mechanism import GaussianMechanism, clip_norm
+from spreadout.privacy.release import Grid, released
+from spreadout.privacy.table_noise import noisy_rows
+
+
+def silent(count: int) -> np.ndarray:  # type: ignore[type-arg]
+    """Words under which the noise is one known number."""
+    return np.zeros(count, np.uint64)
+
+
+def change(values: list[float]) -> Params:
+    whole = torch.tensor(values, dtype=torch.float32)
+    return Params({"w": whole[:1].clone()}, {"classes": whole[None, 1:].clone()})
+
+
+def flat(params: Params) -> torch.Tensor:
+    values = (*params.dense.values(), *params.rows.values())
+    return torch.cat([value.flatten() for value in values]).double()
+
+
+@given(
+    st.lists(st.floats(width=32), min_size=2, max_size=8),
+    st.floats(1e-6, 1e6),
+    st.floats(2.0**-12, 1e4),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_is_sent_is_on_the_grid_whatever_a_client_computed(
+    values: list[float], clip: float, noise: float
+) -> None:
+    mechanism = GaussianMechanism(clip=clip, noise=noise)
+    grid = Grid.of(mechanism)
+    sent = flat(released(change(values), mechanism, KeyStream(b"k" * 32)))
+    assert bool(sent.isfinite().all())
+    assert math.frexp(grid.unit)[0] == 0.5  # a power of two
+    units = sent / grid.unit
+    assert torch.equal(units, units.round())
+    assert noise * clip < grid.sigma * grid.unit < noise * clip * (1 + 2**-13)
+
+
+def test_no_change_is_longer_than_the_clip_to_the_last_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spreadout.privacy.release.discrete_gaussian", lambda n, s, w: np.zeros(n, int))
+    draw = np.random.default_rng(0)
+    for clip in (1.0, 0.1, 3.3):
+        mechanism = GaussianMechanism(clip=clip, noise=0.01)
+        for _ in range(50):
+            sent = flat(released(change(draw.normal(size=50).tolist()), mechanism, silent))
+            assert clip * 0.9999 < float(sent.norm()) <= clip  # in doubles: the sum is exact enough
+
+
+def test_noise_has_the_promised_deviation_and_is_new_in_every_release() -> None:
+    mechanism = GaussianMechanism(clip=2.0, noise=1.5)
+    nothing = Params({"w": torch.zeros(50_000)}, {})
+    one, other = (released(nothing, mechanism, KeyStream()).dense["w"] for _ in range(2))
+    assert float(one.std()) == pytest.approx(3.0, rel=0.03)
+    assert abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.03
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_counts_as_zero(bad: float) -> None:
+    clipped = clip_norm(change([bad, 3.0, 4.0]), 1.0)
+    torch.testing.assert_close(flat(clipped), torch.tensor([0.0, 0.6, 0.8], dtype=torch.float64))
+
+
+def test_too_little_noise_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match=r"privacy\.noise = 1e-05"):
+        Grid.of(GaussianMechanism(clip=1.0, noise=1e-5))
+
+
+def test_noise_on_sums_is_larger_by_what_rounding_adds() -> None:
+    mechanism = GaussianMechanism(clip=0.1, noise=2.0)
+    sums = torch.full((200, 50), 0.33)
+    noisy = noisy_rows(sums, mechanism, 1.0, KeyStream(b"r" * 32))
+    units = noisy.double() / Grid.of(mechanism).unit
+    assert torch.equal(units, units.round())
+    assert float(noisy.mean()) == pytest.approx(0.33, abs=0.01)
+    assert float(noisy.std()) == pytest.approx(0.2, rel=0.03)
+    assert not torch.equal(noisy_rows(sums, mechanism, 1.0), noisy_rows(sums, mechanism, 1.0))
