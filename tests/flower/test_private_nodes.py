@@ -14,12 +14,13 @@ from deployment import TOY
 from memory_grid import MemoryGrid, Node, deployed, served
 from spreadout.config.experiment import Experiment
 from spreadout.core import randomness
+from spreadout.data.dataset import Splits
 from spreadout.flower import keys, messages
 from spreadout.flower.messages import TRAIN
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.privacy.release import Grid
 from spreadout.runs.train import Result
-from toys import several_classes
+from toys import several_classes, tagged
 
 CLIP, NOISE = 0.5, 5.0
 PRIVATE = [f"privacy.clip={CLIP}", f"privacy.noise={NOISE}", "method.prior=0"]
@@ -127,3 +128,51 @@ def test_a_node_without_a_secret_refuses_by_name(tmp_path: Path) -> None:
     grid = deployed(several_classes(), e, tmp_path / "project", 2)
     with pytest.raises(Exception, match="secret-file"):
         run(tmp_path, e, grid)
+
+
+def test_neither_hello_nor_an_update_tells_more_than_noised_values(tmp_path: Path) -> None:
+    e = experiment("rounds=1")
+    grid = private_nodes(tmp_path, e)
+    node = grid.nodes[100]
+    said: list[Message] = []
+    node.change = lambda question, reply: [said.append(reply) or reply]  # type: ignore[func-returns-value]
+    run(tmp_path, e, grid)
+    greeting, training = said[0].content, said[-1].content
+    assert set(messages.tensors_in(greeting, "clients")["sizes"].tolist()) == {1}
+    assert "setup" not in greeting
+    for client, arrays in messages.updates_in(training).items():
+        assert arrays.keys() == {
+            "about",
+            *(k for k in arrays if k.startswith(("dense.", "ids.", "values."))),
+        }
+        assert arrays["about"].tolist() == [client, 0, 1]
+
+
+def test_dummies_cannot_be_told_from_sizes_or_guessed(tmp_path: Path) -> None:
+    """hello gave n_k, and n_k less the digests that others have is how many labels stand alone."""
+    method = {"name": "fedalc", "dummies": 20}
+    e = Experiment.of({**QUICK, "rounds": 1, "method": method, "model": {"hidden": [8], "dim": 5}})
+    data = tagged()
+    grid = deployed(data, e, tmp_path / "project", 2)
+    node = grid.nodes[100]
+    said: list[Message] = []
+    node.change = lambda question, reply: [said.append(reply) or reply]  # type: ignore[func-returns-value]
+    result = served(grid, data, e, tmp_path / "run")
+    assert result.state.refused == {}
+    assert set(messages.tensors_in(said[0].content, "clients")["sizes"].tolist()) == {1}
+    entries = [len(one["instances"]) for one in messages.setup_in(said[0].content).values()]
+    assert entries != data.train.sizes[::2].tolist()
+    updates = messages.updates_in(said[-1].content)
+    assert {arrays["about"].tolist()[2] for arrays in updates.values()} == {1}
+
+
+def test_clients_without_examples_are_not_named(tmp_path: Path, toy: Splits) -> None:
+    """That client 4 of six holds nothing would be a size too."""
+    e = experiment("rounds=1")
+    grid = deployed(toy, e, tmp_path / "project", 1)
+    keys.make_secret(tmp_path / "secret")
+    grid.nodes[100].config["secret-file"] = str(tmp_path / "secret")
+    grid.nodes[100].restart()
+    result = served(grid, toy, e, tmp_path / "run")
+    assert result.state.refused == {}
+    assert result.summary["clients"] == 5

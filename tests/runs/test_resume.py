@@ -19,7 +19,7 @@ from spreadout.runs import checkpoint
 
 SETTINGS = [
     "rounds=12", "clients.local_steps=20", "eval.every=4", "run.checkpoint_every=3", "clients.per_round=6", "server.optimizer=adam",
-    "server.lr=0.02", "method.merge=mean", "method.weighted=true", "privacy.clip=1.0", "privacy.noise=0.01",
+    "server.lr=0.02", "method.merge=mean", "method.weighted=true",
 ]  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def test_the_simulator_equals_the_sequential_reference(toy: Splits, arm: list[st
     assert_same(fast, slow)
     if "clients.max_update_norm=0.9" in arm:
         assert 0 < slow.refused["norm above limit"] < 4 * 5  # some of the five, in some of the rounds
-    assert fast_loss == pytest.approx(slow_loss, rel=1e-4)
+    assert fast_loss == pytest.approx(slow_loss, rel=1e-4, nan_ok=True)  # a private run tells none
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from spreadout import runtime  # noqa: F401  (its executors register themselves)
 from spreadout.config.explain import explain
 from spreadout.config.keys import ALTERNATIVES, without, without_auto
 from spreadout.config.presets import preset_text
+from spreadout.config.private import with_equal_weights
 from spreadout.core.errors import UserError
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.registry import IMPORTED, Section, import_modules
@@ -183,6 +184,7 @@ class Experiment(Section):
             return values  # the field's own check reports it
         import_modules(named)
         every = [*named, *(name for name in IMPORTED if name not in named)]
+        values = with_equal_weights(values)
         return {**values, "imports": every} if every else values
 
     @model_validator(mode="after")

@@ -34,8 +34,6 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     # A drift correction is sound with some optimisers only: those are the user's to choose.
     if not experiment.server.model_fields_set and experiment.clients.drift is None:
         found |= {f"server.{key}": value for key, value in server.items()}
-    if experiment.privacy is not None and method.prior_costs_counts:
-        found["method.prior"] = 0.0  # counts would travel without noise
     plain = "x" in splits.train.columns and DataShape.of(splits.train).image is None
     if plain and method.has_class_table:
         found["clients.input_dropout"] = 0.2

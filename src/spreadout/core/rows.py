@@ -63,7 +63,7 @@ class Update:
     examples: int
     dense: Tensors  # local − sent
     tables: dict[str, Rows]  # values are local − sent
-    loss: float = field(default=float("nan"), compare=False)
+    loss: float = field(default=float("nan"), compare=False)  # NaN: it is not told
     positives: Tensors = field(default_factory=dict)  # (m,) per table: examples each row's class has
 
 

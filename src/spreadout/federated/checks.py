@@ -42,10 +42,12 @@ def validate_update(
     counted: frozenset[str] = frozenset(),
     max_norm: float | None = None,
     max_examples: int | None = None,
+    private: bool = False,
 ) -> str | None:
     """Why this update must be refused, or None. `sent` is what this client was given this round.
 
-    fixed: tables it may not change; counted: tables for whose rows it must report the positives.
+    fixed: tables it may not change; counted: tables for whose rows it must report the positives;
+    private: whether it tells no loss.
     Whatever a client sends gets an answer, even if it is no update at all.
     """
     try:
@@ -54,7 +56,7 @@ def validate_update(
             or _wrong_parts(update, sent, fixed)
             or _wrong_rows(update, sent, table_sizes)
             or _wrong_positives(update, counted)
-            or _wrong_values(update, max_norm)
+            or _wrong_values(update, max_norm, private)
         )
     except (AttributeError, TypeError, ValueError, RuntimeError, OverflowError):
         return MALFORMED
@@ -114,13 +116,14 @@ def _wrong_positives(update: Update, counted: frozenset[str]) -> str | None:
     return None
 
 
-def _wrong_values(update: Update, max_norm: float | None) -> str | None:
+def _wrong_values(update: Update, max_norm: float | None, private: bool) -> str | None:
     values = [*update.dense.values(), *(rows.values for rows in update.tables.values())]
     if any(value.layout != torch.strided for value in values):
         return MALFORMED
     norm = float(torch.stack([value.norm() for value in values]).norm())
     # What enters a sum is the value times its weight: that must fit its type as well.
-    if not math.isfinite(update.loss) or not norm * update.examples <= _most(values):
+    lossless = private or math.isfinite(update.loss)
+    if not lossless or not norm * update.examples <= _most(values):
         return NOT_FINITE
     return NORM_ABOVE_LIMIT if max_norm is not None and norm > max_norm else None
 

@@ -92,6 +92,11 @@ class Federation:
         return None if self.server.real_noise else self.seed
 
     @property
+    def hides_sizes(self) -> bool:
+        """Whether nobody is to know how many examples a client has: every client says one."""
+        return self.clients.privacy is not None or self.method.hides_sizes
+
+    @property
     def looks_at_each_update(self) -> bool:
         """Whether something looks at every client's own change: the client's side, or the server's."""
         return self.clients.checks_each_update or self.server.robust is not None

@@ -47,6 +47,11 @@ class Schedule:
             return np.asarray(capped // self.batch * self.batch, dtype=np.int64)
         return np.asarray(capped, dtype=np.int64)
 
+    @property
+    def fewest(self) -> int:
+        """How few examples a client can train on."""
+        return self.batch if self.drop_remainder and self.batch is not None else 1
+
     def steps_of(self, usable: Tensor) -> Tensor:
         """How many steps clients take that train on so many examples."""
         return torch.from_numpy(self.steps_per_client(usable.numpy()))

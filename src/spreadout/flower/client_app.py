@@ -130,6 +130,8 @@ def host(
     data = node_data(e, node)
     if data.numbers is None:
         raise UserError("the node's data has no client numbers: make it with own_arrays or own_file")
+    if e.privacy is not None or (method or e.method).hides_sizes:  # that one has nothing is a size too
+        data = data.part(torch.from_numpy(e.clients.schedule.usable(data.sizes).nonzero()[0]))
     if "public" in content:
         public_in(content, data.classes)  # refused before it is kept
         context.state["public"] = content["public"]
@@ -189,16 +191,19 @@ def _label_key(clients_here: NodeClients) -> bytes:
 
 
 def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
-    """The node's clients and their numbers of examples; with `setup`, their setup messages too."""
+    """The node's clients and, unless hidden, their sizes; with `setup`, their setup messages too."""
     f, numbers = clients_here.federation, clients_here.numbers
     task = task_in(content, numbers)
+    sizes = torch.as_tensor(f.data.sizes)
+    if f.hides_sizes:
+        sizes = torch.full_like(sizes, f.clients.schedule.fewest)
     reply = RecordDict(
         {
             "about": ConfigRecord({"classes": f.data.classes}),
-            "clients": messages.packed({"numbers": torch.tensor(numbers), "sizes": f.data.sizes}),
+            "clients": messages.packed({"numbers": torch.tensor(numbers), "sizes": sizes}),
         }
     )
-    if task.setup:
+    if task.setup and f.clients.privacy is None:  # it would travel without noise
         key = _label_key(clients_here) if f.method.needs_shared_key else b""
         sent = f.method.client_setup(f.data, key=key, seed=f.seed)
         messages.put_setup(reply, dict(zip(numbers, sent, strict=False)))

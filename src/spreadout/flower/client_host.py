@@ -110,8 +110,9 @@ def _updates(
             one = released(one, privacy, KeyStream()) if noisy else clip_norm(one, privacy.clip)
         tables = {name: Rows(chunk.ids[name][i][real[name]], value) for name, value in one.rows.items()}
         counts = {name: every[i][real[name]] for name, every in positives.items()}
-        examples = int(chunk.examples[i])
-        update = Update(number, round, examples, one.dense, tables, float(loss[i]), counts)
+        examples = 1 if f.hides_sizes else int(chunk.examples[i])
+        said = float("nan") if privacy is not None else float(loss[i])
+        update = Update(number, round, examples, one.dense, tables, said, counts)
         its = {part: value[i : i + 1] for part, value in moved.items()}
         yield update, new_states(states, numbers[i : i + 1], its)
 

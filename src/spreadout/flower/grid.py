@@ -203,6 +203,7 @@ class GridExecutor(Executor):
             counted=f.rules.counted,
             max_norm=f.clients.max_norm,
             max_examples=most,  # no more than it reported
+            private=f.clients.privacy is not None,
         )
         return update, reason
 

@@ -7,6 +7,7 @@ allocates more than came, and fails with `Malformed` or not at all.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
@@ -215,7 +216,9 @@ def put_updates(content: RecordDict, updates: Iterable[Update]) -> None:
     arrays: dict[str, Tensor] = {}
     for update in updates:
         about = torch.tensor([update.client, update.round, update.examples])
-        named = {"about": about, "loss": torch.tensor(update.loss, dtype=torch.float64)}
+        named = {"about": about}
+        if not math.isnan(update.loss):
+            named["loss"] = torch.tensor(update.loss, dtype=torch.float64)
         for table, rows in update.tables.items():
             named |= {f"ids.{table}": rows.ids, f"values.{table}": rows.values}
         named |= {f"dense.{name}": value for name, value in update.dense.items()}
@@ -237,8 +240,8 @@ def update_of(arrays: Tensors) -> Update:
     about, loss = arrays.get("about"), arrays.get("loss")
     if about is None or about.dtype != torch.int64 or about.shape != (3,):
         raise Malformed("an update that does not say whose it is")
-    if loss is None or loss.numel() != 1:
-        raise Malformed("an update without a loss")
+    if loss is not None and loss.numel() != 1:
+        raise Malformed("an update with several losses")
     client, round, examples = about.tolist()
     return Update(
         client,
@@ -246,7 +249,7 @@ def update_of(arrays: Tensors) -> Update:
         examples,
         {key[6:]: value for key, value in arrays.items() if key.startswith("dense.")},
         _rows(arrays),
-        float(loss),
+        float("nan") if loss is None else float(loss),
         {key[10:]: value for key, value in arrays.items() if key.startswith("positives.")},
     )
 

@@ -22,7 +22,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.metrics import find_metric
-from spreadout.federated.claims import WHERE_DEPLOYED, claim_cap
+from spreadout.federated.claims import WHERE_DEPLOYED
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import NormClipping, RobustRule
 from spreadout.flower.access import LOG, AccessControl, read_roster
@@ -35,7 +35,7 @@ from spreadout.flower.refusals import Refusals
 from spreadout.flower.remote_clients import RemoteClients
 from spreadout.methods.base import Method
 from spreadout.runs import train as training
-from spreadout.runs.build import build_federation, cohort_size, unfit_for_robust_rules
+from spreadout.runs.build import build_federation, cap_of, cohort_size, unfit_for_robust_rules
 from spreadout.runs.claim import DEPLOYMENT
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.result import Result
@@ -201,9 +201,7 @@ class Builder:
             per_round=per_round,
             selection=selection,
             robust=_rule(e, form),
-            claim_cap=claim_cap(
-                e.clients.schedule.usable(data.sizes), e.server.claim_quantile or WHERE_DEPLOYED
-            ),
+            claim_cap=cap_of(e, form.method, data.sizes, WHERE_DEPLOYED),
             real_noise=True,
         )
         return replace(form, data=data, executor=GridExecutor(nodes), server=server)

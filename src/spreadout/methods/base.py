@@ -179,6 +179,16 @@ class Method(NamedSection, ABC):
         return True
 
     @property
+    def hides_sizes(self) -> bool:
+        """Whether the server must not learn how many examples a client has: then all count alike."""
+        return False
+
+    @property
+    def sends_at_setup(self) -> str | None:
+        """What `client_setup` tells about each client, without noise; None if it sends nothing."""
+        return "their label counts" if self.prior else None
+
+    @property
     def needs_popularity(self) -> bool:
         """Whether clients must know how many of them hold each class."""
         return False

@@ -91,6 +91,10 @@ class FedSS(Method):
         return self.draw.startswith("popular")
 
     @property
+    def sends_at_setup(self) -> str | None:
+        return "their classes" if self.needs_popularity else super().sends_at_setup
+
+    @property
     def draws(self) -> Draws:
         return Draws(by_popularity=self.needs_popularity, fixed=self.draw.endswith("fixed"))
 

@@ -52,6 +52,14 @@ class CollectsLabels(PositiveOnly):
         return False  # label sets say it
 
     @property
+    def hides_sizes(self) -> bool:
+        return self.dummies > 0  # who knows n_k takes it off the entries and has the dummies
+
+    @property
+    def sends_at_setup(self) -> str | None:
+        return "digests of their examples with their labels"
+
+    @property
     def has_secret_draws(self) -> bool:
         return True  # at least the order of its examples
 

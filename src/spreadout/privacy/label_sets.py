@@ -51,7 +51,7 @@ def messages_of(
     """Every client's message, its entries in random order. A message depends on its client's view only.
 
     dummies: a client adds between 0 and twice so many entries that stand for no instance, each under one
-    of its labels.
+    of its labels. They hide how many examples it has only from whoever is not told that in other ways.
     """
     digests = digests_of(data, key)
     labels = data.columns["y"].take(torch.arange(data.examples)).cpu().numpy()
@@ -60,10 +60,13 @@ def messages_of(
     for number, (start, stop) in zip(numbers, pairwise(data.offsets.tolist()), strict=True):
         instances, own = digests[start:stop], labels[start:stop]
         rows = np.unique(own)
-        draw = randomness.generator(seed, "label message", number)
+        secret = hashlib.shake_256(repr((seed, "label message", number)).encode()).digest(64)
+        draw = np.random.default_rng(int.from_bytes(secret[:32], "big"))
         if dummies and len(rows):
             count = int(draw.integers(0, 2 * dummies + 1))
-            invented = np.frombuffer(draw.bytes(count * INSTANCE_BYTES), dtype=instances.dtype)
+            # Of a keyed hash, as the others are: bytes of a plain generator could be told from them.
+            more = hashlib.shake_256(secret[32:]).digest(count * INSTANCE_BYTES)
+            invented = np.frombuffer(more, dtype=instances.dtype)
             instances = np.concatenate([instances, invented])
             own = np.concatenate([own, draw.choice(rows, size=count)])
         order = draw.permutation(len(own))

@@ -10,6 +10,7 @@ from torch import nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
+from spreadout.core.randomness import Ints
 from spreadout.data.columns import Dense, Lists, Sparse, total_bytes
 from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.evaluation.metrics import find_metric
@@ -24,6 +25,7 @@ from spreadout.federated.sampling import Selection
 from spreadout.methods.base import Method
 from spreadout.models.build import UNFIT_LAYERS, DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
+from spreadout.runs.unprotected import refuse_unprotected
 from spreadout.runtime import distributed
 
 DENSE_UP_TO = 1 << 30
@@ -68,7 +70,7 @@ def build_federation(
             per_round,
             _robust(e, method),
             int(e.run.memory_gb * 2**30),
-            claim_cap(e.clients.schedule.usable(data.sizes), e.server.claim_quantile or 1.0),
+            cap_of(e, method, data.sizes, 1.0),
             decay=e.server.lr_decay,
         ),
         executor=_executor(e, device),
@@ -81,6 +83,16 @@ def build_federation(
     if not feature_rows and not federation.executor.keeps_sparse(federation):
         data = _densified(data)
     return replace(federation, data=data.to(device) if _fits(data, device) else data)
+
+
+def cap_of(e: Experiment, method: Method, sizes: Ints, quantile: float) -> int | None:
+    """Examples that a client may count for: one each, where nobody is to know how many it has.
+
+    quantile: unless the config says otherwise.
+    """
+    if e.privacy is not None or method.hides_sizes:
+        return 1
+    return claim_cap(e.clients.schedule.usable(sizes), e.server.claim_quantile or quantile)
 
 
 def _train_data(
@@ -210,11 +222,7 @@ def _refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
         )
     if method.prior and not method.has_class_table:
         raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
-    if method.prior and e.privacy is not None and method.prior_costs_counts:
-        raise UserError(
-            f"method.prior = {method.prior!r}: clients would send their label counts without noise; "
-            "with [privacy] set method.prior = 0"
-        )
+    refuse_unprotected(e, method)
     metrics = [find_metric(name) for name in e.eval.metrics]
     ranked = [metric for metric in metrics if metric.needs_trained_classes]
     if e.eval.split == "test" and len(splits.test) and _unseen(splits) and ranked:
@@ -223,8 +231,6 @@ def _refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
             f"{ranked[0].name}; take MAP@10, MAP@R or retrieval R@k, or set "
             'data.validation_fraction and eval.split = "validation"'
         )
-    if method.is_centralized and e.privacy is not None:
-        raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
     for metric in metrics:
         if not method.has_class_table and metric.needs_embeddings:
             raise UserError(

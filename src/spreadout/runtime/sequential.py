@@ -52,7 +52,8 @@ class Sequential(Executor):
                 fixed=f.clients.training.fixed,
                 counted=f.rules.counted,
                 max_norm=f.clients.max_norm,
-                max_examples=f.clients.schedule.max_examples,
+                max_examples=1 if f.hides_sizes else f.clients.schedule.max_examples,
+                private=f.clients.privacy is not None,
             )
             part = aggregate.refused(reason) if reason else accepted(f, state, update, control)
             part.client_states = {} if reason else kept  # a refused update has changed nothing
@@ -81,7 +82,7 @@ def accepted(federation: Federation, state: ServerState, update: Update, control
         {name: counts[None] for name, counts in update.positives.items()},
         torch.ones(1, dtype=torch.bool, device=f.device),
     )
-    steps = f.clients.schedule.steps_of(torch.tensor([update.examples]))
+    steps = f.clients.schedule.steps_of(torch.tensor([update.examples]))  # of states: all say sizes
     moved = state_changes(f, change, steps, control, update.round)
     part.control = {name: part.weight * value[0] for name, value in moved.items()}
     return part
@@ -144,8 +145,9 @@ def train_client(
     used = torch.tensor([examples])
     counted = [name for name in tables if name in f.rules.counted]
     positives = {name: positives_of(f.data, only, ids[name], used)[0] for name in counted}
-    update = Update(client, sent.round, examples, change.dense, tables, float(loss), positives)
-    return update, kept
+    told = 1 if f.hides_sizes else examples
+    said = float("nan") if privacy is not None else float(loss)
+    return Update(client, sent.round, told, change.dense, tables, said, positives), kept
 
 
 def traffic_of(sent: SubModel, update: Update, kept: frozenset[str] = frozenset()) -> Traffic:

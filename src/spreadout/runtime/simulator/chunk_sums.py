@@ -46,6 +46,7 @@ def accepted_sum(
         moved = _state_changes(chunk, state, change)
         if f.clients.privacy is not None:
             change = _privatised(chunk, change)
+            loss = torch.zeros_like(loss)  # it is not told
         bad = checks.invalid_clients(change.dense, change.rows, loss, chunk.examples, f.clients.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         change, lengths = robust.looked_at(f, state, change, chunk.ids)
@@ -143,12 +144,17 @@ def aggregate(
         summed,
         len(counts),
         int(counts.sum()),
-        (loss if kept is None else loss[kept]).sum(),
+        _told_loss(chunk, loss if kept is None else loss[kept]),
     )
     if not len(counts):  # nothing was accepted: an empty sum, not a sum of zeros
         part.dense, part.rows = {}, {}
     part.traffic = traffic_of(state, chunk.cohort, chunk.federation)
     return part
+
+
+def _told_loss(chunk: Chunk, loss: Tensor) -> Tensor:
+    """The sum of what clients say: unknown in a private run."""
+    return loss.sum() if chunk.federation.clients.privacy is None else loss.new_tensor(float("nan"))
 
 
 def _row_sum(chunk: Chunk, name: str, change: Tensor, kept: Tensor | None) -> RowSum:

@@ -1,0 +1,68 @@
+"""What clients would tell besides their noised updates: refused where a config says that it is hidden.
+
+Under `[privacy]` nothing leaves a client without noise, and where a method hides how many examples a
+client has (FedALC's dummies), no weight may tell it.
+"""
+
+from __future__ import annotations
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.methods.base import Method
+
+
+def refuse_unprotected(e: Experiment, method: Method) -> None:
+    """Raise an error, with the remedy, for what would travel beside the noise."""
+    private = e.privacy is not None
+    if not (private or method.hides_sizes):
+        return
+    where = "[privacy]" if private else "method.dummies"
+    told = "without noise" if private else "though dummies are to hide it"
+    rules = method.rules()
+    if method.is_centralized:
+        raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
+    if rules.counted:
+        table = min(rules.counted)
+        raise UserError(
+            f"method.name = {method.name!r}: merges the rows of {table} by how many positives a client "
+            f'has, which it would tell {told}; with {where} take "fedaws", or method.merge = "mean"'
+        )
+    for table, rule in rules.rows.items():
+        if rule == "weighted-mean":
+            raise UserError(
+                f"method.merge = {rule!r}: clients would tell their numbers of examples {told} to weigh "
+                f'the rows of {table}; with {where} set method.merge = "mean"'
+            )
+    if rules.weighting == "examples":
+        raise UserError(
+            f"method.weighting = 'examples': clients would tell their numbers of examples {told}; "
+            f'with {where} set method.weighting = "uniform"'
+        )
+    if getattr(method, "weighted", False):
+        raise UserError(
+            f"method.weighted = true: needs how many examples a class has, told {told}; "
+            f"with {where} set method.weighted = false"
+        )
+    if e.clients.selection == "weighted":
+        raise UserError(
+            "clients.selection = 'weighted': chooses clients by their numbers of examples, told "
+            f'{told}; with {where} set clients.selection = "uniform"'
+        )
+    if private:
+        _refuse_setup(method)
+
+
+def _refuse_setup(method: Method) -> None:
+    """What is sent before the first round has no noise."""
+    if method.prior and method.prior_costs_counts:
+        raise UserError(
+            f"method.prior = {method.prior!r}: clients would send their label counts without noise; "
+            "with [privacy] set method.prior = 0"
+        )
+    if method.sends_at_setup is not None:
+        popular = method.needs_popularity
+        remedy = 'method.draw = "fresh" or "fixed"' if popular else 'method.name = "fedaws"'
+        raise UserError(
+            f"method.name = {method.name!r}: clients would send {method.sends_at_setup} without noise; "
+            f"with [privacy] take {remedy}"
+        )
