@@ -88,7 +88,7 @@ def test_both_forms_of_ridge_are_scikit_learns(n: int) -> None:
 def test_neighbours_vote_as_in_a_plain_loop() -> None:
     data = label_sets()
     pool = pool_of(data.train)
-    features = Features(pool.inputs["x"], CPU, 100, unit=True)
+    features = Features(pool.inputs["x"], CPU, 100, form="unit")
     voters = Voters.of(features, pool.labels, every(len(pool)))
     other = features.like(data.test.inputs["x"])
     found = voters.scorer(other, pool.prior, 5)(every(len(data.test)))

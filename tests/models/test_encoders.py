@@ -46,7 +46,7 @@ def test_a_seed_makes_the_same_encoder_and_another_another(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "used"),
     [
-        ("mlp", {"hidden"}),
+        ("mlp", {"hidden", "input_scaling"}),
         ("lookup", {"hidden", "width", "pooling", "init"}),
         ("mean", {"hidden", "output", "item", "similarity", "init"}),
         ("attention", {"hidden", "layers", "item", "similarity", "init"}),
@@ -58,7 +58,7 @@ def test_a_seed_makes_the_same_encoder_and_another_another(name: str) -> None:
 def test_keys_that_an_encoder_has_no_use_for_are_refused(name: str, used: set[str]) -> None:
     changed = {
         "hidden": [3], "output": "relu", "width": 8, "pooling": "sum", "layers": 2, "item": "dense",
-        "similarity": "dot", "init": 0.5,
+        "similarity": "dot", "init": 0.5, "input_scaling": "standard",
     }  # fmt: skip
     assert set(idle_keys(name)) == set(changed) - used
     for key, value in changed.items():

@@ -1,7 +1,8 @@
 """What follows from the data and the method, one decision a function.
 
 Each returns values of keys by their dotted names; `sound.py` sets those that the user has left open. A
-decision looks at shapes, sizes and labels, never at features, and costs no more than one pass over them.
+decision looks at shapes, sizes and labels, and of features only at how many are 0; it costs no more than
+one pass over them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.keys import is_open
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
-from spreadout.data.columns import Sparse
+from spreadout.data.columns import Column, Sparse
 from spreadout.data.dataset import Examples, Splits
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Partition
 from spreadout.data.sources.base import RawDataset
@@ -27,6 +28,7 @@ from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.fedss import NEGATIVES
 from spreadout.models.build import DataShape
 
+FILLED = 0.25  # share of values that are not 0, from which features are numbers and no counts of words
 MANY_FEATURES = 4096  # of sparse text: from here on a client looks up the few rows it has
 EVERYBODY = 200  # up to so many clients all take part in every round
 VISITS = 100  # times a client should take part in a run …
@@ -97,6 +99,25 @@ def _encoders(experiment: Experiment, splits: Splits) -> list[str]:
     if shape.image is not None and shape.image[1] == shape.image[2]:
         return ["convnet", "mlp"]
     return ["mlp"]
+
+
+def scaling(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """Numbers of any scale are brought to one: not images, whose scale is known, nor counts of words.
+
+    Where most values are 0, what is not 0 says the most, and a word seen once would count the most.
+    """
+    x = splits.train.columns.get("x")
+    hidden = experiment.privacy is not None or experiment.method.hides_sizes
+    if experiment.model.encoder != "mlp" or hidden or x is None or not len(x):
+        return {}
+    numbers = DataShape.of(splits.train).image is None and _filled(x) >= FILLED
+    return {"model.input_scaling": "standard"} if numbers else {}
+
+
+def _filled(x: Column) -> float:
+    """The share of features that are not 0, of at most a thousand examples."""
+    some = torch.linspace(0, len(x) - 1, min(len(x), 1000)).long()
+    return float((x.take(some) != 0).float().mean())
 
 
 def objective(experiment: Experiment, splits: Splits) -> dict[str, Any]:

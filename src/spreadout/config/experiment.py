@@ -209,6 +209,9 @@ class Experiment(Section):
         changes = changes_of(overrides)
         for given in (values, changes):  # first: which keys go together is known to the parts they name
             import_modules(_imports_of(given))
+        if "method" not in values and isinstance(changes.get("method"), Mapping):
+            default = cls.model_fields["method"].get_default(call_default_factory=True)
+            values = {**values, "method": {"name": default.name}}  # whose keys are meant
         merged = overlay(reopened(values, changes), changes)
         try:
             return cls.model_validate(merged)

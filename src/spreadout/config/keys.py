@@ -23,6 +23,7 @@ DECIDED = frozenset(  # what follows from the data and the method: each may be "
         "model.encoder",
         "model.hidden",
         "model.dim",
+        "model.input_scaling",
         "method.buckets",
         "method.k",
         "method.loss_form",

@@ -26,6 +26,7 @@ Decision = Callable[[Experiment, Splits], Mapping[str, Any]]
 
 DECISIONS: tuple[Decision, ...] = (  # each sees what those before it have chosen
     choices.encoder,
+    choices.scaling,
     choices.objective,
     choices.within_classes,
     choices.cohort,

@@ -24,6 +24,7 @@ class Augment:
 
     noise: float = 0.0  # deviation of the Gaussian noise added
     dropout: float = 0.0  # share of input values set to 0, the rest scaled up
+    to_missing: bool = False  # … or made NaN and the rest left alone: the encoder fills in the mean
     shift: int = 0  # images move by at most this many pixels each way; the edge is repeated
     flip: bool = False  # half of the images are mirrored, at random
 
@@ -38,7 +39,8 @@ class Augment:
             x = self._moved(x, slots)
         if self.dropout:
             kept = randomness.uniform_on(slots, width) >= self.dropout  # (k, S, B, width)
-            x = x * kept.view(x.shape) / (1 - self.dropout)
+            kept = kept.view(x.shape)
+            x = x.where(kept, torch.nan) if self.to_missing else x * kept / (1 - self.dropout)
         if self.noise:
             x = x + self.noise * randomness.normal_on(slots, width).view(x.shape)
         return x

@@ -14,6 +14,7 @@ from spreadout.core.state import ServerState
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.cohort import Cohort, draw_cohort
 from spreadout.federated.federation import Federation
+from spreadout.federated.setup import client_setup
 from spreadout.methods.class_counts import SetupMessage
 from spreadout.privacy.label_sets import collection_key
 
@@ -55,8 +56,7 @@ class Executor(ABC):
 
     def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
         """What clients send once, before the first round."""
-        f = federation
-        return f.method.client_setup(f.data, key=collection_key(f.seed), seed=f.seed)
+        return client_setup(federation, collection_key(federation.seed))
 
     def keeps_sparse(self, federation: Federation) -> bool:
         """Whether it trains on sparse features without making them dense."""

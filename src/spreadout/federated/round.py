@@ -21,7 +21,8 @@ from spreadout.federated.cohort import Cohort
 from spreadout.federated.drift.control import advance_control_
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import merging as robust
-from spreadout.methods.base import ServerContext, SetupContext
+from spreadout.federated.setup import server_setup
+from spreadout.methods.base import ServerContext
 
 
 @dataclass(frozen=True)
@@ -67,15 +68,10 @@ def _be_deterministic(on: bool) -> None:
 
 def run_setup(federation: Federation, state: ServerState) -> None:
     """What clients and server do once, before the first round."""
-    if state.setup_done:
-        return
-    f = federation
-    messages = f.executor.setup_messages(f)
-    clients = 0 if f.executor.clients_elsewhere else f.data.clients
-    with repeatable(f.device):
-        setup = SetupContext(messages, clients, f.noise_seed)
-        state.traffic += f.method.server_setup(setup, state, f.model)
-    state.setup_done = True
+    if not state.setup_done:
+        with repeatable(federation.device):
+            server_setup(federation, state)
+        state.setup_done = True
 
 
 def run_round(federation: Federation, state: ServerState) -> RoundReport:

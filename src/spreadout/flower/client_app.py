@@ -25,6 +25,7 @@ from spreadout.core.errors import UserError, one_line
 from spreadout.core.rows import Rows, SubModel
 from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.federated.federation import Federation
+from spreadout.federated.setup import client_setup
 from spreadout.flower import client_host, messages
 from spreadout.flower.client_host import MissingRows
 from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_of_node
@@ -205,8 +206,7 @@ def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     )
     if task.setup and f.clients.privacy is None:  # it would travel without noise
         key = _label_key(clients_here) if f.method.needs_shared_key else b""
-        sent = f.method.client_setup(f.data, key=key, seed=f.seed)
-        messages.put_setup(reply, dict(zip(numbers, sent, strict=False)))
+        messages.put_setup(reply, dict(zip(numbers, client_setup(f, key), strict=False)))
     knows = not f.method.needs_popularity or "public" in clients_here.state
     if len(numbers) <= FEW and knows:
         reply["requests"] = clients_here.requests(numbers, task.round)

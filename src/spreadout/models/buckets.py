@@ -53,7 +53,10 @@ class SideBySide(nn.Module):
 
 @dataclass(frozen=True)
 class BucketModel(EmbeddingModel):
-    """`encoder` is a `SideBySide` without values, `fresh` makes one that has them; no class table."""
+    """`encoder` is a `SideBySide` without values, maybe after a scaling of its inputs.
+
+    `fresh` makes one that has values. There is no class table.
+    """
 
     fresh: Callable[[], nn.Module] = field(kw_only=True)
     classes: int = 0
@@ -75,7 +78,7 @@ class BucketModel(EmbeddingModel):
     def activations(self, shape: tuple[int, ...] | None) -> int:
         """Numbers all layers of all networks put out for one example."""
         named = self.encoder.named_parameters()
-        return sum(value.numel() for name, value in named if name.startswith("biases"))
+        return sum(value.numel() for name, value in named if "biases" in name)
 
     def initial(
         self, seed: int, device: torch.device, sharded: frozenset[str] = frozenset()

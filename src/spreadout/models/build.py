@@ -20,6 +20,7 @@ from spreadout.models.buckets import BucketModel, Decoding, SideBySide
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.models.lookup import Pooling
 from spreadout.models.nn.encoders import seeded
+from spreadout.models.nn.scaling import Standardized
 
 
 class ModelConfig(Section):
@@ -39,6 +40,7 @@ class ModelConfig(Section):
     layers: int = Field(1, ge=1)  # attention
     item: Literal["lookup", "dense"] = "lookup"  # the item tower
     similarity: Literal["cosine", "dot"] = "cosine"
+    input_scaling: Literal["none", "standard"] = "none"  # mlp: features centred, at deviation 1
     init: float = Field(0.05, gt=0)  # deviation of fresh item rows (towers) or feature rows (lookup)
 
     @field_validator("encoder")
@@ -217,6 +219,13 @@ def _refuse_misfits(encoder: nn.Module, shape: DataShape, config: ModelConfig) -
         raise UserError(f"{name}: gives shape {found} for one example; it must give (1, {config.dim})")
 
 
+def with_scaling(encoder: nn.Module, shape: DataShape, config: ModelConfig) -> nn.Module:
+    """The encoder, after its features were brought to one scale where the config says so."""
+    if config.input_scaling == "none":
+        return encoder
+    return nn.Sequential(Standardized(features_of(shape, config)), encoder)
+
+
 def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:
     """Fresh, from the seed."""
     return ENCODERS[config.encoder](shape, config, seed)
@@ -235,8 +244,8 @@ def build_bucket_model(
     networks = 1 if hashes is None else hashes.tables
     widths = [shape.features, *([128] if config.hidden is None else config.hidden), outputs]
 
-    def fresh() -> SideBySide:
-        return SideBySide(networks, widths)
+    def fresh() -> nn.Module:
+        return with_scaling(SideBySide(networks, widths), shape, config)
 
     with torch.device("meta"):
         shapes = fresh()

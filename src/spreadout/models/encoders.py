@@ -7,7 +7,14 @@ from collections.abc import Callable
 from torch import nn
 
 from spreadout.core.errors import UserError
-from spreadout.models.build import DataShape, ModelConfig, features_of, register_encoder, register_model
+from spreadout.models.build import (
+    DataShape,
+    ModelConfig,
+    features_of,
+    register_encoder,
+    register_model,
+    with_scaling,
+)
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.models.lookup import LookupModel
 from spreadout.models.nn.encoders import mlp, seeded
@@ -15,10 +22,10 @@ from spreadout.models.nn.images import ConvNet, MobileNetV3Small, ResNet
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
 
 
-@register_encoder("mlp", uses=["hidden"])
+@register_encoder("mlp", uses=["hidden", "input_scaling"])
 def _mlp(shape: DataShape, config: ModelConfig) -> nn.Module:
     hidden = [128] if config.hidden is None else config.hidden
-    return mlp(features_of(shape, config), hidden, config.dim)
+    return with_scaling(mlp(features_of(shape, config), hidden, config.dim), shape, config)
 
 
 @register_model("lookup", uses=["hidden", "width", "pooling", "init"], features_are_rows=True)

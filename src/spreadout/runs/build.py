@@ -185,7 +185,8 @@ def _augment(e: Experiment, data: FederatedDataset) -> Augment:
     if moved and not (isinstance(x, Dense) and x.values.dim() == 4):
         key = "image_shift" if c.image_shift else "image_flip"
         raise UserError(f"clients.{key}: the inputs are no images")
-    return Augment(c.input_noise, c.input_dropout, c.image_shift, c.image_flip)
+    standard = e.model.input_scaling == "standard"
+    return Augment(c.input_noise, c.input_dropout, standard, c.image_shift, c.image_flip)
 
 
 def _example_shape(data: FederatedDataset) -> tuple[int, ...] | None:

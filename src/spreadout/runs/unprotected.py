@@ -48,6 +48,11 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
             "clients.selection = 'weighted': chooses clients by their numbers of examples, told "
             f'{told}; with {where} set clients.selection = "uniform"'
         )
+    if e.model.input_scaling == "standard":
+        raise UserError(
+            'model.input_scaling = "standard": clients would tell the mean and variance of their '
+            f'features {told}; with {where} scale features yourself and set "none"'
+        )
     if private:
         _refuse_setup(method)
 

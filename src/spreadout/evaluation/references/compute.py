@@ -15,7 +15,7 @@ from spreadout.evaluation.frequencies import PROPENSITY, Frequencies
 from spreadout.evaluation.metric import Metric
 from spreadout.evaluation.pooled import Pool, pool_of
 from spreadout.evaluation.references import histories, ridge
-from spreadout.evaluation.references.features import Features, width_of
+from spreadout.evaluation.references.features import FORMS, Features, Form, width_of
 from spreadout.evaluation.references.neighbours import COUNTS, Voters
 from spreadout.evaluation.references.reference import Reference, mean_goodness
 from spreadout.evaluation.references.scoring import (
@@ -34,6 +34,11 @@ MOST_NUMBERS = 1 << 28  # of features held in memory
 FEWEST = 100  # instances of a sample, whatever they cost
 CHOICE = 2000  # at most so many training instances are kept back to choose settings by
 CHOICE_SHARE = 0.2
+
+RIDGE_SPARSE: tuple[Form, ...] = ("raw", "unit")  # forms of features to choose from
+RIDGE_DENSE: tuple[Form, ...] = ("raw", "standard")
+NEAR_SPARSE: tuple[Form, ...] = ("unit",)
+NEAR_DENSE: tuple[Form, ...] = ("unit", "standard, unit")
 
 T = TypeVar("T")
 Split = Literal["test", "validation"]
@@ -167,45 +172,53 @@ def _ridge(work: _Work) -> Found:
     fit, held, sampled = work.sample(features.width * min(features.width, len(pool)))
     classes = ridge.most_classes(pool, features.width)
     left_out = int((pool.counts > 0).sum()) - len(classes)
+    sparse = isinstance(features.column, Sparse)
+    forms = {form: features.formed(form, fit) for form in (RIDGE_SPARSE if sparse else RIDGE_DENSE)}
     systems = {
-        unit: ridge.system_of(features.scaled(unit=unit), pool.labels, classes, fit, work.clock)
-        for unit in ((False, True) if isinstance(features.column, Sparse) else (False,))
+        form: ridge.system_of(formed, pool.labels, classes, fit, work.clock)
+        for form, formed in forms.items()
     }
+    kept_back = {form: one.like(one.column.select(held)) for form, one in forms.items()}
 
-    kept_back = features.like(features.column.select(held))
-
-    def made(setting: tuple[bool, float]) -> Scorer:
+    def made(setting: tuple[Form, float]) -> Scorer:
         work.clock.check()
-        unit, strength = setting
-        return systems[unit].solve(strength).scorer(kept_back.scaled(unit=unit), pool.prior)
+        form, strength = setting
+        return systems[form].solve(strength).scorer(kept_back[form], pool.prior)
 
-    settings = [(unit, strength) for unit in systems for strength in ridge.STRENGTHS]
-    unit, strength = work.best(settings, made, held)
-    chosen = features.scaled(unit=unit)
-    whole = ridge.system_of(chosen, pool.labels, classes, torch.cat([held, fit]), work.clock)
+    settings = [(form, strength) for form in systems for strength in ridge.STRENGTHS]
+    form, strength = work.best(settings, made, held)
+    every = torch.cat([held, fit])
+    chosen = features.formed(form, every)
+    whole = ridge.system_of(chosen, pool.labels, classes, every, work.clock)
     scorer = whole.solve(strength).scorer(chosen.like(work.scored.inputs["x"]), pool.prior)
-    form = "rows of length 1" if unit else ""
     rare = f"{left_out:,} rarest classes left out" if left_out else ""
-    return scorer, _joined(f"strength {strength:g}", form, features.note, sampled, rare)
+    return scorer, _joined(f"strength {strength:g}", FORMS[form], features.note, sampled, rare)
 
 
 def _nearest(work: _Work) -> Found:
     pool = work.pool
-    features = work.features(MOST_FEATURES).scaled(unit=True)
+    features = work.features(MOST_FEATURES)
     cost = features.width * max(len(work.scored), CHOICE)
     fit, held, sampled = work.sample(max(cost, WORK[work.device.type] * features.width / MOST_NUMBERS))
-    voters = Voters.of(features, pool.labels, fit)
-    near = voters.nearest(features.rows(held), max(COUNTS))
+    sparse = isinstance(features.column, Sparse)
+    forms = {form: features.formed(form, fit) for form in (NEAR_SPARSE if sparse else NEAR_DENSE)}
+    voters = {form: Voters.of(one, pool.labels, fit) for form, one in forms.items()}
+    near = {form: voters[form].nearest(one.rows(held), max(COUNTS)) for form, one in forms.items()}
 
-    def made(count: int) -> Scorer:
-        return lambda at: voters.votes(
-            Nearest(near.scores[at, :count], near.ids[at, :count]), pool.prior
+    def made(setting: tuple[Form, int]) -> Scorer:
+        form, count = setting
+        found = near[form]
+        return lambda at: voters[form].votes(
+            Nearest(found.scores[at, :count], found.ids[at, :count]), pool.prior
         )
 
-    count = work.best(COUNTS, made, held)
-    whole = Voters.of(features, pool.labels, torch.cat([held, fit]))
-    scorer = whole.scorer(features.like(work.scored.inputs["x"]), pool.prior, count)
-    return scorer, _joined(f"{count} neighbours", features.note, sampled)
+    form, count = work.best([(form, count) for form in forms for count in COUNTS], made, held)
+    every = torch.cat([held, fit])
+    chosen = features.formed(form, every)
+    whole = Voters.of(chosen, pool.labels, every)
+    scorer = whole.scorer(chosen.like(work.scored.inputs["x"]), pool.prior, count)
+    note = FORMS[form] if form != "unit" else ""
+    return scorer, _joined(f"{count} neighbours", note, features.note, sampled)
 
 
 def _history_columns(work: _Work) -> tuple[Lists, Lists]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,8 +14,19 @@ from spreadout.core.hashing import HashFamily, signs
 from spreadout.core.rows import project_to_sphere
 from spreadout.data.columns import Column, Sparse
 from spreadout.data.feature_hashing import hashed
+from spreadout.data.moments import factor_of, moments
 
 BLOCK = 1 << 25  # numbers of gathered features at once
+
+
+Form = Literal["raw", "unit", "standard", "standard, unit"]
+"""As they are; rows of length 1; features at mean 0 and deviation 1; rows of these of length 1."""
+FORMS: dict[Form, str] = {  # as a note says it
+    "raw": "",
+    "unit": "rows of length 1",
+    "standard": "features at deviation 1",
+    "standard, unit": "features at deviation 1",
+}
 
 
 @dataclass(frozen=True)
@@ -24,15 +36,21 @@ class Features:
     column: Column
     device: torch.device
     most: int  # features; wider ones are hashed into so many, with signs
-    unit: bool = False  # rows of length 1
+    form: Form = "raw"
+    scale: tuple[Tensor, Tensor] | None = None  # mean and factor of each feature, for "standard"
 
     @property
     def note(self) -> str:
         wide = width_of(self.column)
         return f"{wide:,} features hashed into {self.most:,}" if wide > self.most else ""
 
-    def scaled(self, *, unit: bool) -> Features:
-        return replace(self, unit=unit)
+    def formed(self, form: Form, training: Tensor) -> Features:
+        """In another form; `training` are the instances whose mean and deviation count."""
+        if not form.startswith("standard"):
+            return replace(self, form=form)
+        mean, variance = moments(self.column, training)
+        factor = factor_of(mean, variance).float()
+        return replace(self, form=form, scale=(mean.float().to(self.device), factor.to(self.device)))
 
     def like(self, column: Column) -> Features:
         """Another column in the same way."""
@@ -56,7 +74,7 @@ class Features:
     def rows(self, at: Tensor) -> Tensor:
         """The features of some instances: (n, width)."""
         found = self._gathered(at)
-        return project_to_sphere(found) if self.unit else found
+        return project_to_sphere(found) if self.form.endswith("unit") else found
 
     def _gathered(self, at: Tensor) -> Tensor:
         column, wide = self.column, width_of(self.column) > self.most
@@ -64,6 +82,8 @@ class Features:
             few = hashed(column.select(at).compact(), self.most, signed=True)
             return few.take(torch.arange(len(at))).to(self.device)
         found = column.take(at).to(self.device).flatten(1).float()
+        if self.scale is not None:
+            found = (found - self.scale[0]) * self.scale[1]
         if not wide:
             return found
         place, side = self._sketch

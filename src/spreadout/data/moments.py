@@ -1,0 +1,33 @@
+"""Mean and variance of every feature of a column."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from spreadout.data.columns import Column
+
+AT_ONCE = 1 << 22  # numbers of features in memory at once
+CONSTANT = 1e-6  # a deviation below this share of the mean is rounding, not a difference
+
+
+def moments(column: Column, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each feature of some examples, (d,) double, a block at a time."""
+    width = max(1, column.example_bytes // 4)
+    count, mean, variance = 0, torch.zeros(()), torch.zeros(())
+    for some in torch.split(at, max(1, AT_ONCE // width)):
+        x = column.take(some).flatten(1).double()
+        here, spread = x.mean(0), x.var(0, correction=0)
+        total = count + len(some)
+        apart = here - mean
+        # Two groups together: Chan, Golub and LeVeque 1983, Eq. 2.1
+        variance = (count * variance + len(some) * spread + count * len(some) / total * apart**2) / total
+        mean, count = mean + apart * (len(some) / total), total
+    return mean, variance
+
+
+def factor_of(mean: Tensor, variance: Tensor) -> Tensor:
+    """What brings each feature to deviation 1: (d,). One that does not vary is left as it is."""
+    deviation = variance.sqrt()
+    varies = deviation > CONSTANT * mean.abs().clamp_min(torch.finfo(torch.float32).tiny)
+    return torch.where(varies, 1 / deviation, 1.0)

@@ -1,0 +1,50 @@
+"""What clients and server do once, before the first round."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from spreadout.core.state import ServerState
+from spreadout.core.traffic import Traffic
+from spreadout.federated import input_scale
+from spreadout.federated.federation import Federation
+from spreadout.methods.base import SetupContext
+from spreadout.methods.class_counts import SetupMessage
+from spreadout.models.nn.scaling import standardized_in
+
+
+def client_setup(federation: Federation, key: bytes) -> Iterator[SetupMessage]:
+    """What each client sends, a message for each: what the method asks for, and its features' scale.
+
+    key: a secret that the clients share and the server does not have.
+    """
+    f = federation
+    asked = f.method.client_setup(f.data, key=key, seed=f.seed)
+    if standardized_in(f.model.encoder) is None:
+        yield from asked
+        return
+    nothing: SetupMessage = {}
+    for one, other in zip_longest(asked, input_scale.messages_of(f.data), fillvalue=nothing):
+        yield {**one, **other}
+
+
+def server_setup(federation: Federation, state: ServerState) -> None:
+    """What the server makes of these messages."""
+    f = federation
+    messages = f.executor.setup_messages(f)
+    clients = 0 if f.executor.clients_elsewhere else f.data.clients
+    prefix, scale = standardized_in(f.model.encoder), None
+    if prefix is not None:
+        features = state.dense[prefix + "mean"].numel()
+        scale = input_scale.InputScale(
+            features, cap=f.server.claim_cap, robust=f.server.robust is not None
+        )
+        messages = scale.taken_from(messages)
+    state.traffic += f.method.server_setup(SetupContext(messages, clients, f.noise_seed), state, f.model)
+    if scale is not None and prefix is not None:
+        for _ in messages:  # those that the method did not look at
+            pass
+        scale.write_(state, prefix)
+        if not f.method.is_centralized:  # data in one place crosses no network
+            state.traffic += Traffic(once_up=scale.bytes)

@@ -1,0 +1,181 @@
+"""Features of any scale: what clients say of theirs is what one place would see."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.preprocessing import StandardScaler
+
+import spreadout as so
+from spreadout.data.columns import Dense
+from spreadout.data.moments import factor_of, moments
+from spreadout.federated.augment import Augment
+from spreadout.federated.input_scale import EXAMPLES, MEAN, VARIANCE, InputScale, messages_of
+from spreadout.models.nn.scaling import FURTHEST, Standardized
+from toys import several_classes
+
+SCALES = np.array([1e-4, 1.0, 1e4, 1e-2, 50.0, 1e3], np.float32)
+
+
+def uneven(seed: int = 0) -> so.Splits:
+    """Six classes, a client each, by features whose scales and places differ by eight orders."""
+    rng = np.random.default_rng(seed)
+    y = np.tile(np.arange(6), 30)
+    x = (np.eye(6)[y] * 3 + rng.normal(size=(len(y), 6)) + 7) * SCALES
+    train = so.FederatedDataset.from_arrays(x[:120].astype(np.float32), y[:120], client=y[:120])
+    return so.Splits("uneven", train, so.Examples.from_arrays(x[120:].astype(np.float32), y[120:]))
+
+
+def config(**sections: object) -> so.Experiment:
+    return so.Experiment.of({"method": {"name": "fedaws"}, **sections})
+
+
+@given(
+    arrays.arrays(np.float32, st.tuples(st.integers(1, 30), st.integers(1, 4)), elements=st.floats(-1e3, 1e3, width=32)),
+    st.integers(1, 7),
+)  # fmt: skip
+def test_moments_of_blocks_are_those_of_all(x: np.ndarray, block: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("spreadout.data.moments.AT_ONCE", block * x.shape[1])
+        mean, variance = moments(Dense(torch.from_numpy(x)), torch.arange(len(x)))
+    np.testing.assert_allclose(mean, x.astype(np.float64).mean(0), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(variance, x.astype(np.float64).var(0), rtol=1e-6, atol=1e-6)
+
+
+def test_clients_together_say_what_one_place_sees() -> None:
+    data = uneven().train
+    scale = InputScale(6, cap=None, robust=False)
+    rest = list(scale.taken_from({**said, "other": np.zeros(1)} for said in messages_of(data)))
+    assert [set(message) for message in rest] == [{"other"}] * data.clients
+    mean, variance = scale.together()
+    by_hand = StandardScaler().fit(data.columns["x"].take(torch.arange(data.examples)).double())
+    np.testing.assert_allclose(mean, by_hand.mean_, rtol=1e-5)
+    np.testing.assert_allclose(variance, by_hand.var_, rtol=1e-5)
+    assert scale.bytes == data.clients * (6 * 4 + 6 * 4 + 8)
+
+
+def test_a_constant_feature_is_left_at_its_size() -> None:
+    assert factor_of(torch.tensor([0.1, 0.0]), torch.tensor([1e-17, 0.0])).tolist() == [1, 1]
+
+
+def test_the_model_holds_the_scale_and_nothing_moves_it() -> None:
+    splits = uneven()
+    result = so.run(config(rounds=3), data=splits)
+    assert result.federation.model.encoder[0].__class__ is Standardized
+    x = splits.train.columns["x"].take(torch.arange(splits.train.examples)).double()
+    held = result.state.dense
+    torch.testing.assert_close(held["0.mean"], x.mean(0).float())
+    torch.testing.assert_close(held["0.factor"], 1 / x.std(0, correction=0).float())
+    assert result.state.traffic.once_up >= 6 * (2 * 6 * 4 + 8)
+
+
+def test_the_scale_of_features_does_not_matter() -> None:
+    """The same data at one scale: the same model, but for rounding."""
+    splits = uneven()
+    plain = so.run(config(rounds=100), data=splits)
+    x = splits.train.columns["x"]
+    assert isinstance(x, Dense)
+    even = replace(x, values=x.values / torch.from_numpy(SCALES))
+    test = splits.test.inputs["x"]
+    assert isinstance(test, Dense)
+    tested = replace(
+        splits.test, inputs={"x": replace(test, values=test.values / torch.from_numpy(SCALES))}
+    )
+    train = replace(splits.train, columns={**splits.train.columns, "x": even})
+    other = so.run(config(rounds=100), data=replace(splits, train=train, test=tested))
+    assert plain.summary["metrics"]["P@1"] == pytest.approx(other.summary["metrics"]["P@1"], abs=4)
+    assert plain.summary["metrics"]["P@1"] > 85
+    raw = so.run(config(rounds=100, model={"input_scaling": "none"}), data=splits)
+    assert raw.summary["metrics"]["P@1"] < 60  # why it is scaled
+
+
+@pytest.mark.parametrize("executor", ["simulator", "sequential"])
+@pytest.mark.parametrize("method", ["fedaws", "fedss", "fedmlh", "fedavg", "centralized"])
+def test_executors_agree(method: str, executor: str) -> None:
+    values = {"rounds": 3, "method": {"name": method}, "run": {"executor": executor}}
+    found = so.run(so.Experiment.of(values), data=uneven()).state
+    expected = so.run(
+        so.Experiment.of({**values, "run": {"executor": "sequential"}}), data=uneven()
+    ).state
+    for name, value in expected.dense.items():
+        torch.testing.assert_close(found.dense[name], value, rtol=1e-3, atol=1e-4)
+
+
+def said(mean: float, variance: float, examples: int = 10, width: int = 3) -> dict[str, np.ndarray]:
+    return {
+        MEAN: np.full(width, mean, np.float32),
+        VARIANCE: np.full(width, variance, np.float32),
+        EXAMPLES: np.array([examples], np.int64),
+    }
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        said(np.nan, 1),
+        said(np.inf, 1),
+        said(1, np.nan),
+        said(1, -1),
+        said(1e30, 1),
+        said(0, 1, 0),
+        said(0, 1, 2**31),
+        said(0, 1, width=2),
+        {**said(0, 1), MEAN: np.zeros(3)},
+        {MEAN: np.zeros(3, np.float32)},
+    ],
+)
+def test_what_is_no_scale_is_refused_and_counted(message: dict[str, np.ndarray]) -> None:
+    scale = InputScale(3, cap=None, robust=False)
+    list(scale.taken_from([said(1, 4), message]))
+    state = so.ServerState(round=0, dense={"mean": torch.zeros(3), "factor": torch.ones(3)}, tables={})
+    scale.write_(state, "")
+    assert state.refused == {"input scale: malformed": 1}
+    assert state.dense["mean"].tolist() == [1] * 3
+    assert state.dense["factor"].tolist() == [0.5] * 3
+
+
+def test_a_tenth_of_hostile_clients_cannot_hide_the_features() -> None:
+    honest = [said(1 + 0.1 * i, 4) for i in range(9)]
+    scale = InputScale(3, cap=10, robust=True)
+    list(scale.taken_from([*honest, said(1e18, 1e18, 2**30)]))
+    mean, variance = scale.together()
+    assert torch.all((mean > 1) & (mean < 1.9))
+    assert torch.all((variance > 3.5) & (variance < 5))
+
+
+def test_privacy_and_a_scale_without_noise_do_not_go_together() -> None:
+    values = {"model": {"input_scaling": "standard"}, "privacy": {"clip": 1.0, "noise": 1.0}}
+    with pytest.raises(so.UserError, match=r'model.input_scaling = "standard": .* with \[privacy\]'):
+        so.run(
+            so.Experiment.of({**values, "method": {"name": "fedaws", "prior": 0}}),
+            data=several_classes(),
+        )
+
+
+def test_a_dropped_feature_counts_as_the_mean() -> None:
+    layer = Standardized(4)
+    x = torch.full((1, 1, 500, 4), 3.0)
+    dropped = Augment(dropout=0.5, to_missing=True)(x, np.array([0]), seed=0, round=0)
+    assert 0.4 < float(dropped.isnan().float().mean()) < 0.6
+    found = layer(dropped.view(500, 4))
+    assert set(found.unique().tolist()) == {0.0, 3.0}
+    assert layer(torch.tensor([[99.0, -99, 0, torch.nan]])).tolist() == [[FURTHEST, -FURTHEST, 0, 0]]
+
+
+@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
+def test_tables_that_people_have(load: object) -> None:
+    """Columns from 0.001 to 1000, classes on a client each, nothing set but the method."""
+    found = load()  # type: ignore[operator]
+    x, y = found.data.astype(np.float32), found.target
+    order = np.random.default_rng(0).permutation(len(y))
+    held, used = order[: len(y) // 4], order[len(y) // 4 :]
+    train = so.FederatedDataset.from_arrays(x[used], y[used], client=y[used])
+    splits = so.Splits("table", train, so.Examples.from_arrays(x[held], y[held]))
+    result = so.run(config(), data=splits)
+    assert result.summary["metrics"]["P@1"] > 93
+    assert result.summary["references"]["ridge"]["metrics"]["P@1"] > 90
