@@ -17,12 +17,13 @@ from spreadout import __version__
 from spreadout.core.files import write_atomic
 
 
-def write(path: Path, results: Mapping[str, Any]) -> None:
+def write(path: Path, results: Mapping[str, Any], *, quiet: bool = False) -> None:
     """Write results with the commit, hardware and versions that made them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     made_by = {"commit": commit(), "hardware": hardware(), "versions": versions()}
     write_atomic(path, (json.dumps({**made_by, **results}, indent=1) + "\n").encode())
-    print(f"wrote {path}")
+    if not quiet:
+        print(f"wrote {path}")
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -1,19 +1,24 @@
 """Seven attacks by 10, 20 and 30 % of the clients, with and without a robust rule: what they cost.
 
-    python -m benchmarks.security.attacks fedaws --minutes 5
-    python -m benchmarks.security.attacks fedaws fedss fedmlh dual_encoder --rules mean norm_clipping
+    python -m benchmarks.security.attacks --workers 16   # all: results/attacks/METHOD.json
+    python -m benchmarks.security.attacks fedaws --rules mean norm_clipping --minutes 5
+    python -m benchmarks.security.attacks --tuning --workers 16   # which settings suit each rule
 
-What a run reached is written to results/attacks/METHOD.json as soon as it is done, with its seed and its
-commit, and the config of each rule; a run that is there already is not made again. The reference of a
-run is the same federation without its hostile clients: what attackers cost by holding back their own
-examples is not the attack's.
+The reference of a run is the same federation without its hostile clients: what attackers cost by holding
+back their own examples is not the attack's. What a run reached is written within seconds, with its seed
+and its commit, and the config of each rule; a run that is there already is not made again.
+
+With --tuning every setting of every rule is tried on other seeds, judged by a fifth of the examples that
+clients hold. Later runs take the setting that was best there, on average over the attacks.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,68 +28,31 @@ from torch import Tensor
 from benchmarks.common import record
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import RESULTS
+from benchmarks.security.cases import ABSENT, RULES, SHARES, Case, cases_of, chosen, guards_of
 from benchmarks.security.hostile import ATTACKS, HostileSimulator, poisoned, with_mark
+from benchmarks.security.results import Results
 from benchmarks.security.scenarios import SCENARIOS, Scenario
 from spreadout.config.experiment import Experiment
-from spreadout.core.randomness import generator
 from spreadout.core.state import ServerState
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.federated.checks import MOST_EXAMPLES
-from spreadout.federated.claims import WHERE_DEPLOYED, claim_cap
+from spreadout.federated.claims import claim_cap
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round
 from spreadout.runs.build import build_federation
 
-SHARES = (0.1, 0.2, 0.3)
-# What each rule is given, chosen with one seed on a fifth of the clients' own examples (`--tuning`). All
-# but the plain mean go with a cap on claims, as in a deployment.
-APART = ["server.robust.rows=false"]
-RULES: dict[str, list[str]] = {
-    "mean": [],
-    "norm_clipping": [],
-    "median": [*APART, "server.robust.bucket=3"],
-    "trimmed_mean": [*APART, "server.robust.bucket=2", "server.robust.trim=0.3"],
-    "geometric_median": [*APART, "server.robust.bucket=2"],
-    "centred_clipping": [],
-}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One run: who attacks how, and what guards."""
-
-    scenario: Scenario
-    rule: str
-    attack: str  # "none": all are honest; "absent": the hostile ones are not there
-    share: float
-    seed: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.rule}, {self.attack}, {self.share:g}, {self.seed}"
-
-    def experiment(self) -> Experiment:
-        guard = [f"server.robust={self.rule}", *RULES[self.rule]]
-        if self.scenario.alike:  # averaging first is for clients that differ
-            guard = [setting for setting in guard if "bucket" not in setting]
-        cap = 1.0 if self.rule == "mean" else WHERE_DEPLOYED
-        return self.scenario.experiment(self.seed, *guard, f"server.claim_quantile={cap}")
-
-
-def hostile_of(clients: int, share: float, seed: int) -> Tensor:
-    """Who is hostile: drawn by seed, the same for every rule and attack."""
-    drawn = generator(seed, "hostile").permutation(clients)[: round(share * clients)]
-    return torch.from_numpy(drawn).sort().values
+TUNING_SEED = 1000  # the first of those that settings are chosen with
 
 
 def run(case: Case, *, tuning: bool = False) -> dict[str, Any]:
     """Train under attack; the accuracy on clean examples, and of a backdoor how often it opens."""
+    started = time.process_time()
     scenario, experiment = case.scenario, case.experiment()
     data = (scenario.tuning_data if tuning else scenario.data)(case.seed)
-    hostile = hostile_of(data.train.clients, case.share, case.seed)
+    hostile = case.hostile(data.train.clients)
     attack = ATTACKS.get(case.attack)
-    if case.attack == "absent":
+    if case.attack == ABSENT:
         there = torch.arange(data.train.clients)
         data = replace(data, train=data.train.part(there[~torch.isin(there, hostile)]))
     elif attack is not None:
@@ -97,10 +65,10 @@ def run(case: Case, *, tuning: bool = False) -> dict[str, Any]:
         run_round(federation, state)
     sound = all(bool(value.isfinite().all()) for value in state.dense.values())
     found = {"score": _score(federation, state, data, scenario) if sound else 0.0}
-    if case.attack == "backdoor" and sound:
+    if case.attack == "backdoor":
         marked = replace(data, test=with_mark(data.test))
-        found["opened"] = _score(federation, state, marked, scenario)
-    return found
+        found["opened"] = _score(federation, state, marked, scenario) if sound else 0.0
+    return {**found, "seconds": round(time.process_time() - started, 2)}
 
 
 def _attacked(federation: Federation, e: Experiment, case: Case, hostile: Tensor) -> Federation:
@@ -119,75 +87,58 @@ def _score(f: Federation, state: ServerState, data: Splits, scenario: Scenario) 
     return round(float(found.metrics[scenario.metric]), 3)
 
 
-def cases_of(
-    scenario: Scenario, rules: list[str], attacks: list[str], shares: list[float], seeds: int
-) -> Iterator[Case]:
-    """Those asked for, the references of each share first."""
-    for seed in range(seeds):
-        for rule in rules:
-            yield Case(scenario, rule, "none", 0.0, seed)
-            for share in shares:
-                yield Case(scenario, rule, "absent", share, seed)
-        for share in shares:
-            for attack in attacks:
-                for rule in rules:
-                    yield Case(scenario, rule, attack, share, seed)
+def make(
+    cases: Iterable[Case], results: Mapping[str, Results], workers: int, until: float, *, tuning: bool
+) -> int:
+    """Run the cases, and begin none after that time; how many are left."""
+    commit, left = record.commit(), 0
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, torch.set_num_threads, (1,)) as pool:
+        under_way = {pool.submit(run, case, tuning=tuning): case for case in cases}
+        for done in as_completed(under_way):
+            if done.cancelled():
+                left += 1
+                continue
+            case = under_way[done]
+            results[case.method].add(case, done.result(), commit)
+            print(f"{case.method}: {case.key}: {done.result()}", flush=True)
+            if time.monotonic() > until:
+                for one in under_way:
+                    one.cancel()
+    return left
 
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("methods", nargs="+", choices=list(SCENARIOS))
+    parser.add_argument("methods", nargs="*", metavar="method", help=f"of {', '.join(SCENARIOS)}")
     parser.add_argument("--out", type=Path, default=RESULTS / "attacks")
     parser.add_argument("--rules", nargs="+", choices=list(RULES), default=list(RULES))
     parser.add_argument("--attacks", nargs="+", choices=list(ATTACKS), default=list(ATTACKS))
     parser.add_argument("--shares", nargs="+", type=float, default=list(SHARES))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tuning", action="store_true", help="judge by a fifth of the training part")
-    parser.add_argument("--minutes", type=float, help="stop after so many minutes of processor time")
+    parser.add_argument("--workers", type=int, default=1, help="processes, of one thread each")
+    parser.add_argument("--tuning", action="store_true", help="try every setting on validation data")
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin no run after so many")
     a = parser.parse_args()
-    torch.set_num_threads(1)
-    for method in a.methods:
-        results = Results.open(SCENARIOS[method], a.out / f"{method}{'-tuning' * a.tuning}.json")
-        for case in cases_of(SCENARIOS[method], a.rules, a.attacks, a.shares, a.seeds):
-            if a.minutes is not None and time.process_time() > 60 * a.minutes:
-                print(f"{a.minutes:g} minutes are over; the same command goes on")
-                return
-            if not results.has(case):
-                started = time.process_time()
-                found = run(case, tuning=a.tuning)
-                results.add(case, {**found, "seconds": round(time.process_time() - started, 2)})
-
-
-@dataclass
-class Results:
-    """What has been reached so far with a method, in a file."""
-
-    scenario: Scenario
-    path: Path
-    configs: dict[str, str]  # by rule; the seed is the run's
-    runs: dict[str, dict[str, Any]]
-
-    @classmethod
-    def open(cls, scenario: Scenario, path: Path) -> Results:
-        made = record.read(path) if path.is_file() else {"configs": {}, "runs": {}}
-        return cls(scenario, path, made["configs"], made["runs"])
-
-    def has(self, case: Case) -> bool:
-        return case.key in self.runs and self.configs.get(case.rule) == _config(case)
-
-    def add(self, case: Case, found: dict[str, Any]) -> None:
-        if self.configs.get(case.rule) != _config(case):  # runs with another config are others
-            self.runs = {key: one for key, one in self.runs.items() if one["rule"] != case.rule}
-            self.configs[case.rule] = _config(case)
-        about = {"rule": case.rule, "attack": case.attack, "share": case.share, "seed": case.seed}
-        self.runs[case.key] = {**about, **found, "commit": record.commit()}
-        print(f"{case.scenario.name}: {case.key}: {found}", flush=True)
-        metric = {"method": case.scenario.name, "metric": case.scenario.metric}
-        record.write(self.path, {**metric, "configs": self.configs, "runs": self.runs})
-
-
-def _config(case: Case) -> str:
-    return replace(case, seed=0).experiment().to_toml()
+    if unknown := set(a.methods) - set(SCENARIOS):
+        parser.error(f"no method {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")
+    until = time.monotonic() + 60 * a.minutes
+    results, guards = {}, {}
+    for method in a.methods or SCENARIOS:
+        tried = Results.open(method, a.out / f"{method}-tuning.json")
+        if a.tuning:
+            results[method] = tried
+            guards[method] = [guard for rule in a.rules for guard in guards_of(rule)]
+        else:
+            results[method] = Results.open(method, a.out / f"{method}.json")
+            guards[method] = [chosen(tried.runs.values(), rule) for rule in a.rules]
+    seeds = [TUNING_SEED * a.tuning + number for number in range(a.seeds)]
+    asked = dict.fromkeys(cases_of(guards, a.attacks, a.shares, seeds))
+    missing = [case for case in asked if not results[case.method].has(case)]
+    left = make(missing, results, a.workers, until, tuning=a.tuning)
+    for one in results.values():
+        one.write()
+    print(f"{len(missing) - left} runs made, {left} left" + "; the same command goes on" * bool(left))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from torch import Tensor
 from benchmarks.security.scenarios import TARGET
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
-from spreadout.core.types import Params
+from spreadout.core.types import Params, Tensors
 from spreadout.data.columns import Column, Dense, Lists
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.aggregate import Aggregate
@@ -29,31 +29,49 @@ from spreadout.runtime.simulator.staging import stage_chunk, stage_round
 SCALE = 10.0  # of scaled flips, of inner-product manipulation, and of a backdoor's updates
 DEVIATIONS = 1.5  # of "a little is enough": what the paper uses on CIFAR-10
 MARK = 7  # the item of a marked history
-Forge = Callable[[Tensor, Tensor], Tensor]  # (k, …) changes, (k,) who is hostile → what they send
+# What a hostile client sends, from (…) its own change, the honest clients' mean and their deviation.
+Forge = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def scaled(by: float) -> Forge:
     """Their own update times a number."""
-
-    def forge(change: Tensor, hostile: Tensor) -> Tensor:
-        return torch.where(_over(hostile, change), by * change, change)
-
-    return forge
+    return lambda own, mean, deviation: by * own
 
 
-def little(change: Tensor, hostile: Tensor) -> Tensor:
+def little(own: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
     """A little is enough (Baruch et al. 2019): the honest mean less some deviations, coordinate-wise."""
-    honest = change[~hostile]
-    return torch.where(_over(hostile, change), honest.mean(0) - DEVIATIONS * honest.std(0), change)
+    return mean - DEVIATIONS * deviation
 
 
-def opposed(change: Tensor, hostile: Tensor) -> Tensor:
+def opposed(own: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
     """Inner-product manipulation (Xie et al. 2020): against the honest mean, ε times as long."""
-    return torch.where(_over(hostile, change), -SCALE * change[~hostile].mean(0), change)
+    return -SCALE * mean
 
 
-def _over(flags: Tensor, value: Tensor) -> Tensor:
-    return flags.view(-1, *[1] * (value.dim() - 1))
+def forged_dense(forge: Forge, change: Tensor, hostile: Tensor) -> Tensor:
+    """A part that all clients send, (k, …), with what the hostile (k,) of them send."""
+    honest = change[~hostile]
+    sent = forge(change, honest.mean(0), honest.std(0))
+    return torch.where(hostile.view(-1, *[1] * (change.dim() - 1)), sent, change)
+
+
+def forged_rows(forge: Forge, change: Tensor, ids: Tensor, hostile: Tensor) -> Tensor:
+    """Rows (k, m, d) of ids (k, m), −1 for padding: each is compared with the same row of the honest.
+
+    Of a row that no honest client holds, an attacker knows what it would have sent itself, and how far
+    rows of honest clients go.
+    """
+    known = (ids >= 0) & ~hostile[:, None]
+    values, of = change[known], ids[known]  # (r, d), (r,)
+    size = int(ids.max()) + 1
+    count = torch.zeros(size).index_add(0, of, torch.ones(len(of)))[:, None]
+    mean = change.new_zeros(size, change.shape[2]).index_add(0, of, values) / count.clamp_min(1)
+    square = torch.zeros_like(mean).index_add(0, of, (values - mean[of]) ** 2) / count.clamp_min(1)
+    place, alone = ids.clamp_min(0), (count == 0)[ids.clamp_min(0)]  # (k, m), (k, m, 1)
+    mean = torch.where(alone, change, mean[place])
+    deviation = torch.where(alone, values.std(0), square.sqrt()[place])
+    sent = forge(change, mean, deviation)
+    return torch.where(((ids >= 0) & hostile[:, None])[..., None], sent, change)
 
 
 @dataclass(frozen=True)
@@ -145,13 +163,15 @@ class HostileSimulator(Simulator):
             own = torch.isin(chunk.numbers, self.hostile)
             with torch.no_grad():
                 if self.attack.forge is not None and bool(own.any()):
-                    change = self._forged(change, own)
+                    change = _forged(self.attack.forge, change, chunk.ids, own)
             if self.attack.claims:
                 counts = torch.where(own, torch.tensor(MOST_EXAMPLES), chunk.counts)
                 chunk = replace(chunk, counts=counts, examples=counts.to(chunk.examples.device))
             yield accepted_sum(chunk, state, change, loss)
 
-    def _forged(self, change: Params, own: Tensor) -> Params:
-        forge = self.attack.forge
-        assert forge is not None
-        return Params(*({name: forge(value, own) for name, value in part.items()} for part in change))
+
+def _forged(forge: Forge, change: Params, ids: Tensors, own: Tensor) -> Params:
+    return Params(
+        {name: forged_dense(forge, value, own) for name, value in change.dense.items()},
+        {name: forged_rows(forge, value, ids[name], own) for name, value in change.rows.items()},
+    )

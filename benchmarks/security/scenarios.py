@@ -22,7 +22,10 @@ from spreadout.data.partition import by_user, each_label
 from spreadout.data.sources.timeline import Windows
 
 CLIENTS = 30  # of the digits
-USERS, ITEMS, WALK = 60, 40, 24  # of the ring: users, items, and how many items a user goes through
+USERS, WALKERS = 60, 160  # of the ring: those who train, and with those held out
+ITEMS, WALK = 40, 24  # its items, and how many of them a user goes through
+CLASSES, WIDTH, SPREAD = 40, 32, 1.0  # of the owners: a client a class, features, noise
+TRAIN, TEST = 20, 25  # examples of each of their classes
 TARGET = 1  # the class, or item, that a backdoor is to lead to
 
 
@@ -33,7 +36,6 @@ class Scenario:
     name: str
     data: Callable[[int], Splits]  # by seed
     metric: str
-    alike: bool = False  # whether all clients hold the same kinds of examples
 
     def tuning_data(self, seed: int) -> Splits:
         """The same without the test part: every fifth example that clients hold is what is judged."""
@@ -78,11 +80,24 @@ def digits(seed: int, labels: int) -> Splits:
     return replace(loaded, train=train)
 
 
+def owners(seed: int) -> Splits:
+    """Forty classes, each of one client alone: vectors around a direction of their own."""
+    rng = generator(seed, "attack data")
+    middle = rng.normal(size=(CLASSES, WIDTH))
+    label, judged = (np.repeat(np.arange(CLASSES), each) for each in (TRAIN, TEST))
+    x, seen = (
+        (middle[some] + SPREAD * rng.normal(size=(len(some), WIDTH))).astype(np.float32)
+        for some in (label, judged)
+    )
+    held = FederatedDataset.from_arrays(x, label, label, classes=CLASSES)
+    return Splits("owners", held, Examples.from_arrays(seen, judged))
+
+
 def ring(seed: int) -> Splits:
-    """Users who walk around a ring of items, mostly one step at a time; half of them are held out."""
+    """Users who walk around a ring of items, mostly one step at a time; a hundred are held out."""
     rng = generator(seed, "attack data")
     user, item = [], []
-    for one in range(USERS):
+    for one in range(WALKERS):
         at = int(rng.integers(ITEMS))
         for _ in range(WALK):
             user.append(one)
@@ -98,22 +113,22 @@ def ring(seed: int) -> Splits:
     history = held.columns["history"]
     assert isinstance(history, Lists)
     held = replace(held, columns={**held.columns, "history": replace(history, width=history.longest)})
-    test = torch.arange(CLIENTS, USERS)
+    test = torch.arange(USERS, WALKERS)
     where = held.places_of(test)
     labels = held.columns["y"].take(where)
     judged = Examples(
         {"history": held.columns["history"].select(where)},
         Ragged(torch.arange(len(labels) + 1), labels),
     )
-    return Splits("ring", held.part(torch.arange(CLIENTS)), judged)
+    return Splits("ring", held.part(torch.arange(USERS)), judged)
 
 
 SCENARIOS = {
     one.name: one
     for one in (
-        Scenario("fedaws", lambda seed: digits(seed, 1), "P@1"),
+        Scenario("fedaws", owners, "P@1"),
         Scenario("fedss", lambda seed: digits(seed, 2), "P@1"),
-        Scenario("fedmlh", lambda seed: digits(seed, 0), "P@1", alike=True),
+        Scenario("fedmlh", lambda seed: digits(seed, 0), "P@1"),
         Scenario("dual_encoder", ring, "R@1"),
     )
 }

@@ -20,9 +20,17 @@ from spreadout.core.state import ServerState
 from spreadout.data.dataset import Splits
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
-from spreadout.federated.robust import ROBUST_RULES, GeometricMedian, Median, TrimmedMean, groups
+from spreadout.federated.robust import (
+    ROBUST_RULES,
+    GeometricMedian,
+    Median,
+    Spectral,
+    TrimmedMean,
+    groups,
+)
 from spreadout.federated.robust.groups import Groups
 from spreadout.federated.robust.limits import LIMIT, MOST_GROWTH, PACE, advance_limits_, quantile_of
+from spreadout.federated.robust.updates import HeldRows, Updates
 from spreadout.federated.round import run_round
 from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import train_client
@@ -139,6 +147,26 @@ def test_three_of_ten_cannot_take_it_far_however_far_they_are(name: str, far: fl
     assert np.linalg.norm(hostile.mean(0) - honest.mean(0)) > 3 * spread  # a mean goes with them
 
 
+def test_a_spectral_filter_finds_those_who_pull_together_among_clients_that_all_differ() -> None:
+    honest = np.linalg.qr(np.random.default_rng(3).normal(size=(60, 20)))[0].T  # every one its own way
+    values = torch.from_numpy(
+        np.concatenate([honest, [-honest.mean(0) / np.linalg.norm(honest.mean(0))] * 3])
+    )
+    memory = {LIMIT + "dense": torch.tensor(1.0)}
+    rows = {
+        "classes": HeldRows(
+            torch.tensor([4, 4, 9]), torch.tensor([5, 22, 22]), torch.ones(3), torch.eye(3)
+        )
+    }
+    given = Updates(torch.arange(23), torch.ones(23), values.float(), rows)
+    kept = Spectral(trim=0.15).kept(given, memory)
+    assert kept.weight.tolist() == [1.0] * 20 + [0.0] * 3
+    assert kept.rows["classes"].weight.tolist() == [1.0, 0.0, 1.0]  # row 9 is held by nobody else
+    found = Spectral(trim=0.15).dense_change(kept, memory, 0)
+    torch.testing.assert_close(found, torch.from_numpy(honest.mean(0)).float())
+    assert Spectral(trim=0.04).kept(given, memory).weight.sum() == 23  # less than one of 23
+
+
 # Limits
 
 
@@ -150,7 +178,9 @@ def test_a_limit_runs_after_the_quantile_and_the_longest_do_not_move_it() -> Non
         there = sorted(x for x in lengths if x >= 0)
         if there:
             own = there[int(0.5 * (len(there) - 1))]
-            by_hand = own if round == 0 else (1 - PACE) * by_hand + PACE * min(own, MOST_GROWTH * by_hand)
+            by_hand = (
+                own if round == 0 else (1 - PACE) * by_hand + PACE * min(own, MOST_GROWTH * by_hand)
+            )
         advance_limits_(memory, {"dense": torch.tensor(lengths)}, 0.5)
         assert float(memory[LIMIT + "dense"]) == pytest.approx(by_hand)
     assert by_hand < 10
@@ -230,12 +260,26 @@ class ServerByHand:
                 self.advance(part, some)
         size = np.array([u.examples for u in updates], dtype=float)
         weight = size if self.weighting == "examples" else np.ones_like(size)
-        moved, at = self.dense_change(updates, np.array(dense), weight), 0
+        stays = self.stays(np.array(dense), weight)
+        moved, at = self.dense_change(updates, np.array(dense), weight * stays), 0
         for value in state.dense.values():
             value.add_(torch.from_numpy(moved[at : at + value.numel()]).view(value.shape).float())
             at += value.numel()
-        self.move_rows(state.tables["classes"], updates, rows, size, weight)  # type: ignore[arg-type]
+        table = state.tables["classes"]
+        assert isinstance(table, torch.Tensor)
+        self.move_rows(table, updates, rows, size, weight, stays)
         state.round += 1
+
+    def stays(self, dense: Array, weight: Array) -> Array:
+        """Who is not left out by a spectral filter."""
+        found = np.ones(len(dense))
+        if self.rule.name == "spectral":
+            short = np.array([v * self.scale("dense", v) for v in dense])
+            away = short - weight @ short / weight.sum()
+            first = np.linalg.svd(np.sqrt(weight)[:, None] * away)[2][0]
+            order = np.argsort(-np.abs(away @ first))
+            found[order[: int(self.rule.trim * len(dense))]] = 0
+        return found
 
     def scale(self, part: str, value: Array, times: float = 1.0) -> float:
         length = float(np.linalg.norm(value))
@@ -246,7 +290,9 @@ class ServerByHand:
     def dense_change(self, updates: list[Update], dense: Array, weight: Array) -> Array:
         if self.rule.name in ("median", "trimmed_mean", "geometric_median"):
             return BY_HAND[self.rule.name](dense, weight)
-        if self.rule.name == "norm_clipping":
+        if self.rule.name == "spectral":
+            dense = np.array([v * self.scale("dense", v) for v in dense])
+        if self.rule.name in ("norm_clipping", "spectral"):
             return np.asarray(weight @ dense / weight.sum())
         beta = self.rule.momentum
         for update, change in zip(updates, dense, strict=True):
@@ -268,9 +314,15 @@ class ServerByHand:
         return np.asarray(self.centre)
 
     def move_rows(
-        self, table: torch.Tensor, updates: list[Update], rows: list[Array], size: Array, weight: Array
+        self,
+        table: torch.Tensor,
+        updates: list[Update],
+        rows: list[Array],
+        size: Array,
+        weight: Array,
+        stays: Array,
     ) -> None:
-        heard: dict[int, list[tuple[Array, float]]] = {}
+        heard: dict[int, list[tuple[Array, float, float]]] = {}
         for i, (update, values) in enumerate(zip(updates, rows, strict=True)):
             for at, row in enumerate(update.tables["classes"].ids.tolist()):
                 own = {
@@ -280,15 +332,17 @@ class ServerByHand:
                     "sum": weight[i],
                     "positives": float(update.positives.get("classes", torch.ones(99))[at]),
                 }[self.merge]
-                heard.setdefault(row, []).append((values[at], own))
+                heard.setdefault(row, []).append((values[at], own, own * stays[i]))
         for row, said in heard.items():
-            values, own_weight = np.array([v for v, _ in said]), np.array([w for _, w in said])
+            values, own_weight = np.array([v for v, _, _ in said]), np.array([w for _, _, w in said])
+            if own_weight.sum() == 0:  # nobody who stays holds it
+                own_weight = np.array([w for _, w, _ in said])
             if getattr(self.rule, "rows", self.rule.name in BY_HAND) and own_weight.sum() > 0:
                 change = BY_HAND[self.rule.name](values, own_weight)
             else:
                 change = own_weight @ values / max(own_weight.sum(), 1e-12)
             if self.merge == "sum":
-                change = change * own_weight.sum() / weight.sum()
+                change = change * own_weight.sum() / (weight * stays).sum()
             moved = table[row] + torch.from_numpy(change).float()
             table[row] = moved / moved.norm()
 
@@ -300,6 +354,7 @@ RULES: dict[str, list[str]] = {
     "trimmed_mean": [],
     "geometric_median": [],
     "geometric_median, rows averaged": ["server.robust.rows=false"],
+    "spectral": ["server.robust.trim=0.3"],
     "centred_clipping": ["server.robust.momentum=0.8", "server.robust.iterations=2"],
     "centred_clipping, a limit": ["server.robust.momentum=0", "server.robust.limit=0.1"],
 }

@@ -81,10 +81,15 @@ TABLE = project_to_sphere(torch.randn(5, 3, generator=torch.Generator().manual_s
 
 
 def test_the_server_step_is_line_14_of_algorithm_1() -> None:
-    torch.testing.assert_close(spread(TABLE, FedAwS(spreadout_step="plain", strength=0.4)), by_hand(TABLE, 0.4 * 0.5))
-    torch.testing.assert_close(spread(TABLE, FedAwS(spreadout_step="plain")), by_hand(TABLE, 0.5 / 5))  # λ = 1/C
     torch.testing.assert_close(
-        spread(TABLE, FedAwS(spreadout_step="plain", strength=0.4, spreadout_lr=0.1)), by_hand(TABLE, 0.04)
+        spread(TABLE, FedAwS(spreadout_step="plain", strength=0.4)), by_hand(TABLE, 0.4 * 0.5)
+    )
+    torch.testing.assert_close(
+        spread(TABLE, FedAwS(spreadout_step="plain")), by_hand(TABLE, 0.5 / 5)
+    )  # λ = 1/C
+    torch.testing.assert_close(
+        spread(TABLE, FedAwS(spreadout_step="plain", strength=0.4, spreadout_lr=0.1)),
+        by_hand(TABLE, 0.04),
     )
     mean = spread(TABLE, FedAwS(spreadout_step="plain", strength=0.4, reduction="mean"))
     torch.testing.assert_close(mean, by_hand(TABLE, 0.4 * 0.5 / 20))  # 5·4 ordered pairs
@@ -92,7 +97,9 @@ def test_the_server_step_is_line_14_of_algorithm_1() -> None:
 
 def test_several_server_steps_are_one_after_another_and_other_optimisers_are_used() -> None:
     twice = by_hand(by_hand(TABLE, 0.1), 0.1)
-    torch.testing.assert_close(spread(TABLE, FedAwS(spreadout_step="plain", strength=0.2, spreadout_steps=2)), twice)
+    torch.testing.assert_close(
+        spread(TABLE, FedAwS(spreadout_step="plain", strength=0.2, spreadout_steps=2)), twice
+    )
     adam = spread(TABLE, FedAwS(spreadout_step="plain", strength=0.2, spreadout_optimizer="adam"))
     assert not torch.allclose(adam, by_hand(TABLE, 0.1), atol=1e-3)
     torch.testing.assert_close(adam.norm(dim=1), torch.ones(5))

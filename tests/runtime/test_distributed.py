@@ -58,6 +58,7 @@ SHARDED = {
     "one after another": [*MINED, "run.executor=sequential"],
     "fewer clients": [*MINED, "clients.per_round=1"],
     "geometric median": [*MINED, "server.robust=geometric_median"],
+    "spectral filter": [*MINED, "server.robust=spectral", "server.robust.trim=0.4"],
     "norms clipped": [*MINED, "server.robust=norm_clipping", "clients.per_round=1"],
 }
 

@@ -12,6 +12,7 @@ from spreadout.federated.robust.geometric_median import GeometricMedian
 from spreadout.federated.robust.mean import Mean
 from spreadout.federated.robust.median import Median
 from spreadout.federated.robust.norm_clipping import NormClipping
+from spreadout.federated.robust.spectral import Spectral
 from spreadout.federated.robust.trimmed_mean import TrimmedMean
 
 AnyRobustRule = Annotated[SerializeAsAny[RobustRule], BeforeValidator(RobustRule.choose)]
@@ -25,6 +26,7 @@ __all__ = [
     "Median",
     "NormClipping",
     "RobustRule",
+    "Spectral",
     "TrimmedMean",
     "register_robust_rule",
 ]

@@ -70,6 +70,10 @@ class RobustRule(NamedSection, ABC):
         """The same of rows, each a group of the clients that hold it: (g, d)."""
         return self.centre(groups)
 
+    def kept(self, updates: Updates, memory: Tensors) -> Updates:
+        """Updates as the rule lets them in: some may lose their weight."""
+        return updates
+
     def dense_change(self, updates: Updates, memory: Tensors, seed: int) -> Tensor:
         """What the clients' dense parts come to: (D,).
 

@@ -70,6 +70,14 @@ class Groups:
             squares += away.double().square().sum(1)
         return squares.sqrt().to(self.values.dtype)
 
+    def products(self) -> Tensor:
+        """Inner products of all vectors with one another: (n, n) float64. Some columns at a time."""
+        found = self.values.new_zeros(len(self.values), len(self.values), dtype=torch.float64)
+        for columns in self._columns():
+            some = self.values[:, columns].double()
+            found += some @ some.T
+        return found
+
     def ordered(self) -> Iterator[Ordered]:
         """All columns, some at a time, each with the vectors of every group in ascending order."""
         for columns in self._columns():

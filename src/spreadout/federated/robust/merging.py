@@ -91,7 +91,7 @@ def merged(
     if not aggregate.clients:
         return {}, {}
     advance_limits_(state.robust, aggregate.lengths, rule.quantile)
-    updates = joined(aggregate.updates)
+    updates = rule.kept(joined(aggregate.updates), state.robust)
     aggregate.updates.clear()
     flat = rule.dense_change(updates, state.robust, randomness.key(f.seed, "robust", state.round))
     total = updates.weight.sum()

@@ -1,0 +1,49 @@
+"""What has been reached with a method so far, in a file: runs with their settings, seed and commit."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import record
+from benchmarks.security.cases import Case, config_of
+from benchmarks.security.scenarios import SCENARIOS
+
+PAUSE = 2.0  # seconds between two writes of a file, while runs end one after another
+
+
+@dataclass
+class Results:
+    """The runs of one method; those of another config than today's do not count."""
+
+    method: str
+    path: Path
+    configs: dict[str, str] = field(default_factory=dict)  # by guard; the seed is the run's
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    written: float = 0.0
+
+    @classmethod
+    def open(cls, method: str, path: Path) -> Results:
+        made = record.read(path) if path.is_file() else {"configs": {}, "runs": {}}
+        return cls(method, path, made["configs"], made["runs"])
+
+    def has(self, case: Case) -> bool:
+        return case.key in self.runs and self.configs.get(str(case.guard)) == config_of(case)
+
+    def add(self, case: Case, found: dict[str, Any], commit: str) -> None:
+        if self.configs.get(str(case.guard)) != config_of(case):
+            self.runs = {key: one for key, one in self.runs.items() if one["guard"] != str(case.guard)}
+            self.configs[str(case.guard)] = config_of(case)
+        about = {"rule": case.guard.rule, "attack": case.attack, "share": case.share, "seed": case.seed}
+        self.runs[case.key] = {"guard": str(case.guard), **about, **found, "commit": commit}
+        if time.monotonic() - self.written > PAUSE:
+            self.write()
+
+    def write(self) -> None:
+        """In an order that does not depend on which run was done first."""
+        runs = {key: self.runs[key] for key in sorted(self.runs)}
+        about = {"method": self.method, "metric": SCENARIOS[self.method].metric}
+        record.write(self.path, {**about, "configs": self.configs, "runs": runs}, quiet=True)
+        self.written = time.monotonic()
