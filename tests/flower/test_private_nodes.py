@@ -3,23 +3,28 @@
 import hashlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("flwr")
 
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from deployment import TOY
 from memory_grid import MemoryGrid, Node, deployed, served
 from spreadout.config.experiment import Experiment
 from spreadout.core import randomness
-from spreadout.data.dataset import Splits
+from spreadout.core.errors import UserError
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.flower import keys, messages
-from spreadout.flower.messages import TRAIN
+from spreadout.flower.messages import HELLO, REQUESTS, TRAIN
+from spreadout.flower.node_settings import node_ledger
+from spreadout.privacy.accounting import epsilon_of
+from spreadout.privacy.ledger import NodeLedger
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.privacy.release import Grid
-from spreadout.runs.train import Result
+from spreadout.runs.train import Observer, Result
 from toys import several_classes, tagged
 
 CLIP, NOISE = 0.5, 5.0
@@ -31,26 +36,36 @@ def experiment(*overrides: str) -> Experiment:
     return Experiment.of(QUICK, overrides=["method.name=fedaws", *PRIVATE, *overrides])
 
 
-def private_nodes(folder: Path, e: Experiment, nodes: int = 2) -> MemoryGrid:
-    """Nodes with a secret of their own, as an operator gives it to them."""
-    grid = deployed(several_classes(), e, folder / "project", nodes)
+def private_nodes(folder: Path, e: Experiment, nodes: int = 2, data: Splits | None = None) -> MemoryGrid:
+    """Nodes with a secret, a ledger and a budget of their own, as an operator gives it to them."""
+    grid = deployed(data or several_classes(), e, folder / "project", nodes)
     for node in grid.nodes.values():
         secret = folder / f"secret{node.number}"
         if not secret.exists():
             keys.make_secret(secret)
         node.config["secret-file"] = str(secret)
+        node.config |= {"ledger": str(folder / f"ledger{node.number}"), "epsilon": 100.0}
         node.restart()
     return grid
+
+
+def ledger_of(node: Node) -> NodeLedger:
+    found = node_ledger(node.config, None)
+    assert found is not None
+    return found
 
 
 def run(folder: Path, e: Experiment, grid: MemoryGrid, name: str = "run") -> Result:
     return served(grid, several_classes(), e, folder / name)
 
 
-def answered(node: Node, question: Message, client: int) -> torch.Tensor:
-    """All that a client's update has, of a message the server sends once more."""
-    reply = node.app(Message(RecordDict(dict(question.content)), node.number, TRAIN), node.context)
-    return flat(reply, client)
+def asked(node: Node, kind: str, content: RecordDict) -> RecordDict:
+    """What a node answers to a message that no honest server sends."""
+    return node.app(Message(content, node.number, kind), node.context).content
+
+
+def problem(content: RecordDict) -> str:
+    return str(messages.numbers_in(content, "problem").get("reason", ""))
 
 
 def flat(reply: Message, client: int) -> torch.Tensor:
@@ -169,10 +184,143 @@ def test_dummies_cannot_be_told_from_sizes_or_guessed(tmp_path: Path) -> None:
 def test_clients_without_examples_are_not_named(tmp_path: Path, toy: Splits) -> None:
     """That client 4 of six holds nothing would be a size too."""
     e = experiment("rounds=1")
-    grid = deployed(toy, e, tmp_path / "project", 1)
-    keys.make_secret(tmp_path / "secret")
-    grid.nodes[100].config["secret-file"] = str(tmp_path / "secret")
-    grid.nodes[100].restart()
+    grid = private_nodes(tmp_path, e, 1, toy)
     result = served(grid, toy, e, tmp_path / "run")
     assert result.state.refused == {}
     assert result.summary["clients"] == 5
+
+
+def test_a_round_is_answered_once_however_often_it_is_asked_for(tmp_path: Path) -> None:
+    """One node answered 400 messages of a round, and their mean had no noise left."""
+    e = experiment("rounds=2")
+    grid = private_nodes(tmp_path, e)
+    node = grid.nodes[100]
+    run(tmp_path, e, grid)
+    question = first_training(node)
+    for i in range(5):
+        content = RecordDict(dict(question.content))
+        dense = messages.tensors_in(content, "dense")
+        content["dense"] = messages.packed(
+            {name: value + 1e-6 * (i + 1) for name, value in dense.items()}
+        )
+        answer = asked(node, TRAIN, content)
+        assert "updates" not in answer
+        assert "round 0 of this run: it has answered round 1 already" in problem(answer)
+    assert {own.releases for own in ledger_of(node).accounts().values()} == {2}
+
+
+def test_another_runs_name_costs_what_it_costs_until_nothing_is_left(tmp_path: Path) -> None:
+    e = experiment("rounds=1")
+    grid = private_nodes(tmp_path, e)
+    node = grid.nodes[100]
+    node.config["epsilon"] = 4.0
+    node.restart()
+    run(tmp_path, e, grid)
+    question, answers = first_training(node), 1
+    for i in range(20):
+        content = RecordDict(dict(question.content))
+        task = dict(messages.numbers_in(content, "task"))
+        content["task"] = ConfigRecord({**task, "run": f"another {i}"})
+        answer = asked(node, TRAIN, content)
+        if "updates" not in answer:
+            break
+        answers += 1
+    assert "its budget is ε = 4 at δ = 1e-06" in problem(answer)
+    spent = [own.epsilon(1e-6) for own in ledger_of(node).accounts().values()]
+    assert spent == [epsilon_of(NOISE, answers, 1e-6)] * 3
+    assert spent[0] <= 4.0 < epsilon_of(NOISE, answers + 1, 1e-6)
+
+
+def test_requests_without_training_do_not_name_the_classes(tmp_path: Path) -> None:
+    """Eight of them named the classes of ten out of ten clients."""
+    rng = np.random.default_rng(0)
+    own = [np.sort(rng.choice(200, 5, replace=False)) for _ in range(10)]
+    y = np.concatenate([np.repeat(classes, 2) for classes in own])
+    x = rng.normal(size=(len(y), 6)).astype(np.float32)
+    train = FederatedDataset.from_arrays(x, y, np.repeat(np.arange(10), 10), classes=200)
+    data = Splits("toy", train, Examples.from_arrays(x, y))
+    e = Experiment.of(
+        QUICK, overrides=[*PRIVATE, "method.name=fedss", "method.sampled_rows=25", "rounds=1"]
+    )
+    node = private_nodes(tmp_path, e, 1, data).nodes[100]
+    greeting = asked(node, HELLO, RecordDict({"task": ConfigRecord({"run": "a", "round": 0})}))
+    assert "requests" not in greeting  # those of clients who are not drawn would be seen too
+    left: dict[int, set[int]] = {}
+    answered = 0
+    for round in range(8):
+        task = ConfigRecord({"run": f"run {round}", "round": round, "clients": list(range(10))})
+        answer = asked(node, REQUESTS, RecordDict({"task": task}))
+        answered += "requests" in answer
+        for client, rows in messages.requests_in(answer).items():
+            seen = set(rows["classes"].tolist())
+            left[client] = left.get(client, seen) & seen
+    assert answered == 2
+    named = sum(left[client] == set(own[client].tolist()) for client in range(10))
+    assert named <= 4
+    again = ConfigRecord({"run": "again", "round": 1, "clients": list(range(10))})
+    assert "requests" in asked(node, REQUESTS, RecordDict({"task": again}))  # the same as before
+    assert {len(one.looks) for one in ledger_of(node).accounts().values()} == {2}
+
+
+def test_a_release_is_written_down_before_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    e = experiment("rounds=1")
+    grid = private_nodes(tmp_path, e)
+    node = grid.nodes[100]
+
+    def dies(*given: object) -> None:
+        raise RuntimeError("killed")
+
+    monkeypatch.setattr("spreadout.flower.messages.put_updates", dies)
+    with pytest.raises(RuntimeError, match="killed"):
+        run(tmp_path, e, grid)
+    assert {own.releases for own in ledger_of(node).accounts().values()} == {1}
+
+
+def test_a_crash_between_checkpoints_forgets_no_release(tmp_path: Path) -> None:
+    e = experiment("rounds=4", "eval.every=4")
+    grid = private_nodes(tmp_path, e)
+
+    class Dies(Observer):
+        def round_done(self, report: object) -> None:
+            if report.round == 2:  # type: ignore[attr-defined]
+                raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        served(grid, several_classes(), e, tmp_path / "run", observer=Dies())
+    result = served(grid, several_classes(), e, tmp_path / "run", resume=True)
+    told = result.summary["privacy"]
+    assert told["most_releases_by_a_client"] == 5  # the second round was asked for twice …
+    assert told["epsilon"] == pytest.approx(epsilon_of(NOISE, 5, 1e-6))
+    assert result.state.refused == {"node failed": 6}  # … and answered once
+    ledger = ledger_of(grid.nodes[100])
+    assert {own.releases for own in ledger.accounts().values()} == {4}
+    assert told["guarantee"].startswith("local: ")
+
+
+def test_what_an_operator_must_say_is_asked_for_by_name(tmp_path: Path) -> None:
+    mechanism = GaussianMechanism(clip=CLIP, noise=NOISE)
+    folder = str(tmp_path / "ledger")
+    for config, word in (
+        ({}, "has no ledger"),
+        ({"epsilon": 3.0}, "has no ledger"),
+        ({"ledger": folder}, "has no epsilon"),
+        ({"ledger": folder, "epsilon": "much"}, "is no number"),
+        ({"ledger": folder, "epsilon": -1}, "must be above 0"),
+        ({"ledger": folder, "epsilon": 1, "delta": 2}, "between 0 and 1"),
+        ({"ledger": folder, "epsilon": 1, "spare-requests": -1}, "must not be below 0"),
+    ):
+        with pytest.raises(UserError, match=word):
+            node_ledger(config, mechanism)
+    assert node_ledger({}, None) is None
+    assert node_ledger({"ledger": folder, "epsilon": 2.5}, mechanism) is not None
+
+
+def test_a_node_with_a_budget_sends_nothing_without_noise(tmp_path: Path) -> None:
+    e = Experiment.of(QUICK, overrides=["method.name=fedaws", "rounds=1"])  # no [privacy] at all
+    grid = private_nodes(tmp_path, e)
+    result = run(tmp_path, e, grid)
+    assert result.state.refused == {"node failed": 6}
+    reply = asked(grid.nodes[100], TRAIN, first_training(grid.nodes[100]).content)
+    assert "everything, without noise" in problem(reply)

@@ -18,13 +18,14 @@ from spreadout.core.files import append, as_json, cut
 class ChainedLog:
     """Records of plain JSON values, one a line."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, sync: bool = False) -> None:
+        """sync: whether a record lasts through a power cut once it is appended."""
+        self.path, self.sync = path, sync
         self._last = ""
 
     def append(self, record: Mapping[str, Any]) -> None:
         self._last = self._next(record)
-        append(self.path, (as_json({**record, CHECK: self._last}) + "\n").encode())
+        append(self.path, (as_json({**record, CHECK: self._last}) + "\n").encode(), sync=self.sync)
 
     def read(self) -> list[dict[str, Any]]:
         """All that is in it, to be gone on with; a last line cut short by a crash is taken off."""

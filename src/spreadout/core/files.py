@@ -56,10 +56,15 @@ def write_json(path: Path, value: Mapping[str, Any]) -> str:
     return write_atomic(path, json_bytes(value))
 
 
-def append(path: Path, payload: bytes) -> None:
-    """Add to the end of a log."""
-    with naming(path), _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file:
-        _write(file, payload)
+def append(path: Path, payload: bytes, *, sync: bool = False) -> None:
+    """Add to the end of a log; sync: so that it lasts through a power cut."""
+    with naming(path):
+        with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file:
+            _write(file, payload)
+            if sync:
+                os.fsync(file)
+        if sync:
+            _sync_folder(path.parent)
 
 
 def cut(path: Path, length: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self, TypeVar
 
@@ -57,6 +57,11 @@ class Executor(ABC):
     def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
         """What clients send once, before the first round."""
         return client_setup(federation, collection_key(federation.seed))
+
+    def releases(self, state: ServerState) -> Mapping[int, int]:
+        """How many noised updates each client, by its place, was asked for so far."""
+        counts = state.records.releases
+        return {} if counts is None else dict(enumerate(counts.tolist()))
 
     def keeps_sparse(self, federation: Federation) -> bool:
         """Whether it trains on sparse features without making them dense."""

@@ -10,6 +10,7 @@ change from round to round.
 from __future__ import annotations
 
 import hashlib
+import secrets
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -48,12 +49,19 @@ class AccessControl:
     sizes: dict[int, int] = field(default_factory=dict)  # examples it reports
     own: dict[int, dict[str, list[int]]] = field(default_factory=dict)  # rows it may request
     closed: bool = False  # the run has begun: its clients may come back, others stay out
+    run: str = ""  # what nodes know the run by, however often the server is started
 
     def close(self) -> None:
         """From now on the clients of the run are those that have been claimed."""
         if not self.closed:
             self.closed = True
             self._write({"closed": True})
+
+    def name_run(self) -> None:
+        """Give the run a name of its own, unless it has one."""
+        if not self.run:
+            self.run = secrets.token_hex(16)
+            self._write({"run": self.run})
 
     def claim(self, client: int, size: int, node: str, online: Collection[str]) -> str | None:
         """Let a node answer for a client, or say why not."""
@@ -115,6 +123,9 @@ class AccessControl:
         for record in [] if self.log is None else self.log.read():
             if record.get("closed"):
                 self.closed = True
+                continue
+            if "run" in record:
+                self.run = record["run"]
                 continue
             client = int(record["client"])
             if "rows" in record:

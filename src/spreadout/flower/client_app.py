@@ -6,6 +6,7 @@ is kept in the node's Flower state, and is gone when the SuperNode is started an
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -30,14 +31,15 @@ from spreadout.flower import client_host, messages
 from spreadout.flower.client_host import MissingRows
 from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_of_node
 from spreadout.flower.messages import Malformed
+from spreadout.flower.node_settings import LABEL_KEY, SECRET, node_ledger, node_seed, read_secret
 from spreadout.flower.questions import public_in, sub_model_in, task_in
 from spreadout.methods.base import Method
+from spreadout.privacy.ledger import NodeLedger, Release
 from spreadout.runs.build import build_federation, pick_device
 
 FEW = 64  # with up to so many clients, a node sends their requests with its hello
 STATES, CLIENTS, VALUES = "states", "|clients", "|values"  # of what stays with clients
 RESTARTED = "restarted"  # a node that has lost what it kept, and says so
-SECRET, LABEL_KEY, DEVICE = "secret-file", "label-key-file", "device"  # keys of --node-config
 
 Answer = Callable[["NodeClients", RecordDict], RecordDict]
 
@@ -50,15 +52,35 @@ class NodeClients:
     experiment: Experiment
     node: NodeConfig
     state: RecordDict  # Flower keeps it between messages
+    ledger: NodeLedger | None = None  # what it has given away, which Flower does not keep
 
     @property
     def numbers(self) -> list[int]:
         data = self.federation.data
         return [int(number) for number in data.number_of(torch.arange(data.clients))]
 
+    @property
+    def draws_anew(self) -> bool:
+        """Whether every round's request tells more of what a client holds."""
+        f = self.federation
+        return f.clients.requests_seen or (f.method.row_access == "sample" and not f.method.draws.fixed)
+
     def kept(self) -> dict[str, Rows]:
         """Rows of tables that never change, sent before."""
         return messages.rows_in(self.state, "kept")
+
+    @property
+    def noise(self) -> float:
+        privacy = self.federation.clients.privacy
+        return 0.0 if privacy is None else privacy.noise
+
+    @property
+    def data_id(self) -> str:
+        """What the node's data is known by in its ledger: nothing to whoever lacks the secret."""
+        if self.ledger is None or SECRET not in self.node:
+            return ""
+        known = self.federation.data.fingerprint.encode()
+        return hmac.digest(read_secret(self.node, SECRET), known, "sha256").hex()[:16]
 
     def client_states(self) -> ClientStates:
         """What stayed with the node's clients from earlier rounds."""
@@ -78,8 +100,10 @@ class NodeClients:
             named |= {part + VALUES: states.values for part, states in kept.items()}
             self.state[STATES] = messages.packed(named)
 
-    def requests(self, numbers: Sequence[int], round: int) -> ArrayRecord:
+    def requests(self, numbers: Sequence[int], run: str, round: int) -> ArrayRecord:
         """The requests of these clients, without the rows that the node has kept."""
+        if self.ledger is not None and self.draws_anew:
+            numbers = self.ledger.look(run, round, numbers)
         requests = client_host.requests(self.federation, numbers, round)
         for table, rows in self.kept().items():
             requests[table] = client_host.without(requests[table], rows.ids)
@@ -139,7 +163,8 @@ def host(
     public = public_in(context.state, data.classes)
     if "popularity" in public:
         data = replace(data, public_popularity=public["popularity"])
-    return NodeClients(_federation(e, data, node, encoder, method), e, node, context.state)
+    federation = _federation(e, data, node, encoder, method)
+    return NodeClients(federation, e, node, context.state, node_ledger(node, e.privacy))
 
 
 def _federation(
@@ -152,43 +177,16 @@ def _federation(
     everyone = experiment.clients.model_copy(update={"per_round": "all"})  # the server chooses
     alone = experiment.model_copy(update={"clients": everyone})
     splits = Splits("node", data, NOTHING_HELD_OUT)
-    device = pick_device(str(node.get(DEVICE, "auto")))
+    device = pick_device(str(node.get("device", "auto")))
     federation = build_federation(alone, splits, device, encoder, method)
-    return replace(federation, seed=_secret(node, experiment))
-
-
-def _secret(node: NodeConfig, experiment: Experiment) -> int:
-    """What this node's draws depend on: its own secret, or in a rehearsal the run's public seed."""
-    if SECRET not in node:
-        if experiment.privacy is not None and experiment.privacy.noise:
-            raise UserError(
-                f"--node-config: has no {SECRET}; with [privacy] a node answers only if its draws are "
-                "secret: give it a file of 32 random bytes"
-            )
-        if experiment.method.has_secret_draws and "partition-id" not in node:
-            log(WARNING, "no %s in --node-config: the server can work out what this node draws", SECRET)
-        return experiment.seed
-    return int.from_bytes(_read_secret(node, SECRET), "big")
-
-
-def _read_secret(node: NodeConfig, key: str) -> bytes:
-    path = Path(str(node[key])).expanduser()
-    try:
-        found, mode = path.read_bytes(), path.stat().st_mode
-    except OSError as error:
-        raise UserError(f"--node-config {key}: {path}: {error.strerror}") from None
-    if mode & 0o077:
-        raise UserError(f"--node-config {key}: {path}: others can read it; `chmod 600` it")
-    if len(found) < 16:
-        raise UserError(f"--node-config {key}: {path}: is shorter than 16 bytes; draw 32 at random")
-    return found
+    return replace(federation, seed=node_seed(node, experiment))
 
 
 def _label_key(clients_here: NodeClients) -> bytes:
     if LABEL_KEY not in clients_here.node:
         name = clients_here.federation.method.name
         raise UserError(f"--node-config: has no {LABEL_KEY}; {name} needs a secret that all nodes share")
-    return _read_secret(clients_here.node, LABEL_KEY)
+    return read_secret(clients_here.node, LABEL_KEY)
 
 
 def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
@@ -208,8 +206,8 @@ def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
         key = _label_key(clients_here) if f.method.needs_shared_key else b""
         messages.put_setup(reply, dict(zip(numbers, client_setup(f, key), strict=False)))
     knows = not f.method.needs_popularity or "public" in clients_here.state
-    if len(numbers) <= FEW and knows:
-        reply["requests"] = clients_here.requests(numbers, task.round)
+    if len(numbers) <= FEW and knows and not clients_here.draws_anew:  # those are asked for one by one
+        reply["requests"] = clients_here.requests(numbers, task.run, task.round)
     return reply
 
 
@@ -217,13 +215,17 @@ def send_requests(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """The requests of some clients in a round."""
     task = task_in(content, clients_here.numbers)
     _refuse_forgetting(clients_here)
-    return RecordDict({"requests": clients_here.requests(task.clients, task.round)})
+    return RecordDict({"requests": clients_here.requests(task.clients, task.run, task.round)})
 
 
 def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """Train some clients for a round; the reply also has the requests of the next round."""
     _refuse_forgetting(clients_here)
     f, task = clients_here.federation, task_in(content, clients_here.numbers)
+    clients, ledger = task.clients, clients_here.ledger
+    release = Release(task.run, task.round, clients_here.noise, clients_here.data_id)
+    if ledger is not None:
+        clients = ledger.affordable(release, clients)
     fresh = sub_model_in(content, task.round, f.model)
     fixed, rows = f.clients.training.fixed, dict(fresh.tables)
     for table, kept in clients_here.kept().items():
@@ -232,13 +234,16 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     memory = int(clients_here.experiment.run.memory_gb * 2**30)
     states = clients_here.client_states()
     sent = SubModel(task.round, fresh.dense, rows, fresh.control)
-    trained = list(client_host.train(f, task.clients, sent, states, memory))
+    trained = list(client_host.train(f, clients, sent, states, memory))
+    if ledger is not None:  # before it leaves, whatever happens then
+        paid = set(ledger.spend(release, clients))
+        trained = [one for one in trained if one[0].client in paid]
     messages.put_updates(reply, (update for update, _ in trained))
     clients_here.keep_states(states, (its for _, its in trained))
     if fixed:
         clients_here.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})
     if task.next:
-        reply["requests"] = clients_here.requests(task.next, task.round + 1)
+        reply["requests"] = clients_here.requests(task.next, task.run, task.round + 1)
     return reply
 
 

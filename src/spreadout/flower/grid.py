@@ -6,13 +6,13 @@ who are in the next round. Where a request is not known yet (a node that was awa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ArrayRecord, RecordDict
 from torch import Tensor
 
 from spreadout.core.ragged import Ragged
@@ -33,6 +33,7 @@ from spreadout.flower import bounds, messages
 from spreadout.flower.messages import TRAIN, Malformed
 from spreadout.flower.nodes import Nodes
 from spreadout.flower.refusals import NOBODY
+from spreadout.flower.releases import ReleaseLog
 from spreadout.flower.rpc import NOT_CONNECTED, Call, Replies
 from spreadout.methods.class_counts import SetupMessage
 from spreadout.runtime.sequential import accepted, stack_of
@@ -56,11 +57,16 @@ class GridExecutor(Executor):
 
     clients_elsewhere: ClassVar[bool] = True
     nodes: Nodes
+    log: ReleaseLog | None = None  # of a private run
     _why: dict[int, str] = field(default_factory=dict)  # clients that cannot train in this round
 
     def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
         """What clients sent before the first round."""
         return self.nodes.setup_messages()
+
+    def releases(self, state: ServerState) -> Mapping[int, int]:
+        """As they were asked for, in rounds that a crash took back too."""
+        return super().releases(state) if self.log is None else self.log.counts
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """Who takes part, and the rows each requests; none for a client that could not be reached."""
@@ -160,10 +166,12 @@ class GridExecutor(Executor):
             members = torch.tensor([place[client] for client in some])
             content, down[node] = _sub_models(f, state, cohort, members, shared, control)
             following = in_next_round.get(node, [])
-            content["task"] = ConfigRecord({"round": round, "clients": some, "next": following})
+            content["task"] = nodes.task(round, clients=some, next=following)
             most = bounds.updates(state.dense, state.tables, cohort.requests, members)
             most += nodes.most_of_requests(len(following))
             calls[node] = Call(TRAIN, nodes.with_public(node, content), most)
+        if self.log is not None and at_work:
+            self.log.asked(round, [client for some in at_work.values() for client in some])
         return (nodes.call(calls, round) if calls else Replies()), down
 
     def _updates_of(self, node: int, content: RecordDict, round: int) -> dict[int, Tensors] | None:

@@ -22,11 +22,12 @@ from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
 from spreadout.data.load import load_data
 from spreadout.flower import keys
-from spreadout.flower.client_app import LABEL_KEY, SECRET
 from spreadout.flower.events import Reader, forward
+from spreadout.flower.node_settings import DELTA, EPSILON, LABEL_KEY, LEDGER, SECRET
 from spreadout.flower.processes import Processes, free_port, listens
 from spreadout.flower.project import PACKAGE, complete, write_project
 from spreadout.flower.server_app import EVENTS, STOP
+from spreadout.privacy.accounting import epsilon_of
 from spreadout.runs.claim import DEPLOYMENT, REHEARSAL_MARK, Claim, is_taken, refuse_foreign
 from spreadout.runs.folder import RunFolder, remove_run
 from spreadout.runs.train import Interrupted, Observer
@@ -109,6 +110,19 @@ def _secret_of(deployment: Path, node: int) -> Path:
     return deployment / "keys" / f"node{node}.secret"
 
 
+def _private(experiment: Experiment, deployment: Path, node: int) -> dict[str, Any]:
+    """What a node of a private run must have: a secret, a ledger, and a budget for all rounds."""
+    assert experiment.privacy is not None
+    delta = experiment.privacy.delta
+    planned = epsilon_of(experiment.privacy.noise, experiment.rounds, delta)
+    return {
+        SECRET: str(_secret_of(deployment, node)),
+        LEDGER: str(deployment / "ledgers" / f"node{node}"),
+        EPSILON: planned * (1 + 1e-6) + 1e-6,
+        DELTA: delta,
+    }
+
+
 @owner_only()
 def resume(
     out: Path, *, observer: Observer | None = None, stop: Callable[[], bool] = lambda: False
@@ -182,13 +196,13 @@ class Rehearsal:
 
     def start_node(self, processes: Processes, node: int, port: int) -> None:
         """A SuperNode with every so-many-th client."""
-        config = {
+        config: dict[str, Any] = {
             "partition-id": node,
             "num-partitions": self.experiment.deploy.nodes,
             LABEL_KEY: str(self.deployment / "keys" / "label.key"),
         }
-        if self.experiment.privacy is not None:
-            config[SECRET] = str(_secret_of(self.deployment, node))
+        if self.experiment.privacy is not None and self.experiment.privacy.noise:
+            config |= _private(self.experiment, self.deployment, node)
         key = self.deployment / "keys" / f"node{node}" if self.secure else None
         start_node(
             processes, f"node{node}", port, config, self.deployment / SECURE if key else None, key

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from logging import INFO, WARNING
+from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from flwr.app import ConfigRecord, RecordDict
@@ -91,7 +92,7 @@ class Nodes:
         new = [node for node in online if node not in self._met and not self._rests(node)]
         if not new:
             return
-        task = ConfigRecord({"round": round, "setup": setup})
+        task = self.task(round, setup=setup)
         calls = {node: Call(HELLO, RecordDict({"task": task}), self.most_hello) for node in new}
 
         def wait_on(so_far: Replies) -> bool:
@@ -187,9 +188,13 @@ class Nodes:
 
     def requests_call(self, node: int, clients: Sequence[int], round: int) -> Call:
         """The call that asks a node for its clients' requests in a round."""
-        task = ConfigRecord({"round": round, "clients": list(clients)})
+        task = self.task(round, clients=list(clients))
         most = self.most_of_requests(len(clients))
         return Call(REQUESTS, self.with_public(node, RecordDict({"task": task})), most)
+
+    def task(self, round: int, **about: Any) -> ConfigRecord:
+        """What a question says of itself."""
+        return ConfigRecord({"run": self.access.run, "round": round, **about})
 
     def most_of_requests(self, clients: int) -> int:
         """Bytes of the requests of so many clients, at most."""

@@ -18,6 +18,7 @@ from spreadout.flower.messages import Malformed
 from spreadout.models.embedding import EmbeddingModel
 
 MOST_ROUNDS = 2**62
+MOST_NAME = 64  # letters of a run's name
 NUMBERS = (torch.float32, torch.float64, torch.int64)
 
 
@@ -29,6 +30,7 @@ class Task:
     clients: list[int]
     next: list[int]  # clients whose requests of the round after it are wanted
     setup: bool
+    run: str  # what the run is known by, to whoever counts what it is given
 
 
 def task_in(content: RecordDict, known: Sequence[int]) -> Task:
@@ -37,8 +39,11 @@ def task_in(content: RecordDict, known: Sequence[int]) -> Task:
     round, setup = said.get("round"), said.get("setup", False)
     if type(round) is not int or not 0 <= round < MOST_ROUNDS or type(setup) is not bool:
         raise Malformed("a task that does not say which round it is")
+    run = said.get("run", "")
+    if type(run) is not str or len(run) > MOST_NAME:
+        raise Malformed("a task of a run without a name")
     clients, following = (_clients(said.get(name, []), known) for name in ("clients", "next"))
-    return Task(round, clients, following, setup)
+    return Task(round, clients, following, setup, run)
 
 
 def _clients(said: Any, known: Sequence[int]) -> list[int]:

@@ -32,6 +32,8 @@ from spreadout.flower.grid import GridExecutor
 from spreadout.flower.nodes import Nodes
 from spreadout.flower.processes import end_with_starter
 from spreadout.flower.refusals import Refusals
+from spreadout.flower.releases import LOG as RELEASES
+from spreadout.flower.releases import ReleaseLog
 from spreadout.flower.remote_clients import RemoteClients
 from spreadout.methods.base import Method
 from spreadout.runs import train as training
@@ -115,6 +117,9 @@ def serve(
     Keys that the config leaves open get their plain defaults, as on the nodes: nobody sees all data.
     """
     experiment = settled(experiment)
+    if experiment.privacy is not None:  # nodes answer a round once: none may be lost with the server
+        every = experiment.run.model_copy(update={"checkpoint_every": 1})
+        experiment = experiment.model_copy(update={"run": every})
     refuse_misfits(experiment, method or experiment.method)
     if not resume and RunFolder(out).config.is_file():  # before anything of it is touched
         raise UserError(f"{out}: exists; choose another `out`, or set resume=true to continue it")
@@ -183,6 +188,7 @@ class Builder:
         else:
             access.log.path.parent.mkdir(parents=True, exist_ok=True)
             access.log.path.unlink(missing_ok=True)
+        access.name_run()
         nodes = Nodes(
             self.grid,
             access,
@@ -204,7 +210,10 @@ class Builder:
             claim_cap=cap_of(e, form.method, data.sizes, WHERE_DEPLOYED),
             real_noise=True,
         )
-        return replace(form, data=data, executor=GridExecutor(nodes), server=server)
+        log = None
+        if e.privacy is not None:
+            log = ReleaseLog(self.out / DEPLOYMENT / RELEASES, resume=self.resume)
+        return replace(form, data=data, executor=GridExecutor(nodes, log), server=server)
 
     def _write(self, refusals: Sequence[Mapping[str, Any]]) -> bool:
         """Put refusals down once there is a run folder: the first nodes come in before that."""

@@ -31,9 +31,13 @@ def epsilon_of(
     """The smallest ε that holds at this δ after so many noisy releases by one client."""
     if releases == 0:
         return 0.0
-    if noise == 0:
-        return math.inf
-    mu = sensitivity * math.sqrt(releases) / noise
+    return epsilon_of_mu(sensitivity * math.sqrt(releases) / noise if noise else math.inf, delta)
+
+
+def epsilon_of_mu(mu: float, delta: float) -> float:
+    """The same for a Gaussian mechanism with parameter μ; several compose by the sum of their μ²."""
+    if mu == 0:
+        return 0.0
     if mu > NO_PROMISE:
         return math.inf
     if delta_of(0.0, mu) <= delta:

@@ -24,8 +24,8 @@ from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.references import ReferenceSet, why_none
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust.limits import limits_in
-from spreadout.privacy.accounting import epsilon_of
 from spreadout.runs.diagnosis import Finding
+from spreadout.runs.promises import privacy_of, table_privacy_of
 
 
 def record_of(
@@ -99,8 +99,8 @@ def summarize(
         "peak_memory_bytes": peak_memory(federation.device),
         "refused_updates": dict(state.refused),
         "robust": _robust(federation, state),
-        "privacy": _privacy(experiment, state),
-        "table_privacy": federation.method.privacy(state),
+        "privacy": privacy_of(federation, state),
+        "table_privacy": table_privacy_of(federation, state),
         "seed": experiment.seed,
         "device": str(federation.device),
         "versions": {
@@ -125,33 +125,6 @@ def _robust(federation: Federation, state: ServerState) -> dict[str, Any] | None
         return None
     limits = {part: float(limit) for part, limit in limits_in(state.robust).items()}
     return {**rule.model_dump(), "limits": limits}
-
-
-def _privacy(experiment: Experiment, state: ServerState) -> dict[str, Any] | None:
-    """What the noise on clients' updates promises, and to whom."""
-    mechanism = experiment.privacy
-    if mechanism is None:
-        return None
-    counts = state.records.releases
-    releases = 0 if counts is None else int(counts.max())
-    epsilon = epsilon_of(mechanism.noise, releases, mechanism.delta)
-    return {
-        "guarantee": "local: the values of a client's updates, against the server"
-        if mechanism.noise
-        else "none: updates are clipped, but no noise is added",
-        "not_protected": [
-            "row ids asked for",
-            "number of examples",
-            "loss",
-            "participation",
-            *(["label sets"] if state.traffic.once_up else []),
-        ],
-        "clip": mechanism.clip,
-        "noise": mechanism.noise,
-        "delta": mechanism.delta,
-        "most_releases_by_a_client": releases,
-        "epsilon": epsilon if epsilon != float("inf") else None,
-    }
 
 
 def peak_memory(device: torch.device) -> int:

@@ -1,0 +1,190 @@
+"""What a node has given away of each of its clients, over all runs: counted by the node itself.
+
+The server counts too, but a guarantee against the server must not rest on its word. Every release is
+written down before it leaves, so that a crash forgets none. The file belongs to the node, outside what
+Flower keeps, and outlives runs, restarts and new versions of the data.
+
+A look is a request that a server has seen. Where clients draw other rows in every round to hide their
+own, each look narrows down which are theirs, so there may not be many more looks than trainings.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from spreadout.core.chained_log import ChainedLog
+from spreadout.core.errors import UserError
+from spreadout.core.locks import Lock
+from spreadout.privacy.accounting import REPLACE_ONE_CLIENT, epsilon_of_mu
+
+LEDGER, LOCK = "ledger.jsonl", "ledger.lock"
+RELEASE, LOOK = "release", "look"
+WAIT = 30.0  # seconds for another message of this node to finish writing
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a node may give away of each client."""
+
+    epsilon: float | None = None  # None: it is counted and not limited
+    delta: float = 1e-6
+    spare_looks: int = 1  # looks that no training followed
+
+
+@dataclass
+class Account:
+    """What one client has given away."""
+
+    mu_squared: float = 0.0  # Σ (Δ/z)²: Gaussian releases compose by it
+    releases: int = 0
+    last: dict[str, int] = field(default_factory=dict)  # by run, the last round it was trained in
+    trained: set[int] = field(default_factory=set)  # rounds of any run
+    looks: set[int] = field(default_factory=set)  # rounds: the same round gives the same answer
+
+    def epsilon(self, delta: float) -> float:
+        return epsilon_of_mu(math.sqrt(self.mu_squared), delta)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A round of a run in which clients are to be trained, and the noise on what they send."""
+
+    run: str
+    round: int
+    noise: float  # multiplier; 0: none
+    data: str = ""  # what the node's data is known by
+
+    @property
+    def mu_squared(self) -> float:
+        return (REPLACE_ONE_CLIENT / self.noise) ** 2 if self.noise else math.inf
+
+
+class NodeLedger:
+    """The ledger of a node, in a folder of its own."""
+
+    def __init__(self, folder: Path, budget: Budget) -> None:
+        self.folder, self.budget = folder, budget
+
+    def affordable(self, release: Release, clients: Sequence[int]) -> list[int]:
+        """Those of the clients that may still be trained; an error with the reason if none may."""
+        with self._held() as (_, accounts):
+            return self._passed(clients, accounts, lambda own: self._why_not(release, own))
+
+    def spend(self, release: Release, clients: Sequence[int]) -> list[int]:
+        """Write a release down before it leaves; for which clients it may."""
+        with self._held() as (log, accounts):
+            paid = self._passed(clients, accounts, lambda own: self._why_not(release, own))
+            log.append(
+                _record(RELEASE, release.run, release.round, paid)
+                | {"noise": release.noise, "data": release.data}
+            )
+            return paid
+
+    def look(self, run: str, round: int, clients: Sequence[int]) -> list[int]:
+        """Write down that the server sees the requests of a round; whose it may."""
+        with self._held() as (log, accounts):
+            seen = self._passed(clients, accounts, lambda own: self._unlooked(round, own))
+            if new := [client for client in seen if round not in _of(accounts, client).looks]:
+                log.append(_record(LOOK, run, round, new))
+            return seen
+
+    def accounts(self) -> dict[int, Account]:
+        """What each client has given away so far."""
+        with self._held() as (_, accounts):
+            return accounts
+
+    def _why_not(self, release: Release, own: Account) -> str | None:
+        last = own.last.get(release.run)
+        if last is not None and release.round <= last:
+            return f"round {release.round} of this run: it has answered round {last} already"
+        budget = self.budget.epsilon
+        if budget is None:
+            return None
+        after = epsilon_of_mu(math.sqrt(own.mu_squared + release.mu_squared), self.budget.delta)
+        if after <= budget:
+            return None
+        told = f"ε = {after:.3g}" if math.isfinite(after) else "everything, without noise"
+        return (
+            f"another release after {own.releases} would give away {told}; its budget is "
+            f"ε = {budget:g} at δ = {self.budget.delta:g}"
+        )
+
+    def _unlooked(self, round: int, own: Account) -> str | None:
+        most = len(own.trained) + 1 + self.budget.spare_looks
+        if round in own.looks or len(own.looks) < most:
+            return None
+        return (
+            f"{len(own.looks)} of its requests were seen, and it was trained in {len(own.trained)} "
+            "rounds: it shows no more (spare-requests in --node-config allows more)"
+        )
+
+    def _passed(
+        self,
+        clients: Sequence[int],
+        accounts: Mapping[int, Account],
+        problem: Callable[[Account], str | None],
+    ) -> list[int]:
+        reasons = {client: problem(_of(accounts, client)) for client in clients}
+        passed = [client for client, reason in reasons.items() if reason is None]
+        if clients and not passed:
+            raise UserError(f"{self.folder}: client {clients[0]}: {reasons[clients[0]]}")
+        return passed
+
+    @contextmanager
+    def _held(self) -> Iterator[tuple[ChainedLog, dict[int, Account]]]:
+        """The ledger as it is, while nobody else writes it."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = self._locked()
+        try:
+            log = ChainedLog(self.folder / LEDGER, sync=True)
+            yield log, _accounts(log.read())
+        finally:
+            lock.release()
+
+    def _locked(self) -> Lock:
+        until = time.monotonic() + WAIT
+        while True:
+            try:
+                lock = Lock.take(self.folder / LOCK)
+                break
+            except UserError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
+        if not lock.locked:
+            lock.release()
+            raise UserError(f"{self.folder}: its file system has no locks; keep the ledger on another")
+        return lock
+
+
+def _record(kind: str, run: str, round: int, clients: Sequence[int]) -> dict[str, Any]:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"kind": kind, "time": now, "run": run, "round": round, "clients": list(clients)}
+
+
+def _of(accounts: Mapping[int, Account], client: int) -> Account:
+    return accounts.get(client) or Account()
+
+
+def _accounts(records: Sequence[Mapping[str, Any]]) -> dict[int, Account]:
+    found: dict[int, Account] = {}
+    for record in records:
+        round = int(record["round"])
+        for client in record["clients"]:
+            own = found.setdefault(int(client), Account())
+            if record["kind"] == LOOK:
+                own.looks.add(round)
+                continue
+            release = Release(record["run"], round, float(record["noise"]))
+            own.mu_squared += release.mu_squared
+            own.releases += 1
+            own.last[release.run] = max(round, own.last.get(release.run, round))
+            own.trained.add(round)
+    return found

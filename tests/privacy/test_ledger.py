@@ -1,0 +1,85 @@
+"""A node's own count: over runs, through crashes, and up to its budget."""
+
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from spreadout.core.errors import UserError
+from spreadout.privacy.accounting import epsilon_of
+from spreadout.privacy.ledger import LEDGER, Budget, NodeLedger, Release
+
+
+def test_releases_add_up_over_runs_of_different_noise(tmp_path: Path) -> None:
+    ledger = NodeLedger(tmp_path, Budget(100.0))
+    assert ledger.spend(Release("a", 0, 5.0), [1, 2]) == [1, 2]
+    assert ledger.spend(Release("a", 1, 5.0), [2]) == [2]
+    assert NodeLedger(tmp_path, Budget(100.0)).spend(Release("b", 0, 2.5), [1]) == [1]  # started anew
+    accounts = ledger.accounts()
+    assert accounts[2].epsilon(1e-6) == pytest.approx(epsilon_of(5.0, 2, 1e-6))
+    assert accounts[1].epsilon(1e-6) == pytest.approx(epsilon_of(5.0, 5, 1e-6))  # 1 + (5/2.5)²
+    assert (accounts[1].releases, accounts[2].releases) == (2, 2)
+
+
+def test_clients_run_out_one_by_one(tmp_path: Path) -> None:
+    most = epsilon_of(5.0, 2, 1e-6)
+    ledger = NodeLedger(tmp_path, Budget(most * 1.0001))
+    ledger.spend(Release("a", 0, 5.0), [1])
+    ledger.spend(Release("a", 1, 5.0), [1, 2])
+    assert ledger.affordable(Release("a", 2, 5.0), [1, 2]) == [2]
+    assert ledger.spend(Release("a", 2, 5.0), [1, 2]) == [2]
+    with pytest.raises(UserError, match=r"client 1: another release after 2 would give away ε = "):
+        ledger.spend(Release("b", 0, 5.0), [1, 2])
+    with pytest.raises(UserError, match="everything, without noise"):
+        NodeLedger(tmp_path / "other", Budget(1e6)).spend(Release("b", 0, 0.0), [1])
+    assert ledger.spend(Release("b", 0, 5.0), []) == []
+
+
+def test_without_a_budget_it_counts_and_does_not_refuse(tmp_path: Path) -> None:
+    ledger = NodeLedger(tmp_path, Budget())
+    for round in range(3):
+        assert ledger.spend(Release("a", round, 0.0), [1]) == [1]
+    assert ledger.accounts()[1].epsilon(1e-6) == math.inf
+    with pytest.raises(UserError, match="answered round 2 already"):
+        ledger.spend(Release("a", 2, 0.0), [1])
+
+
+def test_looks_keep_pace_with_training(tmp_path: Path) -> None:
+    ledger = NodeLedger(tmp_path, Budget(100.0, spare_looks=0))
+    assert ledger.look("a", 0, [1]) == [1]
+    with pytest.raises(UserError, match=r"1 of its requests were seen, and it was trained in 0 rounds"):
+        ledger.look("a", 1, [1])
+    assert ledger.look("b", 0, [1]) == [1]  # seen before: nothing new
+    ledger.spend(Release("a", 0, 5.0), [1])
+    assert ledger.look("a", 1, [1]) == [1]
+    ledger.spend(Release("b", 0, 5.0), [1])  # another run trains the same round: no look is earned
+    with pytest.raises(UserError, match="2 of its requests"):
+        ledger.look("a", 2, [1])
+
+
+def test_a_line_cut_short_by_a_crash_is_not_a_release_and_a_changed_one_is_noticed(
+    tmp_path: Path,
+) -> None:
+    ledger = NodeLedger(tmp_path, Budget(100.0))
+    ledger.spend(Release("a", 0, 5.0), [1])
+    path = tmp_path / LEDGER
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:20])
+    assert ledger.accounts()[1].releases == 1
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "clients": []}) + "\n")
+    with pytest.raises(UserError, match=r"ledger\.jsonl:1: is damaged or was changed"):
+        ledger.spend(Release("a", 1, 5.0), [1])
+
+
+def test_messages_at_the_same_time_are_counted_one_after_another(tmp_path: Path) -> None:
+    def ask(i: int) -> bool:
+        try:
+            return bool(NodeLedger(tmp_path, Budget(100.0)).spend(Release("a", 0, 5.0), [1]))
+        except UserError:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(ask, range(24))) == 1
