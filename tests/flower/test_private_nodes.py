@@ -69,7 +69,7 @@ def problem(content: RecordDict) -> str:
 
 
 def flat(reply: Message, client: int) -> torch.Tensor:
-    update = messages.update_of(messages.updates_in(reply.content)[client])
+    update = messages.update_of(messages.updates_in(reply.content)[client], private=True)
     values = (*update.dense.values(), *(rows.values for rows in update.tables.values()))
     return torch.cat([value.flatten() for value in values]).double()
 
@@ -98,7 +98,10 @@ def test_noise_cannot_be_guessed_from_the_bits_that_a_seed_keeps(tmp_path: Path)
     node = grid.nodes[100]
     sent = heard_updates(node)
     run(tmp_path, e, grid)
-    question, update = first_training(node), messages.update_of(messages.updates_in(sent[0].content)[0])
+    question, update = (
+        first_training(node),
+        messages.update_of(messages.updates_in(sent[0].content)[0], private=True),
+    )
     digest = hashlib.blake2b(Path(str(node.config["secret-file"])).read_bytes(), digest_size=16)
     for name in ("dense", "rows"):
         digest.update(question.content[name]["all"].data)  # type: ignore[index, union-attr]

@@ -194,8 +194,9 @@ class GridExecutor(Executor):
             return None, checks.MALFORMED
         if client not in came:
             return None, NO_UPDATE
+        private = f.clients.privacy is not None
         try:
-            update = messages.update_of(came[client])
+            update = messages.update_of(came[client], private=private)
         except Malformed:
             return None, checks.MALFORMED
         update = _on(update, f.device)
@@ -211,7 +212,7 @@ class GridExecutor(Executor):
             counted=f.rules.counted,
             max_norm=f.clients.max_norm,
             max_examples=most,  # no more than it reported
-            private=f.clients.privacy is not None,
+            private=private,
         )
         return update, reason
 

@@ -234,14 +234,17 @@ def updates_in(content: RecordDict) -> dict[int, Tensors]:
 
 
 @_suspicious
-def update_of(arrays: Tensors) -> Update:
-    """An update out of its arrays; `checks.validate_update` decides whether it is accepted."""
+def update_of(arrays: Tensors, *, private: bool = False) -> Update:
+    """An update out of its arrays; `checks.validate_update` decides whether it is accepted.
+
+    private: whether it may lack a loss.
+    """
     _refuse_unknown(arrays, ("about", "loss"), (*ROWS, "dense.", "positives."))
     about, loss = arrays.get("about"), arrays.get("loss")
     if about is None or about.dtype != torch.int64 or about.shape != (3,):
         raise Malformed("an update that does not say whose it is")
-    if loss is not None and loss.numel() != 1:
-        raise Malformed("an update with several losses")
+    if (loss is None and not private) or (loss is not None and loss.numel() != 1):
+        raise Malformed("an update without a loss")
     client, round, examples = about.tolist()
     return Update(
         client,
