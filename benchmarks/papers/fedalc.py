@@ -18,7 +18,7 @@ from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read
 from benchmarks.papers.suite import add_running
 from benchmarks.papers.two_stage import Candidate, choose_and_run
-from spreadout.config.experiment import read_toml
+from spreadout.config.values import read_toml
 from spreadout.core.errors import UserError
 
 BASE = CONFIGS / "fedalc" / "bibtex-base.toml"

@@ -15,7 +15,8 @@ from typing import Any
 
 from benchmarks.common.record import write
 from benchmarks.papers.suite import keep, run_folders, run_suites
-from spreadout.config.experiment import Experiment, overlay, read_toml
+from spreadout.config.experiment import Experiment
+from spreadout.config.values import overlay, read_toml
 from spreadout.runs.compare import Suite
 
 Changes = dict[str, Any]

@@ -20,7 +20,8 @@ from benchmarks.common.record import write
 from benchmarks.common.start import start
 from benchmarks.common.timing import alone, time_rounds, timed
 from benchmarks.papers.fedmlh import SHAPES, fewer
-from spreadout.config.experiment import Experiment, overlay, read_toml
+from spreadout.config.experiment import Experiment
+from spreadout.config.values import overlay, read_toml
 from spreadout.core.hashing import HashFamily
 from spreadout.core.rows import nbytes
 from spreadout.federated.cohort import draw_clients

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +18,9 @@ from pydantic_core import PydanticCustomError
 
 from spreadout import runtime  # noqa: F401  (its executors register themselves)
 from spreadout.config.explain import explain
-from spreadout.config.keys import ALTERNATIVES, without, without_auto
-from spreadout.config.presets import preset_text
+from spreadout.config.keys import without_auto
 from spreadout.config.private import with_equal_weights
+from spreadout.config.values import changes_of, imports_of, overlay, read_toml, refuse_deep, reopened
 from spreadout.core.errors import UserError
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.registry import IMPORTED, Section, import_modules
@@ -32,13 +31,9 @@ from spreadout.federated.executor import EXECUTORS
 from spreadout.federated.robust import AnyRobustRule
 from spreadout.federated.sampling import Selection
 from spreadout.federated.schedule import Decay, Schedule
-from spreadout.methods import METHODS, AnyMethod, FedAwS
-from spreadout.models.build import ModelConfig, idle_keys
+from spreadout.methods import AnyMethod, FedAwS
+from spreadout.models.build import ModelConfig
 from spreadout.privacy.mechanism import GaussianMechanism
-
-CHOSEN_FOR = {"data.source", "data.path", "method.name"}  # what choices follow from
-DEEPEST = 16  # sections within sections
-NAMED = ("source", "partition", "drift", "robust")  # sections that may be given by their name alone
 
 
 class ClientsConfig(Optimizer):
@@ -179,7 +174,7 @@ class Experiment(Section):
         if not isinstance(values, Mapping):
             return values
         values = without_auto(values)
-        named = _imports_of(values)
+        named = imports_of(values)
         if values.get("imports", named) != named:
             return values  # the field's own check reports it
         import_modules(named)
@@ -208,7 +203,7 @@ class Experiment(Section):
         refuse_deep(values, origin)
         changes = changes_of(overrides)
         for given in (values, changes):  # first: which keys go together is known to the parts they name
-            import_modules(_imports_of(given))
+            import_modules(imports_of(given))
         if "method" not in values and isinstance(changes.get("method"), Mapping):
             default = cls.model_fields["method"].get_default(call_default_factory=True)
             values = {**values, "method": {"name": default.name}}  # whose keys are meant
@@ -222,12 +217,6 @@ class Experiment(Section):
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
 
-def _imports_of(values: Mapping[str, Any]) -> list[str]:
-    """The modules a config names; none where they are not names, which the field's own check reports."""
-    named = values.get("imports", [])
-    return named if isinstance(named, list) and all(isinstance(name, str) for name in named) else []
-
-
 def as_experiment(given: Experiment | str | Path | Mapping[str, Any]) -> Experiment:
     """An experiment out of a file, a preset's name, or plain values."""
     if isinstance(given, Experiment):
@@ -237,124 +226,3 @@ def as_experiment(given: Experiment | str | Path | Mapping[str, Any]) -> Experim
     if isinstance(given, Mapping):
         return Experiment.of(given)
     raise UserError(f"experiment: is a {type(given).__name__}; give a config file, a preset or values")
-
-
-def read_toml(source: str | Path) -> dict[str, Any]:
-    """The values in a TOML file, or in the preset of this name."""
-    path = Path(source)
-    try:
-        if not path.exists() and (preset := preset_text(str(source))) is not None:
-            return tomllib.loads(preset)
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-        refuse_deep(found, str(source))
-        return found
-    except FileNotFoundError:
-        raise UserError(
-            f"{source}: no such file, and no preset of this name; `spreadout presets` lists them"
-        ) from None
-    except IsADirectoryError:
-        raise UserError(f"{source}: is a folder, not a config file") from None
-    except RecursionError:
-        raise UserError(f"{source}: is nested too deeply for a config") from None
-    except OSError as error:
-        raise UserError(f"{source}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: numbers of thousands of digits
-        raise UserError(f"{source}: not valid TOML ({error})") from None
-
-
-def refuse_deep(values: Mapping[str, Any], origin: str) -> None:
-    """Sections in sections in sections: no config has them, and reading them goes down as deep."""
-    level: list[Any] = [values]
-    for _ in range(DEEPEST):
-        sections = [value for value in level if isinstance(value, Mapping | list)]
-        level = [v for s in sections for v in (s.values() if isinstance(s, Mapping) else s)]
-    if any(isinstance(value, Mapping | list) for value in level):
-        raise UserError(f"{origin}: is nested too deeply for a config")
-
-
-def changes_of(overrides: Iterable[str]) -> dict[str, Any]:
-    """`section.key=value` settings as sections."""
-    changes: dict[str, Any] = {}
-    for override in overrides:
-        _put(changes, *parse_override(override))
-    return changes
-
-
-def parse_override(text: str) -> tuple[list[str], Any]:
-    """`clients.lr=0.5` → (["clients", "lr"], 0.5); what is no TOML value is taken as a string."""
-    if text != text.encode("utf-8", "replace").decode("utf-8"):  # bytes that are no text
-        raise UserError(f"override {text[:80]!r}: is not text in UTF-8")
-    key, equals, value = text.partition("=")
-    path = key.strip().split(".")
-    if not equals or not all(path) or len(path) > DEEPEST:
-        raise UserError(f"override {text[:80]!r}: write it as section.key=value")
-    try:
-        found = tomllib.loads(f"value = {value.strip()}")
-        refuse_deep(found, f"override {text[:80]!r}")
-        return path, found["value"] if found.keys() == {"value"} else value.strip()
-    except ValueError:  # no TOML, or a number of thousands of digits
-        return path, value.strip()
-    except RecursionError:
-        raise UserError(f"override {text[:80]!r}: is nested too deeply") from None
-
-
-def _put(changes: dict[str, Any], path: list[str], value: Any) -> None:
-    for part in path[:-1]:
-        inner = changes.setdefault(part, {})
-        if part in NAMED and isinstance(inner, str):
-            inner = changes[part] = {"name": inner}
-        if not isinstance(inner, dict):
-            raise UserError(f"override {'.'.join(path)}: {part} = {inner!r} is not a section")
-        changes = inner
-    if path[-1] in NAMED and isinstance(changes.get(path[-1]), dict):
-        changes[path[-1]]["name"] = value
-    else:
-        changes[path[-1]] = value
-
-
-def reopened(values: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A complete config before it is changed: what the user sets now was not chosen for the data.
-
-    If data or method change, what was chosen for the old ones is open again.
-    """
-    chosen = values.get("chosen")
-    if not isinstance(chosen, list) or not chosen:
-        return values
-    given = {name for name, change in changes.items() if not isinstance(change, Mapping)}
-    for name, change in changes.items():
-        given |= {f"{name}.{key}" for key in change} if isinstance(change, Mapping) else set()
-    if given.isdisjoint(CHOSEN_FOR):
-        return {**values, "chosen": [key for key in chosen if key not in given]}
-    return without(values, {*map(str, chosen), "chosen"})
-
-
-def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with the changes on top, section by section.
-
-    A change of `method.name` drops keys of the old method that the new one does not have, a change of
-    `model.encoder` those that the new one has no use for.
-    """
-    result = {k: overlay(v, {}) if isinstance(v, Mapping) else v for k, v in values.items()}
-    for key, change in changes.items():
-        if not isinstance(change, Mapping):
-            result[key] = change
-            continue
-        section = result.get(key, {})
-        if key in NAMED:
-            section = {"name": section} if isinstance(section, str) else section
-            if "name" in change and change["name"] != section.get("name"):
-                section = {}  # another one: the old one's keys are not its keys
-        if not isinstance(section, Mapping):
-            raise UserError(f"{key} = {section!r} is not a section: it has no keys to override")
-        if key == "method" and change.get("name") in METHODS:
-            known = METHODS[change["name"]].model_fields
-            others = {name for method in METHODS.parts() for name in method.model_fields} - set(known)
-            section = {name: value for name, value in section.items() if name not in others}
-        if key == "model" and change.get("encoder", section.get("encoder")) != section.get("encoder"):
-            idle = idle_keys(str(change["encoder"]))
-            section = {name: value for name, value in section.items() if name not in idle}
-        for one, other in ALTERNATIVES.get(key, []):
-            if (one in change) != (other in change):  # giving one of them takes the other back
-                section = {n: v for n, v in section.items() if n not in (one, other)}
-        result[key] = overlay(section, change)
-    return result

@@ -29,6 +29,7 @@ def projection_of(model: EmbeddingModel, state: ServerState, examples: Examples)
     label = examples.labels.values[examples.labels.offsets[some]]  # each example's first label
     together = torch.cat([rows, points])
     axes = _axes(together)  # (2, d)
+    axes = torch.nn.functional.pad(axes, (0, 0, 0, 2 - len(axes)))  # there may be one direction only
     return {
         "classes": _rounded(rows @ axes.T),
         "examples": _rounded(points @ axes.T),

@@ -123,27 +123,18 @@ def _legend(arms: Sequence[Arm]) -> str:
 def _curves(arms: Sequence[Arm]) -> str:
     charts = _metric_curves(arms, described(shared_metrics(arms)[0]))
     tables = [arm for arm in arms if arm.geometry("max_cosine") is not None]  # some have no class table
-    if tables:
-        charts += [
-            (
-                "How close the two nearest classes are",
-                line_chart(
-                    _lines(arms, lambda r: float(r["round"]), "max_cosine", only=tables),
-                    x_title="round",
-                    y_title="largest cosine",
-                    y_range=(-0.2, 1),
-                ),
-            ),
-            (
-                "Effective rank of the class table",
-                line_chart(
-                    _lines(arms, lambda r: float(r["round"]), "effective_rank", only=tables),
-                    x_title="round",
-                    y_title="effective rank",
-                ),
-            ),
-        ]
+    for caption, key, height in _GEOMETRY_CURVES:
+        lines = _lines(arms, lambda r: float(r["round"]), key, only=tables)
+        if any(line.x for line in lines):
+            drawn = line_chart(lines, x_title="round", y_title=SHOWN_GEOMETRY[key], y_range=height)
+            charts.append((caption, drawn))
     return f"<section class=grid2>{''.join(_figure(name, chart) for name, chart in charts)}</section>"
+
+
+_GEOMETRY_CURVES = (
+    ("How close the two nearest classes are", "max_cosine", (-0.2, 1)),
+    ("Effective rank of the class table", "effective_rank", None),
+)
 
 
 def _metric_curves(arms: Sequence[Arm], metric: Metric) -> list[tuple[str, str]]:

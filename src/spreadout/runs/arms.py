@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spreadout.config.experiment import read_toml
+from spreadout.config.values import imports_of, read_toml
 from spreadout.core.checksums import CHECK, read_json, unsealed
 from spreadout.core.errors import UserError
 from spreadout.core.registry import import_modules
 from spreadout.core.types import Record
 from spreadout.evaluation.references import Reference, best_central
 from spreadout.runs.claim import CONFIG
-from spreadout.runs.folder import RunFolder
+from spreadout.runs.files import RunFiles
+from spreadout.runs.logs import METRICS, REMEDY
 from spreadout.runs.sums import check
+from spreadout.runs.written import ComparisonTable, as_written
 
 COMPARISON = "comparison.json"
 SHOWN_GEOMETRY = {
@@ -61,14 +63,23 @@ class Arm:
 
 def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
     """Read finished runs back from their folders."""
-    runs = [RunFolder(folder) for folder in folders]
+    runs = [RunFiles(folder) for folder in folders]
     summaries = [run.summary() for run in runs]
     _import_own(folders[0])
     for folder, summary in zip(folders, summaries, strict=True):
-        if not summary.keys() >= {"metrics", "geometry", "bytes", "seconds", "method"}:
-            older = "; it is of an earlier version: run it again" if "gauges" in summary else ""
-            raise UserError(f"{folder}/summary.json: not the summary of a run{older}")
-    return Arm(name, label, summaries, [run.history() for run in runs], runs[0].projection())
+        if summary["metrics"].keys() != summaries[0]["metrics"].keys():
+            raise UserError(f"{folder}: was evaluated with other metrics than {folders[0]}")
+    histories = [run.history(_drawn(summary)) for run, summary in zip(runs, summaries, strict=True)]
+    for folder, history in zip(folders, histories, strict=True):
+        if not history:
+            raise UserError(f"{folder / METRICS}: is missing or empty; {REMEDY}")
+    return Arm(name, label, summaries, histories, runs[0].projection())
+
+
+def _drawn(summary: Mapping[str, Any]) -> list[str]:
+    """What a run has a curve of: every evaluation has a value of it."""
+    has_table = summary["geometry"]["max_cosine"] is not None
+    return [*summary["metrics"], *(("max_cosine", "effective_rank") if has_table else ())]
 
 
 def _import_own(folder: Path) -> None:
@@ -78,7 +89,7 @@ def _import_own(folder: Path) -> None:
     """
     check(folder, CONFIG)
     with suppress(UserError):
-        import_modules(read_toml(folder / "config.toml").get("imports", []))
+        import_modules(imports_of(read_toml(folder / CONFIG)))
 
 
 def arms_of(folder: Path) -> list[Arm]:
@@ -107,13 +118,13 @@ def with_distinct_labels(arms: Sequence[Arm], folders: Sequence[Path]) -> list[A
 
 def _comparison(folder: Path) -> dict[str, Any]:
     """What a comparison left, if it is whole; those of earlier versions carry no checksum."""
-    path = folder / COMPARISON
+    path, again = folder / COMPARISON, "`spreadout compare … --resume` writes it again"
     try:
         found = read_json(path)
-        return unsealed(found) if CHECK in found else dict(found)
+        plain = unsealed(found) if CHECK in found else found
     except (ValueError, TypeError) as error:
-        again = "`spreadout compare … --resume` writes it again"
         raise UserError(f"{path}: is damaged ({error}); {again}") from None
+    return as_written(ComparisonTable, plain, path, again)
 
 
 def shown_geometry(arms: Sequence[Arm]) -> list[str]:

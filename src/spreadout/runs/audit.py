@@ -20,7 +20,7 @@ from spreadout.methods.base import Method
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.claim import CONFIG
-from spreadout.runs.folder import RunFolder
+from spreadout.runs.files import RunFiles
 from spreadout.runs.sums import check
 
 
@@ -71,7 +71,7 @@ class Watched:
 
 def logged(path: Path) -> Watched:
     """The requests a run has logged, and what is needed to judge them."""
-    folder = RunFolder.open(path)
+    folder = RunFiles.open(path)
     check(path, CONFIG)
     refuse_own_parts(folder)
     experiment = Experiment.load(folder.config)
@@ -79,7 +79,7 @@ def logged(path: Path) -> Watched:
     return Watched(folder.requests(), data, experiment.method)
 
 
-def refuse_own_parts(folder: RunFolder) -> None:
+def refuse_own_parts(folder: RunFiles) -> None:
     """A run that was given its data or method in Python cannot be understood from its config."""
     saved = folder.saved()
     own = saved["extra"]["own"] if saved else []

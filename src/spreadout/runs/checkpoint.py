@@ -26,6 +26,7 @@ from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import Sharded, Table, Tables, local_of
 from spreadout.core.tensor_files import write_tensors
 from spreadout.core.traffic import Traffic
+from spreadout.runs.written import Pointer, as_written
 
 FORMAT = 3
 GROUPS = ("dense", "tables", "slots", "method", "records", "control", "clients", "scoring", "robust")
@@ -38,10 +39,12 @@ def save(
     state: ServerState,
     extra: Mapping[str, Any],
     logs: Mapping[str, Mapping[str, Any]] | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> None:
     """Write the state, which must be whole; `extra` is any JSON the run wants back with it.
 
-    logs: how far the run's logs belong to this state (`logs.Marker`).
+    logs: how far the run's logs belong to this state (`logs.Marker`). config: the one it was trained
+    with (`bound.digests_of`).
     """
     with suppress(FileExistsError):
         folder.mkdir()
@@ -59,6 +62,7 @@ def save(
         "refused": dict(state.refused),
         "setup_done": state.setup_done,
         "extra": dict(extra),
+        **({} if config is None else {"config": dict(config)}),
     }
     write_sealed(folder / POINTER, record)
     _remove_all_but(folder, tensors)
@@ -75,16 +79,17 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
         raise UserError(f"{folder}: no complete checkpoint here ({POINTER} is missing)") from None
     except ValueError as error:
         raise UserError(f"{path}: is damaged ({error}); {REMEDY}") from None
-    found = record.get("format") if isinstance(record, dict) else None
-    if isinstance(found, int) and found != FORMAT:
+    format = record.get("format") if isinstance(record, dict) else None
+    if isinstance(format, int) and format != FORMAT:
         raise UserError(
-            f"{folder}: checkpoint format {found}, this version reads {FORMAT}; resume it with the "
+            f"{folder}: checkpoint format {format}, this version reads {FORMAT}; resume it with the "
             "version that wrote it, or run it again with --force"
         )
     try:
-        return unsealed(record)
+        found = unsealed(record)
     except ValueError as error:
         raise UserError(f"{path}: is damaged ({error}); {REMEDY}") from None
+    return as_written(Pointer, found, path, REMEDY)
 
 
 def _is_first(folder: Path) -> bool:
@@ -121,26 +126,31 @@ def load(
         if digest_of(path) != record["sha256"]:
             raise UserError(f"{path}: is damaged (its checksum does not match); {REMEDY}")
         with safe_open(path, "pt") as tensors:
+            if sorted(tensors.keys()) != sorted(record["order"]):
+                raise UserError(f"{path}: does not hold what {POINTER} names; {REMEDY}")
             groups = _read(tensors, record["order"], device, sharded)
     except FileNotFoundError:
         raise UserError(f"{folder}: no complete checkpoint here ({path.name} is missing)") from None
     except SafetensorError as error:
         raise UserError(f"{path}: is damaged ({error}); {REMEDY}") from None
-    state = ServerState(
-        record["round"],
-        groups["dense"],
-        groups["tables"],
-        _by_part(groups["slots"]),
-        stored=groups["method"],
-        records=ClientRecords(**groups["records"]),
-        control=groups["control"],
-        scoring=groups["scoring"],
-        robust=groups["robust"],
-        clients=_per_client(groups["clients"]),
-        traffic=Traffic(**record["traffic"]),
-        refused=Counter(record["refused"]),
-        setup_done=record["setup_done"],
-    )
+    try:
+        state = ServerState(
+            record["round"],
+            groups["dense"],
+            groups["tables"],
+            _by_part(groups["slots"]),
+            stored=groups["method"],
+            records=ClientRecords(**groups["records"]),
+            control=groups["control"],
+            scoring=groups["scoring"],
+            robust=groups["robust"],
+            clients=_per_client(groups["clients"]),
+            traffic=Traffic(**record["traffic"]),
+            refused=Counter(record["refused"]),
+            setup_done=record["setup_done"],
+        )
+    except (TypeError, KeyError) as error:  # a name that no state has, or half of a client's
+        raise UserError(f"{folder}: is damaged or was changed ({error}); {REMEDY}") from None
     return state, record["extra"]
 
 
@@ -172,6 +182,8 @@ def _read(
     groups: dict[str, dict[str, Any]] = {name: {} for name in GROUPS}
     for key in order:
         group, _, name = key.partition(":")
+        if group not in groups:
+            raise SafetensorError(f"{key!r:.60} is no part of a state")
         table = name if group == "tables" else name.partition("|")[0].rpartition("/")[2]
         if group in ("tables", "slots") and table in sharded:
             part = file.get_slice(key)

@@ -14,9 +14,10 @@ import torch
 from pydantic import Field, ValidationError
 from torch import nn
 
-from spreadout.config.experiment import Experiment, changes_of, overlay, read_toml
+from spreadout.config.experiment import Experiment
 from spreadout.config.explain import explain
 from spreadout.config.sound import asks_the_same, prepared
+from spreadout.config.values import changes_of, overlay, read_toml
 from spreadout.core.checksums import write_sealed
 from spreadout.core.errors import UserError
 from spreadout.core.files import sweep

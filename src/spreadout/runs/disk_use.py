@@ -28,7 +28,7 @@ LOOKS = 32  # cohorts whose requests are written out
 DRAWN = 2000  # rounds whose cohorts are drawn, to know how many clients ever take part
 REFERENCES = 400  # bytes of references in the summary, where there are some
 SUMS = 500  # bytes of `SHA256SUMS`
-POINTER = 1000  # bytes of `state.json` besides the names of its tensors
+POINTER = 1500  # bytes of `state.json` besides the names of its tensors
 
 
 @dataclass(frozen=True)

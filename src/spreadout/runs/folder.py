@@ -14,12 +14,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from spreadout.core.checksums import digest_of, read_json, sha256
+from spreadout.core.checksums import digest_of, sha256
 from spreadout.core.errors import UserError
 from spreadout.core.files import append, as_json, json_bytes, sweep, write_atomic, write_json
 from spreadout.core.state import ServerState
@@ -29,6 +30,7 @@ from spreadout.core.types import Record
 from spreadout.data.dataset import FederatedDataset
 from spreadout.federated.cohort import Cohort
 from spreadout.runs import checkpoint, logs
+from spreadout.runs.bound import digests_of, refuse_another
 from spreadout.runs.claim import (
     CONFIG,
     DEPLOYMENT,
@@ -39,22 +41,22 @@ from spreadout.runs.claim import (
     is_taken,
     refuse_foreign,
 )
+from spreadout.runs.files import ABOUT, PROJECTION, SUMMARY, WEIGHTS, RunFiles
 from spreadout.runs.logs import LOGS, METRICS, REFUSALS, REQUESTS, Marker
 from spreadout.runs.sums import check, read_sums, unchecked, write_sums
 
-SUMMARY, PROJECTION = "summary.json", "projection.json"
-WEIGHTS, ABOUT = "model/weights.safetensors", "model/about.json"
 WRITTEN = {
     ".": {CONFIG, SUMS, SUMMARY, PROJECTION, *LOGS},
     "model": {Path(WEIGHTS).name, Path(ABOUT).name},
 }
 
 
-class RunFolder:
+class RunFolder(RunFiles):
     """Where one run writes, or what it left; a process that writes has a claim to it."""
 
     def __init__(self, path: Path, claim: Claim | None = None) -> None:
-        self.path, self.claim = path, claim
+        super().__init__(path)
+        self.claim = claim
         self.notes = [claim.warning] if claim and claim.warning else []  # to be told before it is used
         self._marker = Marker(path)
 
@@ -81,15 +83,6 @@ class RunFolder:
         write_atomic(self.config, payload)
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
-        """To read what a run left."""
-        if not (path / CONFIG).is_file():
-            killed = (path / RUN_MARK).is_file()
-            hint = "; it was stopped before it began: run it again" if killed else ""
-            raise UserError(f"{path}: not a run folder (no {CONFIG}){hint}")
-        return cls(path)
-
-    @classmethod
     def reopened(cls, path: Path) -> RunFolder:
         """To go on with a run: whole up to its checkpoint, or refused."""
         cls.open(path)
@@ -106,6 +99,7 @@ class RunFolder:
                 folder.notes.append(said)
                 write_sums(path, {CONFIG: digest_of(path / CONFIG)})
             saved = folder.saved()
+            refuse_another(folder.checkpoint, folder.config, saved.get("config") if saved else None)
             if saved is None and folder.finished:
                 raise UserError(f"{path}: is finished and has no checkpoint; there is nothing to resume")
             logs.check_marks(path, saved["logs"] if saved else {})
@@ -118,26 +112,6 @@ class RunFolder:
     def release(self) -> None:
         if self.claim is not None:
             self.claim.release()
-
-    @property
-    def config(self) -> Path:
-        return self.path / CONFIG
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "checkpoint"
-
-    @property
-    def has_checkpoint(self) -> bool:
-        return self.saved() is not None
-
-    def saved(self) -> dict[str, Any] | None:
-        """What the checkpoint says of itself; None before the first one."""
-        return checkpoint.read_pointer(self.checkpoint)
-
-    @property
-    def finished(self) -> bool:
-        return (self.path / SUMMARY).is_file()
 
     def append(self, record: Record) -> None:
         self._log(METRICS, [record])
@@ -158,7 +132,12 @@ class RunFolder:
     def save(self, state: ServerState, extra: Mapping[str, Any]) -> None:
         """Replace the checkpoint."""
         self._refuse_if_deleted()
-        checkpoint.save(self.checkpoint, state, extra, self._marker.marks())
+        checkpoint.save(self.checkpoint, state, extra, self._marker.marks(), self._bound)
+
+    @cached_property
+    def _bound(self) -> dict[str, str]:
+        """The config that is being trained with, as a checkpoint names it."""
+        return digests_of(self.config)
 
     def _refuse_if_deleted(self) -> None:
         if self.claim is not None and self.claim.lock.lost:
@@ -181,35 +160,6 @@ class RunFolder:
         again = f"`spreadout resume {self.path}`" if self.config.is_file() else "run it again"
         return UserError(f"{name}: cannot be written ({error.strerror}); {kept}: {remedy}, then {again}")
 
-    def requests(self) -> Iterator[tuple[int, list[int]]]:
-        """What was logged up to the last checkpoint, in the order it came."""
-        path = self.path / REQUESTS
-        if not path.is_file():
-            raise UserError(
-                f"{self.path}: has no {REQUESTS}; run it with run.log_requests=true and a method whose "
-                "clients request rows"
-            )
-        for record in self._records(REQUESTS):
-            try:
-                yield int(record["client"]), [int(row) for row in record["rows"]]
-            except (ValueError, KeyError, TypeError):
-                raise UserError(f"{path}: has a line that is not a logged request") from None
-
-    def history(self) -> list[Record]:
-        """All evaluations, of an unfinished run those up to its last checkpoint."""
-        return list(self._records(METRICS)) if (self.path / METRICS).is_file() else []
-
-    def _records(self, name: str) -> Iterator[dict[str, Any]]:
-        """The records of a log as far as they can be checked."""
-        if self.finished:
-            check(self.path, name)
-            return logs.read_log(self.path / name)
-        saved = self.saved()
-        marks = saved["logs"] if saved else {}
-        marks = {name: marks[name]} if name in marks else {}
-        logs.check_marks(self.path, marks)
-        return logs.read_log(self.path / name, marks[name]["bytes"] if marks else 0)
-
     def _rewind(self, saved: Mapping[str, Any] | None) -> None:
         """Take off what came after the checkpoint: a resumed run makes it again."""
         if self.finished and not self._ended_at(saved):
@@ -222,33 +172,14 @@ class RunFolder:
         """Whether the run ended at its checkpoint and everything it left is whole."""
         try:
             check(self.path, *(read_sums(self.path) or {}), SUMMARY)
+            ended = self.summary()["rounds"]
         except UserError:
             return False
-        return saved is not None and self.summary()["rounds"] == saved["round"]
+        return saved is not None and ended == saved["round"]
 
     def unfinish(self) -> None:
         """It is going on: what it left at its end is to be made again."""
         (self.path / SUMMARY).unlink(missing_ok=True)
-
-    def summary(self) -> dict[str, Any]:
-        """What the run reached, if it is finished and whole."""
-        path = self.path / SUMMARY
-        if not path.is_file():
-            raise UserError(f"{self.path}: no finished run here (no {SUMMARY})")
-        return self.read_json(SUMMARY)
-
-    def projection(self) -> dict[str, Any] | None:
-        """The classes and some examples in the plane, if the run has left that."""
-        listed = PROJECTION in (read_sums(self.path) or {})
-        return self.read_json(PROJECTION) if listed or (self.path / PROJECTION).is_file() else None
-
-    def read_json(self, name: str) -> dict[str, Any]:
-        """One of its JSON files, if it is whole."""
-        check(self.path, name)
-        try:
-            return dict(read_json(self.path / name))
-        except (ValueError, TypeError) as error:
-            raise UserError(f"{self.path / name}: is damaged ({error}); run it again") from None
 
     def finish(
         self,

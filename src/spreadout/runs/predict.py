@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
-from spreadout.core.types import Tensors
 from spreadout.data.arrays import refuse_infinite
 from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.dataset import Examples, Splits
@@ -30,10 +25,8 @@ from spreadout.evaluation.embed import ranked
 from spreadout.federated.federation import Federation
 from spreadout.methods.base import Method
 from spreadout.models.build import DataShape
-from spreadout.models.embedding import EmbeddingModel, TableShape
-from spreadout.runs.claim import CONFIG
-from spreadout.runs.folder import ABOUT, WEIGHTS, RunFolder
-from spreadout.runs.sums import check
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.runs.stored_model import read_model
 
 
 @dataclass(frozen=True)
@@ -97,27 +90,9 @@ class Predictor:
         cls, path: Path, encoder: nn.Module | None = None, method: Method | None = None
     ) -> Predictor:
         """As `so.load`."""
-        folder = RunFolder.open(path)
-        about = _about(folder)
-        check(path, CONFIG, WEIGHTS)
-        _refuse_other_parts(path, about["own"], {"encoder": encoder, "method": method})
-        experiment = Experiment.load(folder.config)
-        try:
-            shape = DataShape(**about["shape"])
-            tensors = load_file(path / WEIGHTS)
-        except (KeyError, TypeError, OSError, SafetensorError) as error:
-            raise UserError(f"{path / 'model'}: is damaged ({error}); run it again") from None
-        dense, tables, scoring = (
-            {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
-            for kind in ("dense.", "table.", "scoring.")
-        )
-        if encoder is None:
-            build = (method or experiment.method).build_model
-            model = build(experiment.model, shape, experiment.seed)
-        else:
-            model = _around(encoder, path, dense, tables["classes"])
-        state = ServerState(0, dense, dict(tables), scoring=scoring)
-        return cls(model, state, shape, about["names"], about["ids"], _hashing(experiment.data))
+        found = read_model(path, encoder, method)
+        hashed = _hashing(found.experiment.data)
+        return cls(found.model, found.state, found.shape, found.names, found.ids, hashed)
 
     def about(self, own: Sequence[str]) -> dict[str, Any]:
         """What `model/` says of itself; own: the parts that the run was given in Python."""
@@ -268,40 +243,3 @@ class Predictor:
 
 def _hashing(data: DataConfig) -> tuple[int, bool] | None:
     return None if data.hash_features is None else (data.hash_features, data.hash_signs)
-
-
-def _refuse_other_parts(path: Path, own: Sequence[str], given: Mapping[str, object]) -> None:
-    """A run is asked with the parts it was given in Python, and with no others."""
-    for name, part in given.items():
-        if name in own and part is None:
-            raise UserError(
-                f"{path}: was trained with its own {name}; load it in Python: "
-                f"so.load({str(path)!r}, {name}=...)"
-            )
-        if name not in own and part is not None:
-            raise UserError(f"{path}: was trained with the {name} its config names; give no other")
-
-
-def _around(encoder: nn.Module, path: Path, dense: Tensors, classes: Tensor) -> EmbeddingModel:
-    """A model around the user's own encoder, if it is one that the saved weights fit."""
-    module = copy.deepcopy(encoder).cpu().eval()
-    trained = {n: tuple(v.shape) for n, v in module.named_parameters() if v.requires_grad}
-    saved = {name: tuple(value.shape) for name, value in dense.items()}
-    for name in sorted(trained.keys() | saved.keys()):
-        if trained.get(name) != saved.get(name):
-            here, there = trained.get(name, "missing"), saved.get(name, "missing")
-            raise UserError(f"{path}: encoder: {name} is {here} here, and {there} in the trained one")
-    return EmbeddingModel(module, {"classes": TableShape(*classes.shape)})
-
-
-def _about(folder: RunFolder) -> dict[str, Any]:
-    if not (folder.path / ABOUT).is_file() or not folder.finished:
-        remedy = (
-            "it is of an older version: run it again"
-            if folder.finished
-            else "let the run end, or resume it"
-        )
-        raise UserError(f"{folder.path}: has no model that can be asked; {remedy}")
-    found = folder.read_json(ABOUT)
-    older = ["encoder"] if found.get("own_encoder") else []
-    return {"own": older, **found}

@@ -44,11 +44,11 @@ def check(folder: Path, *names: str) -> None:
         try:
             whole = digest_of(folder / name) == sums[name]
         except FileNotFoundError:
-            raise UserError(f"{folder / name}: is missing; {_remedy(folder, name)}") from None
+            raise UserError(f"{folder / name}: is missing; {remedy_for(folder, name)}") from None
         if not whole:
             raise UserError(
                 f"{folder / name}: is damaged or was changed (it does not match {SUMS}); "
-                f"{_remedy(folder, name)}"
+                f"{remedy_for(folder, name)}"
             )
 
 
@@ -71,7 +71,8 @@ def _damaged_sums(folder: Path) -> str:
     )
 
 
-def _remedy(folder: Path, name: str) -> str:
+def remedy_for(folder: Path, name: str) -> str:
+    """What to do about a file that is not what was written."""
     if name == CONFIG:
         return f"put it back, or delete {SUMS} if you meant to change it"
     if name in LOGS:

@@ -250,7 +250,8 @@ class _Session:
         for part in ("dense", "tables"):
             ours, saved = getattr(self.state, part), getattr(state, part)
             shapes = [
-                {name: tuple(value.shape) for name, value in side.items()} for side in (ours, saved)
+                {name: (tuple(value.shape), value.dtype) for name, value in side.items()}
+                for side in (ours, saved)
             ]
             if shapes[0] != shapes[1]:
                 raise UserError(f"{folder.checkpoint}: does not fit config.toml ({part} parts differ)")
@@ -259,7 +260,7 @@ class _Session:
         self.state = state
         if self.federation.executor.clients_elsewhere:  # their states are gone with the run before
             self.state.control.clear()
-        self.history = folder.history()
+        self.history = folder.history(self.experiment.eval.metrics)
         self.seconds, self.collapse_warned = extra["seconds"], extra["collapse_warned"]
 
     def train(self) -> Result:

@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 
 
 def every_target() -> list[Target]:
-    from fuzz import configs, files, grid
+    from fuzz import configs, files, folders, grid
 
-    return [*files.TARGETS, *grid.TARGETS, *configs.TARGETS]
+    return [*files.TARGETS, *folders.TARGETS, *grid.TARGETS, *configs.TARGETS]

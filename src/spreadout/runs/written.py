@@ -1,0 +1,257 @@
+"""What the files of a run folder hold: one schema for each, asked whenever a file is read back.
+
+A digest tells that a file is the one that was written. Where there is none, because somebody deleted
+`SHA256SUMS` or wrote a digest of their own, the schema still tells what a run would never write.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from spreadout.core.errors import UserError
+from spreadout.runs.logs import LOGS
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Number = Annotated[float, Field(ge=-1e100, le=1e100, allow_inf_nan=False)]
+Score = Number | None  # what is not finite is written as null
+Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
+Text = Annotated[str, Field(max_length=10_000)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$")]  # not ..
+Own = list[Literal["data", "encoder", "method"]]
+
+
+class Written(BaseModel):
+    """JSON as it was written: no value is taken for another, and there may be more than is asked for."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class Spread(Written):
+    """The geometry of the classes that is shown; all of it null without a class table."""
+
+    max_cosine: Score
+    mean_cosine: Score
+    effective_rank: Score
+    error_bound: Score
+
+    @model_validator(mode="after")
+    def _together(self) -> Spread:
+        if (self.max_cosine is None) != (self.effective_rank is None):
+            raise ValueError("max_cosine or effective_rank is missing")
+        return self
+
+
+class ReferenceScores(Written):
+    metrics: dict[str, Score]
+    seconds: Number
+    note: Text
+    is_trivial: bool
+
+
+class ReferencesFrom(Written):
+    instances: Count
+    scored: Text
+
+
+class FindingSaid(Written):
+    name: Text
+    sign: Text
+    remedy: Text
+
+
+class Guarantee(Written):
+    guarantee: Text
+    epsilon: Score
+    delta: Number
+
+
+class Moved(Written):
+    down: Count
+    up: Count
+    participations: Count
+    __pydantic_extra__: dict[str, Count]
+
+
+class Best(Written):
+    round: Count
+    __pydantic_extra__: dict[str, Score]
+
+
+class Summary(Written):
+    """`summary.json`; what has a default is not in those of earlier versions."""
+
+    name: Text
+    method: Text
+    is_centralized: bool = False
+    dataset: Text
+    clients: Count
+    classes: Count
+    rounds: Count
+    metrics: dict[str, Score] = Field(min_length=1)
+    best_by: list[str] | None = None
+    stopped_early: bool = False
+    best: Best
+    references: dict[str, ReferenceScores] = Field(default_factory=dict)
+    references_from: ReferencesFrom | None = None
+    references_note: Text = ""
+    findings: list[FindingSaid] = Field(default_factory=list)
+    geometry: Spread
+    model_bytes: Count = 0
+    bytes: Moved
+    seconds: Number
+    refused_updates: dict[str, Count]
+    privacy: Guarantee | None = None
+    table_privacy: Guarantee | None = None
+    seed: int
+    device: Text
+    versions: dict[str, Text]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_today(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "gauges" in value:
+            raise ValueError("it is of an earlier version: run it again")
+        return value
+
+    @model_validator(mode="after")
+    def _of_the_same_metrics(self) -> Summary:
+        lacks = self.metrics.keys() - (self.best.__pydantic_extra__ or {}).keys()
+        if lacks:
+            raise ValueError(f"best has no {min(lacks)}")
+        return self
+
+
+class Evaluated(Written):
+    """A line of `metrics.jsonl`; beside this it has a number or null for every metric."""
+
+    round: Count
+    loss: Score
+    weights_norm: Score = None
+    bytes_down: Count
+    bytes_up: Count
+    seconds: Number
+    refused: dict[str, Count]
+    collapsing: bool = False
+    __pydantic_extra__: dict[str, bool | Score]
+
+
+class Requested(Written):
+    """A line of `requests.jsonl`."""
+
+    round: Count
+    client: Count
+    rows: list[Count]
+
+
+class Projection(Written):
+    """`projection.json`."""
+
+    classes: list[Pair]
+    examples: list[Pair]
+    labels: list[Count]
+
+    @model_validator(mode="after")
+    def _as_many(self) -> Projection:
+        if len(self.examples) != len(self.labels):
+            raise ValueError(f"{len(self.examples)} examples have {len(self.labels)} labels")
+        return self
+
+
+Size = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class Shape(Written):
+    """As `models.build.DataShape`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    classes: Size
+    first_class: Size
+    features: Size | None
+    window: Size | None
+    image: Annotated[list[Size], Field(min_length=3, max_length=3)] | None = None
+    bytes_as: Pair | None = None
+
+    @model_validator(mode="after")
+    def _has_classes(self) -> Shape:
+        if self.first_class >= self.classes:
+            raise ValueError("it has no class")
+        return self
+
+
+class About(Written):
+    """`model/about.json`."""
+
+    shape: Shape
+    own: Own = Field(default_factory=list)
+    own_encoder: bool = False  # of earlier versions
+    names: list[str]
+    ids: list[str]
+
+
+class Mark(Written):
+    bytes: Count
+    sha256: Digest
+
+
+class Pointer(Written):
+    """`checkpoint/state.json`."""
+
+    format: Literal[3]
+    round: Annotated[int, Field(ge=0, lt=2**31)]
+    tensors: str
+    order: list[str]
+    sha256: Digest
+    logs: dict[Literal[LOGS], Mark]  # type: ignore[valid-type]
+    traffic: dict[str, Count]
+    refused: dict[str, Count]
+    setup_done: bool
+    extra: dict[str, Any]
+    config: dict[str, Digest] | None = None  # of the config it was trained with, by section
+
+    @model_validator(mode="after")
+    def _names_its_own_file(self) -> Pointer:
+        if self.tensors != f"state-{self.round:08d}.safetensors":
+            raise ValueError(f"its tensors are not those of round {self.round}")
+        return self
+
+
+class Progress(Written):
+    """What a run keeps in its checkpoint beside the server's state: `extra`."""
+
+    seconds: Number
+    collapse_warned: bool
+    own: Own
+    data: Text
+
+
+class Compared(Written):
+    name: FolderName
+    label: Text
+
+
+class ComparisonTable(Written):
+    """`comparison.json`, as far as it is read again."""
+
+    seeds: list[int] = Field(min_length=1)
+    variants: list[Compared] = Field(min_length=1)
+
+
+def as_written(kind: type[Written], value: Any, where: str | Path, remedy: str) -> dict[str, Any]:
+    """The value, if it is what a run writes there."""
+    try:
+        kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        found = f" = {first['input']!r:.60}" if first["type"] != "missing" and key else ""
+        said = first["msg"].removeprefix("Value error, ").removeprefix("Input should ")
+        raise UserError(
+            f"{where}: is damaged or was changed ({key}{found}: {said}); {remedy}"
+            if key
+            else f"{where}: is damaged or was changed ({said}); {remedy}"
+        ) from None
+    return dict(value)

@@ -1,0 +1,23 @@
+"""Run folders: read as they are, and read or refused in one line however they are damaged or edited."""
+
+import pytest
+
+from fuzz.folders import READERS, RUN, TARGETS, run
+from fuzz.target import Target, read_case
+
+UNASKED = {("killed", "predict"), ("killed", "report")}  # it has no model yet, and no summary
+
+
+@pytest.mark.parametrize("kind", RUN)
+def test_an_untouched_folder_is_read(kind: str) -> None:
+    for sums in (True, False):
+        for reader in READERS:
+            said = run({"kind": kind, "reader": reader, "sums": sums, "files": {}})
+            assert (said == "done") == ((kind, reader) not in UNASKED), said
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_damaged_and_edited_folders_are_read_or_refused_in_one_line(target: Target) -> None:
+    for path in target.corpus():
+        target.run(read_case(path))
+    target.short(40)
