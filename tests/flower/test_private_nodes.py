@@ -327,3 +327,32 @@ def test_a_node_with_a_budget_sends_nothing_without_noise(tmp_path: Path) -> Non
     assert result.state.refused == {"node failed": 6}
     reply = asked(grid.nodes[100], TRAIN, first_training(grid.nodes[100]).content)
     assert "everything, without noise" in problem(reply)
+
+
+def test_the_audits_log_has_every_request_that_was_heard(tmp_path: Path) -> None:
+    """Those of hello were not in it: twelve heard, four logged."""
+    e = Experiment.of(
+        QUICK,
+        overrides=[
+            "method.name=fedss",
+            "method.negatives=2",
+            "clients.per_round=2",
+            "run.log_requests=true",
+        ],
+    )
+    grid = deployed(several_classes(), e, tmp_path / "project", 2)
+    heard = 0
+
+    def count(question: Message, reply: Message) -> list[Message]:
+        nonlocal heard
+        heard += len(messages.requests_in(reply.content))
+        return [reply]
+
+    for node in grid.nodes.values():
+        node.change = count
+    grid.nodes[101].change = lambda question, reply: (
+        [] if question.metadata.message_type == TRAIN else count(question, reply)
+    )  # its clients are asked, and never heard of again
+    run(tmp_path, e, grid)
+    logged = (tmp_path / "run" / "requests.jsonl").read_text().splitlines()
+    assert len(logged) == heard > 0

@@ -36,14 +36,24 @@ def audit(
             "--clients", help="One JSON line per request: the probability of each candidate class."
         ),
     ] = False,
+    updates: Annotated[
+        bool,
+        typer.Option("--updates", help="With a config: train one round, and look at which rows moved."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """What the server can learn of clients' classes from the rows they request."""
+    """What the server can learn of clients' classes from the rows they request, and from updates."""
     from dataclasses import asdict
 
-    from spreadout.report.terminal import print_audit
-    from spreadout.runs.audit import foreseen, logged
+    from spreadout.report.terminal import print_audit, print_moved
+    from spreadout.runs.audit import foreseen, logged, moved_rows
 
+    if updates:
+        if run.is_dir():
+            raise UserError(f"{run}: is a run folder, which keeps no updates; give {run}/config.toml")
+        found = moved_rows(str(run), overrides or [])
+        print(json.dumps(asdict(found), indent=2)) if as_json else print_moved(found)
+        return
     if run.is_dir():
         if rounds is not None or overrides:
             raise UserError(f"{run}: is a run folder; give a config to watch other rounds or settings")

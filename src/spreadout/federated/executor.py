@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 import torch
 
@@ -31,6 +31,14 @@ class ExecutorOptions:
     prefetch: bool = True  # whether later rounds may be staged in advance
 
 
+class Heard(NamedTuple):
+    """The class rows a client asked for, and of which round."""
+
+    round: int
+    client: int
+    rows: list[int]
+
+
 class Executor(ABC):
     """Trains the cohort of a round. One whose clients are elsewhere overrides all three hooks.
 
@@ -53,6 +61,12 @@ class Executor(ABC):
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """Who takes part in the state's round, and the rows each of them requests."""
         return draw_cohort(federation, state.round)
+
+    def heard_requests(self, federation: Federation, cohort: Cohort) -> Iterator[Heard]:
+        """The class rows that the server has been asked for since it was last told, whoever trained."""
+        asked = cohort.requests["classes"]
+        for i, client in enumerate(federation.data.number_of(cohort.clients).tolist()):
+            yield Heard(cohort.round, client, asked[i].tolist())
 
     def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
         """What clients send once, before the first round."""

@@ -25,7 +25,7 @@ from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.cohort import Cohort, draw_clients
 from spreadout.federated.drift.control import sent_control
-from spreadout.federated.executor import Executor
+from spreadout.federated.executor import Executor, Heard
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import merging as robust
 from spreadout.federated.robust.limits import lengths_of
@@ -63,6 +63,11 @@ class GridExecutor(Executor):
     def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
         """What clients sent before the first round."""
         return self.nodes.setup_messages()
+
+    def heard_requests(self, federation: Federation, cohort: Cohort) -> Iterator[Heard]:
+        """All that nodes have said, of clients that were not trained too."""
+        heard, self.nodes.heard = self.nodes.heard, []
+        return iter(heard)
 
     def releases(self, state: ServerState) -> Mapping[int, int]:
         """As they were asked for, in rounds that a crash took back too."""

@@ -16,6 +16,7 @@ from flwr.supercore import log
 from spreadout.core.rows import nbytes
 from spreadout.core.types import Tensors
 from spreadout.federated import checks
+from spreadout.federated.executor import Heard
 from spreadout.flower import bounds, messages, rpc
 from spreadout.flower.access import ANOTHERS_CLIENT, NOT_ALLOWED, AccessControl, fingerprint
 from spreadout.flower.messages import HELLO, REQUESTS, Malformed, TooManyClients
@@ -54,6 +55,7 @@ class Nodes:
     )  # node → misses, when to call again
     _until: float = 0.0  # when the present round must end
     last_problem: str = ""  # the last failure of a node
+    heard: list[Heard] = field(default_factory=list)  # requests that have come since they were logged
 
     def __len__(self) -> int:
         """How many are online and have registered their clients."""
@@ -247,6 +249,8 @@ class Nodes:
         for client, request in found.items():
             if self.node_of.get(client) == node:
                 self._requests[client] = round, request
+                if "classes" in request:
+                    self.heard.append(Heard(round, client, request["classes"].tolist()))
             else:
                 others += 1
         if others:

@@ -5,7 +5,7 @@ the classes that were in all its requests so far: its own are among them. How li
 be the client's follows from how popular the class is (who holds many clients' class is more likely
 theirs) and from how likely it would have been drawn so often by chance. He is assumed to know the
 popularity of classes and how many each client has, so as not to be a weak observer; he looks at requests
-only, not at how rows have moved.
+only. How rows have moved is in `update_audit.py`.
 
 Drawn without replacement, classes are not independent. They are taken to be, given how many are drawn:
 as if each rang after a time of its own, at the rate of its popularity, and those were drawn that ring

@@ -21,6 +21,7 @@ from spreadout.core.types import Record
 from spreadout.evaluation.metrics import described
 from spreadout.federated.round import RoundReport
 from spreadout.privacy.request_audit import Look
+from spreadout.privacy.update_audit import Moved
 from spreadout.runs.arms import (
     SHOWN_GEOMETRY,
     Arm,
@@ -298,6 +299,15 @@ def print_hash_plans(
         + f"Positives per bucket are the lower bound of Lemma 1{'' if mean else ' (give --positives)'}. "
         + "Each B is the smallest that satisfies Lemma 2. More buckets cost bytes and raise accuracy.",
         soft_wrap=True,
+    )
+
+
+def print_moved(found: Moved) -> None:
+    """What an observer of updates knows."""
+    print(
+        f"The rows that stand out most in a client's first update ({found.by}) are its own classes in "
+        f"{100 * found.found:.0f} % of the guesses; chance would find {100 * found.chance:.0f} % "
+        f"({found.clients} clients)."
     )
 
 

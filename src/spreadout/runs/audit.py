@@ -1,9 +1,9 @@
-"""What a server learns from the requests of a run, logged or to be expected."""
+"""What a server learns from the requests of a run, logged or to be expected, and from its updates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +12,22 @@ import torch
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import prepared
 from spreadout.core.errors import UserError
+from spreadout.core.rows import Rows, sub_model
+from spreadout.core.state import ServerState
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.load import load_data
 from spreadout.federated.cohort import draw_cohort
+from spreadout.federated.drift.control import sent_control
 from spreadout.federated.federation import Federation
+from spreadout.federated.round import run_setup
 from spreadout.methods.base import Method
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
+from spreadout.privacy.update_audit import Moved, moved
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.claim import CONFIG
 from spreadout.runs.files import RunFiles
 from spreadout.runs.sums import check
+from spreadout.runtime.sequential import train_client
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,29 @@ def foreseen(config: str, overrides: Sequence[str], rounds: int | None) -> Watch
     federation = build_federation(experiment, splits, pick_device("cpu"))
     requests = _requests(federation, rounds or experiment.rounds)
     return Watched(requests, federation.data, federation.method)
+
+
+def moved_rows(config: str, overrides: Sequence[str]) -> Moved:
+    """What the updates of a first round give away: every client of it is trained, by itself."""
+    experiment, splits = prepared(Experiment.load(config, overrides))
+    f = build_federation(experiment, splits, pick_device("cpu"))
+    if not f.method.has_class_table or "classes" in f.clients.training.fixed:
+        raise UserError(f"method.name = {f.method.name!r}: clients send no class rows back")
+    state = ServerState(0, *f.model.initial(f.seed, f.device))
+    run_setup(f, state)
+    return moved(_updates(f, state))
+
+
+def _updates(f: Federation, state: ServerState) -> Iterator[tuple[Rows, Classes]]:
+    cohort = draw_cohort(f, 0)
+    own = f.data.rows_of(cohort.clients)["classes"]
+    control = sent_control(f, state)
+    for i, client in enumerate(cohort.clients.tolist()):
+        request = {name: rows[i] for name, rows in cohort.requests.items()}
+        sent = sub_model(0, state.dense, state.tables, request, control)
+        update, _ = train_client(replace(f, data=f.data.view(client)), sent, {})
+        if "classes" in update.tables:  # a client without examples sends nothing
+            yield update.tables["classes"], own[i].numpy()
 
 
 def _requests(federation: Federation, rounds: int) -> Iterator[tuple[int, Sequence[int]]]:

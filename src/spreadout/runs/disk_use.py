@@ -79,5 +79,6 @@ def _requests(e: Experiment, f: Federation) -> int:
         return 0
     looks = min(LOOKS, e.rounds)
     cohorts = [draw_cohort(f, e.rounds * look // looks) for look in range(looks)]
-    lines = [as_json(one) + "\n" for cohort in cohorts for one in request_records(f.data, cohort)]
+    heard = (one for cohort in cohorts for one in f.executor.heard_requests(f, cohort))
+    lines = [as_json(one) + "\n" for one in request_records(heard)]
     return sum(map(len, lines)) * e.rounds // looks

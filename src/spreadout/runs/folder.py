@@ -27,8 +27,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.tensor_files import write_tensors
 from spreadout.core.types import Record
-from spreadout.data.dataset import FederatedDataset
-from spreadout.federated.cohort import Cohort
+from spreadout.federated.executor import Heard
 from spreadout.runs import checkpoint, logs
 from spreadout.runs.bound import digests_of, refuse_another
 from spreadout.runs.claim import (
@@ -117,7 +116,7 @@ class RunFolder(RunFiles):
         self._log(METRICS, [record])
 
     def log_requests(self, requests: Iterable[Record]) -> None:
-        """Add which class rows each client requested in a round: `request_records`."""
+        """Add which class rows clients have requested: `request_records`."""
         self._log(REQUESTS, requests)
 
     def log_refusals(self, refusals: Iterable[Record]) -> None:
@@ -211,11 +210,9 @@ def model_tensors(state: ServerState) -> dict[str, Tensor]:
     }
 
 
-def request_records(data: FederatedDataset, cohort: Cohort) -> Iterator[Record]:
-    """Which class rows each client requested in a round, as it is logged."""
-    asked = cohort.requests["classes"]
-    for i, client in enumerate(data.number_of(cohort.clients).tolist()):
-        yield {"round": cohort.round + 1, "client": client, "rows": asked[i].tolist()}
+def request_records(heard: Iterable[Heard]) -> Iterator[Record]:
+    """Which class rows clients requested, as it is logged."""
+    return ({"round": one.round + 1, "client": one.client, "rows": one.rows} for one in heard)
 
 
 def remove_run(path: Path, keep: Collection[str] = ()) -> None:

@@ -295,8 +295,9 @@ class _Session:
     def _log(self, report: RoundReport) -> None:
         """Keep what the server saw of this round, if it was asked to."""
         wanted = self.experiment.run.log_requests and "classes" in report.cohort.requests
+        heard = self.federation.executor.heard_requests(self.federation, report.cohort)
         if self.folder is not None and wanted:
-            self.folder.log_requests(request_records(self.federation.data, report.cohort))
+            self.folder.log_requests(request_records(heard))
 
     def _hear(self, report: RoundReport) -> None:
         idle_before = self.last_report is not None and self.last_report.accepted == 0
