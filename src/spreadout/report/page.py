@@ -11,6 +11,7 @@ from spreadout.core.files import write_atomic
 from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.metrics import Metric, described
+from spreadout.report.privacy_view import privacy_section
 from spreadout.report.svg import LINES, Line, line_chart, plane
 from spreadout.runs.arms import (
     SHOWN_GEOMETRY,
@@ -40,7 +41,8 @@ def page(arms: Sequence[Arm], title: str) -> str:
         f"{_each(arms, 'dataset')}, {_each(arms, 'classes')} classes, {_clients(arms)} clients, "
         f"{_each(arms, 'rounds')} rounds, {seeds} seed{'s' if seeds > 1 else ''}"
     )
-    sections = [_table(arms), _legend(arms), _curves(arms), _space(arms), _origin(arms)]
+    drawn = [_table(arms), _legend(arms), _curves(arms), _space(arms)]
+    sections = [*drawn, privacy_section(arms), _origin(arms)]
     return document(title, about, sections)
 
 

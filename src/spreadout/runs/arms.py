@@ -41,6 +41,7 @@ class Arm:
     summaries: list[dict[str, Any]]
     histories: list[list[Record]]
     projection: dict[str, Any] | None
+    privacy: dict[str, Any] | None = None  # what clients gave away, where the run wrote it down
 
     def metric(self, name: str) -> list[float]:
         return [_number(summary["metrics"][name]) for summary in self.summaries]
@@ -73,7 +74,7 @@ def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
     for folder, history in zip(folders, histories, strict=True):
         if not history:
             raise UserError(f"{folder / METRICS}: is missing or empty; {REMEDY}")
-    return Arm(name, label, summaries, histories, runs[0].projection())
+    return Arm(name, label, summaries, histories, runs[0].projection(), runs[0].privacy())
 
 
 def _drawn(summary: Mapping[str, Any]) -> list[str]:
@@ -104,7 +105,7 @@ def arms_of(folder: Path) -> list[Arm]:
         raise UserError(f"{folder}: no such folder")
     arm = gather(folder.name, folder.name, [folder])
     name = str(arm.summaries[0]["name"])
-    return [Arm(name, name, arm.summaries, arm.histories, arm.projection)]
+    return [replace(arm, name=name, label=name)]
 
 
 def with_distinct_labels(arms: Sequence[Arm], folders: Sequence[Path]) -> list[Arm]:

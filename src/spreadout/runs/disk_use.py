@@ -20,6 +20,7 @@ from spreadout.evaluation.references import ReferenceSet
 from spreadout.federated.cohort import draw_clients, draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.runs import checkpoint
+from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import model_tensors, request_records
 from spreadout.runs.predict import Predictor
 from spreadout.runs.summary import summarize
@@ -55,6 +56,7 @@ def disk_use(
     left += len(json_bytes(asked.about([])))
     if "classes" in state.tables:
         left += len(json_bytes(projection_of(f.model, state, splits.test)))
+    left += len(json_bytes(evidence(f, state)))
     at_end = written + saved + left
     return DiskUse(at_end, max(at_end, written + 2 * saved))  # a checkpoint is replaced by a whole one
 

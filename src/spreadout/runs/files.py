@@ -15,6 +15,7 @@ from spreadout.runs.logs import METRICS, REQUESTS
 from spreadout.runs.sums import check, read_sums, remedy_for
 from spreadout.runs.written import (
     Evaluated,
+    PrivacySaid,
     Progress,
     Projection,
     Requested,
@@ -23,7 +24,7 @@ from spreadout.runs.written import (
     as_written,
 )
 
-SUMMARY, PROJECTION = "summary.json", "projection.json"
+SUMMARY, PROJECTION, PRIVACY = "summary.json", "projection.json", "privacy.json"
 WEIGHTS, ABOUT = "model/weights.safetensors", "model/about.json"
 
 
@@ -116,9 +117,15 @@ class RunFiles:
 
     def projection(self) -> dict[str, Any] | None:
         """The classes and some examples in the plane, if the run has left that."""
-        listed = PROJECTION in (read_sums(self.path) or {})
-        there = listed or (self.path / PROJECTION).is_file()
-        return self.read_json(PROJECTION, Projection) if there else None
+        return self._optional(PROJECTION, Projection)
+
+    def privacy(self) -> dict[str, Any] | None:
+        """What its clients gave away; those of earlier versions did not write it down."""
+        return self._optional(PRIVACY, PrivacySaid)
+
+    def _optional(self, name: str, kind: type[Written]) -> dict[str, Any] | None:
+        there = name in (read_sums(self.path) or {}) or (self.path / name).is_file()
+        return self.read_json(name, kind) if there else None
 
     def read_json(self, name: str, kind: type[Written]) -> dict[str, Any]:
         """One of its JSON files, if it is whole."""

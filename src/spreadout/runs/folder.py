@@ -40,12 +40,12 @@ from spreadout.runs.claim import (
     is_taken,
     refuse_foreign,
 )
-from spreadout.runs.files import ABOUT, PROJECTION, SUMMARY, WEIGHTS, RunFiles
+from spreadout.runs.files import ABOUT, PRIVACY, PROJECTION, SUMMARY, WEIGHTS, RunFiles
 from spreadout.runs.logs import LOGS, METRICS, REFUSALS, REQUESTS, Marker
 from spreadout.runs.sums import check, read_sums, unchecked, write_sums
 
 WRITTEN = {
-    ".": {CONFIG, SUMS, SUMMARY, PROJECTION, *LOGS},
+    ".": {CONFIG, SUMS, SUMMARY, PROJECTION, PRIVACY, *LOGS},
     "model": {Path(WEIGHTS).name, Path(ABOUT).name},
 }
 
@@ -186,8 +186,9 @@ class RunFolder(RunFiles):
         state: ServerState,
         projection: Mapping[str, Any] | None,
         about: Mapping[str, Any],
+        privacy: Mapping[str, Any],
     ) -> None:
-        """The model with what is needed to use it, the projection, the sums, and last the summary."""
+        """The model, what is needed to use it, what is said of it, the sums, and last the summary."""
         self._refuse_if_deleted()
         (self.path / "model").mkdir(exist_ok=True)
         sums = {CONFIG: digest_of(self.config)}
@@ -196,6 +197,7 @@ class RunFolder(RunFiles):
         sums[ABOUT] = write_json(self.path / ABOUT, about)
         if projection is not None:
             sums[PROJECTION] = write_json(self.path / PROJECTION, projection)
+        sums[PRIVACY] = write_json(self.path / PRIVACY, privacy)
         payload = json_bytes(summary)
         write_sums(self.path, {**sums, SUMMARY: sha256(payload)})
         write_atomic(self.path / SUMMARY, payload)  # last: it says the run is finished

@@ -35,8 +35,10 @@ from spreadout.methods.base import Method
 from spreadout.runs import advice, checkpoint, diagnosis
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.diagnosis import Finding
+from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.predict import Predictor
+from spreadout.runs.promises import privacy_of
 from spreadout.runs.result import Result
 from spreadout.runs.summary import record_of, summarize
 from spreadout.runtime import distributed
@@ -326,6 +328,8 @@ class _Session:
         loss = report.loss if report else None
         record = record_of(self.state, found, tau, loss, self.seconds)
         record |= self.federation.method.signs(self.state)
+        if promise := privacy_of(self.federation, self.state):
+            record["epsilon"] = promise["epsilon"]
         self.history.append(record)
         if self.folder is not None:
             self.folder.append(record)
@@ -426,6 +430,7 @@ class _Session:
             drawable = "classes" in self.state.tables
             test = self.data.test
             projection = projection_of(self.federation.model, whole, test) if drawable else None
-            self.folder.finish(summary, whole, projection, asked.about(self.own))
+            given = evidence(self.federation, self.state)
+            self.folder.finish(summary, whole, projection, asked.about(self.own), given)
         path = self.folder.path if self.folder else None
         return Result(summary, self.history, self.state, self.federation, asked, path)

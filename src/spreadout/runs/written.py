@@ -147,6 +147,30 @@ class Requested(Written):
     rows: list[Count]
 
 
+class ChannelSaid(Written):
+    status: Literal["protected", "disclosed", "absent"]
+    what: Text
+
+
+class EpsilonAt(Written):
+    delta: Number
+    epsilon: Score
+
+
+class PrivacySaid(Written):
+    """`privacy.json`."""
+
+    guarantee: Text
+    setting: Text
+    unit: Text
+    adjacency: Text
+    adversary: Text
+    sampler: Text | None
+    epsilon: list[EpsilonAt]
+    releases: dict[str, Count]
+    channels: dict[str, ChannelSaid] = Field(min_length=1)
+
+
 class Projection(Written):
     """`projection.json`."""
 

@@ -1,0 +1,65 @@
+"""The part of the page that says what clients give away, in words for whoever must approve it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from spreadout.runs.arms import Arm
+
+NAMES = {
+    "values": "What clients learned (their updates)",
+    "loss": "How well the model fits their data (training loss)",
+    "n_k": "How many examples each client has",
+    "label counts": "How often each client has each class",
+    "label sets": "Which labels occur together on one example",
+    "positives": "How many examples stand behind each class row",
+    "rows": "Which classes each client holds (rows it asks for)",
+    "features": "Which features its examples have (rows it asks for)",
+    "presence": "Which clients took part, and when",
+    "timing": "How long clients take, and how much they send",
+    "examples": "The examples themselves",
+}
+
+
+def privacy_section(arms: Sequence[Arm]) -> str:
+    """What every run wrote down; nothing for runs of earlier versions."""
+    told = [(arm, arm.privacy) for arm in arms if arm.privacy is not None]
+    if not told:
+        return ""
+    parts = []
+    for arm, found in told:
+        heading = f"<h3>{html.escape(arm.label)}</h3>" if len(told) > 1 else ""
+        parts.append(f"{heading}<p class=note>{html.escape(_promise(found))}</p>{_channels(found)}")
+    return f"<h2>What clients give away</h2>{''.join(parts)}"
+
+
+def _promise(found: Mapping[str, Any]) -> str:
+    """The guarantee in sentences, with its unit and who it holds against."""
+    said = f"Guarantee: {found['guarantee']}."
+    if not found["epsilon"]:
+        return said
+    levels = ", ".join(_level(one) for one in found["epsilon"])
+    most = max((int(count) for count in found["releases"]), default=0)
+    return (
+        f"{said} A client that took part most often has sent {most} noised updates: {levels}. "
+        f"The unit is {found['unit']}: {found['adjacency']}. Adversary: {found['adversary']}."
+    )
+
+
+def _level(one: Mapping[str, Any]) -> str:
+    epsilon = "∞ (no promise)" if one["epsilon"] is None else f"{one['epsilon']:.2f}"
+    return f"ε = {epsilon} at δ = {one['delta']:g}"
+
+
+def _channels(found: Mapping[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><th scope=row>{html.escape(NAMES.get(name, name))}</th>"
+        f"<td><b>{html.escape(one['status'])}</b></td><td>{html.escape(one['what'])}</td></tr>"
+        for name, one in found["channels"].items()
+    )
+    return (
+        "<div class=wide><table><thead><tr><th></th><th scope=col>to the server</th>"
+        f"<th scope=col>how</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )

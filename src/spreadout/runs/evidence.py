@@ -1,0 +1,135 @@
+"""`privacy.json`: what a run's clients give away, channel by channel, for whoever must judge it.
+
+A channel is protected (by noise), disclosed, or absent (nothing of the kind leaves a client).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any, Literal, NamedTuple
+
+from spreadout import __version__
+from spreadout.core.state import ServerState
+from spreadout.federated.federation import Federation
+from spreadout.privacy.accounting import epsilon_of
+from spreadout.privacy.mechanism import GaussianMechanism
+from spreadout.runs.promises import SIMULATED, privacy_of, table_privacy_of
+
+DELTAS = (1e-5, 1e-6, 1e-8)  # beside the config's own
+WITHOUT = "none: the config has no [privacy]"
+IN_ONE_PLACE = "none: all data is in one place"
+
+
+class Channel(NamedTuple):
+    """One way in which something of a client may reach the server."""
+
+    status: Literal["protected", "disclosed", "absent"]
+    what: str
+
+
+def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
+    """All that `privacy.json` says."""
+    f, mechanism = federation, federation.clients.privacy
+    deployed = f.executor.clients_elsewhere
+    promise = privacy_of(f, state)
+    guarantee = IN_ONE_PLACE if f.method.is_centralized else WITHOUT
+    asked = f.executor.releases(state)
+    counts = Counter(asked.values())
+    if mechanism is not None:  # those who never took part have given nothing
+        counts[0] += f.data.clients - len(asked)
+    most = max(asked.values(), default=0)
+    return {
+        "guarantee": guarantee if promise is None else promise["guarantee"],
+        "setting": "deployment" if deployed else SIMULATED,
+        "unit": "a client, with all of its data",
+        "adjacency": "one client's data is replaced by any other",
+        "adversary": "the server, and whoever reads what reaches it; not a node's operator or its code",
+        "mechanism": None if mechanism is None else _mechanism(mechanism),
+        "sampler": _sampler(mechanism, deployed=deployed),
+        "accountant": {
+            "name": "Gaussian differential privacy, exact",
+            "amplification": "none",
+            "version": f"spreadout {__version__}",
+        },
+        "epsilon": [] if mechanism is None else _epsilons(mechanism, most),
+        "releases": {str(releases): clients for releases, clients in sorted((+counts).items())},
+        "channels": {name: channel._asdict() for name, channel in channels(f).items()},
+        "table": table_privacy_of(f, state),
+    }
+
+
+def _mechanism(mechanism: GaussianMechanism) -> dict[str, Any]:
+    about = "Gaussian noise on the client, on its update clipped as a whole"
+    return {"name": about, "clip": mechanism.clip, "noise": mechanism.noise}
+
+
+def _sampler(mechanism: GaussianMechanism | None, *, deployed: bool) -> str | None:
+    if mechanism is None or not mechanism.noise:
+        return None
+    if deployed:
+        return (
+            "discrete Gaussian on a grid (Canonne, Kamath & Steinke 2020), words of AES-256 in counter "
+            "mode under a fresh key of the operating system for every release"
+        )
+    return "PCG64 from the run's seed, in floating point"
+
+
+def _epsilons(mechanism: GaussianMechanism, releases: int) -> list[dict[str, float | None]]:
+    """Of the client that has sent the most, at several δ."""
+    found = {d: epsilon_of(mechanism.noise, releases, d) for d in sorted({mechanism.delta, *DELTAS})}
+    return [
+        {"delta": delta, "epsilon": epsilon if math.isfinite(epsilon) else None}
+        for delta, epsilon in found.items()
+    ]
+
+
+def channels(federation: Federation) -> dict[str, Channel]:
+    """Every way out of a client, as a deployment of this run has it."""
+    f, method = federation, federation.method
+    if method.is_centralized:
+        return {"examples": Channel("disclosed", "all data is in one place")}
+    private = f.clients.privacy is not None
+    noised = f.clients.privacy is not None and f.clients.privacy.noise > 0
+    told = method.sends_at_setup if not private else None
+    sets = method.needs_shared_key and not private
+    return {
+        "values": Channel("protected", "updates, clipped and noised")
+        if noised
+        else Channel("disclosed", "updates" + (", clipped" if private else "")),
+        "loss": Channel("absent", "not sent") if private else Channel("disclosed", "with every update"),
+        "n_k": Channel("absent", "all clients say the same number")
+        if f.hides_sizes
+        else Channel(
+            "disclosed", "how many examples a client trains on, at first and with every update"
+        ),
+        "label counts": Channel("disclosed", f"before the first round, clients send {told}")
+        if told and not sets
+        else Channel("absent", "not sent"),
+        "label sets": Channel("disclosed", f"before the first round, clients send {told}")
+        if sets
+        else Channel("absent", "not sent"),
+        "positives": Channel("disclosed", "how many examples of each row's class a client has")
+        if f.rules.counted
+        else Channel("absent", "not sent"),
+        "rows": _rows(f),
+        "features": _features(f),
+        "presence": Channel("disclosed", "which client answered in which round"),
+        "timing": Channel("disclosed", "how long a client takes, and how large its messages are"),
+    }
+
+
+def _rows(f: Federation) -> Channel:
+    if not f.method.has_class_table or f.method.row_access == "all":
+        return Channel("absent", "every client requests every row, or there are none")
+    if f.method.row_access == "own":
+        return Channel("disclosed", "a client requests the rows of its own classes and names them so")
+    how = "always the same" if f.method.draws.fixed else "drawn anew in every round"
+    return Channel("disclosed", f"a client's own classes among others that are {how}")
+
+
+def _features(f: Federation) -> Channel:
+    if not f.data.features:
+        return Channel("absent", "features name no rows")
+    which = "of the examples of the round" if f.clients.requests_seen else "of all its examples"
+    return Channel("disclosed", f"a client requests the rows of the features {which}")
