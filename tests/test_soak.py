@@ -1,6 +1,7 @@
 """The soaks themselves take minutes; what they judge by is tested here."""
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,19 @@ def test_what_the_soaks_run_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "suite.toml").write_text(comparison.suite(3))
     suite = Suite.load([str(tmp_path / "suite.toml")], list(range(10)), [])
     assert len(list(itertools.product(suite.variants, suite.seeds))) == 40
+
+
+def test_runs_are_compared_by_weights_and_by_all_that_is_told_but_times(tmp_path: Path) -> None:
+    def run(name: str, seconds: float, score: float, weights: bytes) -> dict[str, str]:
+        folder = tmp_path / name / "one"
+        (folder / "model").mkdir(parents=True)
+        (folder / "model" / "weights.safetensors").write_bytes(weights)
+        told = {"score": score, "seconds": seconds, "references": {"ridge": {"seconds": seconds}}}
+        for file in ("metrics.jsonl", "summary.json"):
+            (folder / file).write_text(json.dumps({**told, "crc": str(seconds)}))
+        return comparison.contents(tmp_path / name)
+
+    whole = run("whole", 1.0, 50.0, b"weights")
+    assert whole == run("slower", 2.0, 50.0, b"weights")
+    assert whole != run("other score", 1.0, 50.1, b"weights")
+    assert whole != run("other weights", 1.0, 50.0, b"Weights")

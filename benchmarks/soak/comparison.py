@@ -35,7 +35,7 @@ model = {{ hidden = [16], dim = 8 }}
 clients = {{ per_round = 5, local_steps = 2, batch = 8, lr = 0.05 }}
 eval = {{ every = 1, metrics = ["P@1"] }}
 """
-CHANGES = {"seconds", "peak_memory_bytes"}  # what may differ from run to run
+CHANGES = {"seconds", "peak_memory_bytes", "crc"}  # what may differ from run to run; crc: of a line
 
 
 def suite(rounds: int) -> str:
@@ -83,6 +83,13 @@ def interrupted(config: Path, out: Path, seeds: int, at: Sequence[int]) -> list[
     return done
 
 
+def lasting(value: Any) -> Any:
+    """What a file says, without what may differ from run to run, at any depth."""
+    if isinstance(value, dict):
+        return {key: lasting(one) for key, one in value.items() if key not in CHANGES}
+    return [lasting(one) for one in value] if isinstance(value, list) else value
+
+
 def contents(out: Path) -> dict[str, str]:
     """By run: a digest of its weights, of its whole history and of its summary, without times."""
     found = {}
@@ -91,10 +98,8 @@ def contents(out: Path) -> dict[str, str]:
         lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         records = [json.loads(line) for line in lines]
         summary = json.loads((folder / "summary.json").read_bytes())
-        told = [{k: v for k, v in record.items() if k not in CHANGES} for record in (*records, summary)]
-        for record in told:
-            record.pop("crc", None)  # of the whole line, times among it
-        digest = hashlib.sha256(weights + json.dumps(told, sort_keys=True).encode())
+        told = json.dumps(lasting([*records, summary]), sort_keys=True)
+        digest = hashlib.sha256(weights + told.encode())
         found[str(folder.relative_to(out))] = digest.hexdigest()
     return found
 

@@ -90,6 +90,7 @@ def measure(classes: int, clients: int, rounds: int, test: int, seed: int) -> di
         "model_gb": round(result.summary["model_bytes"] / 2**30, 3),
         "folder_gb": round(size / 2**30, 3),
         "metrics": result.metrics,
+        "evaluations": len(result.history),
         "participations": result.state.traffic.participations,
         "threads": torch.get_num_threads(),
     }
@@ -110,8 +111,14 @@ def main() -> None:
     size = {"classes": a.classes, "clients_a_round": a.clients, "test_examples": a.test}
     about = {**size, "config": config(a.rounds, a.clients, a.seed), "most_gb": a.most_gb}
     write(a.out, {**about, **found})
-    if found["peak_memory_gb"] > a.most_gb:
-        raise UserError(f"{a.out}: took {found['peak_memory_gb']} GB, more than {a.most_gb:g}")
+    wrong = {
+        f"took {found['peak_memory_gb']} GB, more than {a.most_gb:g}": found["peak_memory_gb"]
+        > a.most_gb,
+        "clients were missing": found["participations"] != a.clients * a.rounds,
+        "evaluations were missing": found["evaluations"] != a.rounds + 1,
+    }
+    if any(wrong.values()):
+        raise UserError(f"{a.out}: " + ", ".join(name for name, so in wrong.items() if so))
 
 
 if __name__ == "__main__":
