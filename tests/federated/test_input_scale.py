@@ -16,6 +16,8 @@ from spreadout.data.columns import Dense
 from spreadout.data.moments import factor_of, moments
 from spreadout.federated.augment import Augment
 from spreadout.federated.input_scale import EXAMPLES, MEAN, VARIANCE, InputScale, messages_of
+from spreadout.federated.robust import TrimmedMean
+from spreadout.federated.robust.groups import Groups
 from spreadout.models.nn.scaling import FURTHEST, Standardized
 from toys import several_classes
 
@@ -57,6 +59,40 @@ def test_clients_together_say_what_one_place_sees() -> None:
     np.testing.assert_allclose(mean, by_hand.mean_, rtol=1e-5)
     np.testing.assert_allclose(variance, by_hand.var_, rtol=1e-5)
     assert scale.bytes == data.clients * (6 * 4 + 6 * 4 + 8)
+
+
+@pytest.mark.parametrize("block", [1, 20, 10**6])
+@pytest.mark.parametrize("robust", [False, True])
+def test_clients_looked_at_together_say_what_each_says_alone(
+    block: int, robust: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    owner = np.sort(rng.integers(0, 9, 60))
+    owner[owner == 4] = 3  # a client without examples
+    x = rng.normal(size=(60, 3)).astype(np.float32) * 5 + 100
+    data = so.FederatedDataset.from_arrays(x, owner % 2, client=owner, classes=2)
+    data = replace(data, offsets=torch.searchsorted(torch.from_numpy(owner), torch.arange(10)))
+    monkeypatch.setattr("spreadout.federated.input_scale.AT_ONCE", block * 3)
+    monkeypatch.setattr("spreadout.federated.input_scale.AT_A_TIME", 4)
+    told = list(messages_of(data))
+    assert [len(message) for message in told] == [3, 3, 3, 3, 0, 3, 3, 3, 3]
+    for client, message in enumerate(told):
+        if message:
+            own = x[owner == client].astype(np.float64)
+            np.testing.assert_allclose(message[MEAN], own.mean(0), rtol=1e-6)
+            np.testing.assert_allclose(message[VARIANCE], own.var(0), rtol=1e-5, atol=1e-9)
+            assert message[EXAMPLES] == len(own)
+    scale = InputScale(3, cap=None, robust=robust)
+    list(scale.taken_from(told))
+    mean, variance = scale.together()
+    if robust:
+        weight = torch.tensor([float(m[EXAMPLES][0]) for m in told if m])
+        values = torch.from_numpy(np.stack([m[MEAN] for m in told if m])).double()
+        by_hand = TrimmedMean().centre(Groups.of(values, weight.double(), torch.tensor([8])))[0]
+        torch.testing.assert_close(mean, by_hand)
+    else:
+        np.testing.assert_allclose(mean, x.astype(np.float64).mean(0), rtol=1e-6)
+        np.testing.assert_allclose(variance, x.astype(np.float64).var(0), rtol=1e-5)
 
 
 def test_a_constant_feature_is_left_at_its_size() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from spreadout.core.ragged import offsets_from_lengths
 from spreadout.data.columns import Column
 
 AT_ONCE = 1 << 22  # numbers of features in memory at once
@@ -24,6 +26,17 @@ def moments(column: Column, at: Tensor) -> tuple[Tensor, Tensor]:
         variance = (count * variance + len(some) * spread + count * len(some) / total * apart**2) / total
         mean, count = mean + apart * (len(some) / total), total
     return mean, variance
+
+
+def group_moments(column: Column, at: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of groups of examples, one after another: (g, d) each, 0 of a group without any."""
+    x = column.take(at).flatten(1).double()
+    group = torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(x.device)
+    count = lengths.to(x).clamp_min(1)[:, None]
+    start = offsets_from_lengths(lengths)[:-1].to(x.device)
+    every = torch.arange(len(x), device=x.device)
+    mean = F.embedding_bag(every, x, start, mode="sum") / count
+    return mean, F.embedding_bag(every, (x - mean[group]) ** 2, start, mode="sum") / count
 
 
 def factor_of(mean: Tensor, variance: Tensor) -> Tensor:

@@ -9,37 +9,64 @@ which are those of all examples in one place, and writes μ and 1/σ into the mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from spreadout.core.state import ServerState
 from spreadout.data.dataset import FederatedDataset
-from spreadout.data.moments import factor_of, moments
+from spreadout.data.moments import AT_ONCE, factor_of, group_moments, moments
 from spreadout.federated.robust.groups import Groups
 from spreadout.federated.robust.trimmed_mean import TrimmedMean
 from spreadout.methods.class_counts import MOST, SetupMessage
 
 MEAN, VARIANCE, EXAMPLES = "input_mean", "input_variance", "input_examples"
 NAMES = (MEAN, VARIANCE, EXAMPLES)
+AT_A_TIME = 4096  # messages that are looked at together
 
 
 def messages_of(data: FederatedDataset) -> Iterator[SetupMessage]:
     """Of each client the mean and the variance of its features, and of how many examples."""
-    for first, last in zip(data.offsets[:-1].tolist(), data.offsets[1:].tolist(), strict=True):
-        if first == last:
-            yield {}
-            continue
-        mean, variance = moments(data.columns["x"], torch.arange(first, last))
-        yield {
-            MEAN: mean.float().cpu().numpy(),
-            VARIANCE: variance.float().cpu().numpy(),
-            EXAMPLES: np.array([last - first], np.int64),
-        }
+    x, offsets = data.columns["x"], data.offsets
+    for first, last in _blocks(offsets, AT_ONCE // max(1, x.example_bytes // 4)):
+        lengths = offsets[first : last + 1].diff()
+        at = torch.arange(int(offsets[first]), int(offsets[last]))
+        if last - first == 1 and len(at):  # perhaps more examples than are looked at together
+            mean, variance = (value[None] for value in moments(x, at))
+        else:
+            mean, variance = group_moments(x, at, lengths)
+        means, variances = mean.float().cpu().numpy(), variance.float().cpu().numpy()
+        for i, examples in enumerate(lengths.tolist()):
+            told = {MEAN: means[i], VARIANCE: variances[i], EXAMPLES: np.array([examples], np.int64)}
+            yield told if examples else {}
+
+
+def _blocks(offsets: Tensor, most: int) -> Iterator[tuple[int, int]]:
+    """Clients (first, last): with so many examples together, or one client alone with more."""
+    first, clients = 0, len(offsets) - 1
+    while first < clients:
+        reach = int(torch.searchsorted(offsets, int(offsets[first]) + most, right=True)) - 1
+        last = min(clients, max(first + 1, reach))
+        yield first, last
+        first = last
+
+
+@dataclass(frozen=True)
+class Block:
+    """What several clients say, or what it comes to: (k, d), (k, d) and (k,) double."""
+
+    mean: Tensor
+    variance: Tensor
+    weight: Tensor
+
+    def together(self, centre: Callable[[Tensor, Tensor], Tensor]) -> Block:
+        """As one, with a rule for (k, d) → (d,)."""
+        mean = centre(self.mean, self.weight)
+        variance = centre(self.variance + (self.mean - mean) ** 2, self.weight)
+        return Block(mean[None], variance[None], self.weight.sum()[None])
 
 
 class InputScale:
@@ -48,9 +75,8 @@ class InputScale:
     def __init__(self, features: int, *, cap: int | None, robust: bool) -> None:
         """cap: examples that a client may count for. robust: whether some clients may be hostile."""
         self.features, self.cap, self.robust = features, cap, robust
-        self.means: list[Tensor] = []
-        self.variances: list[Tensor] = []
-        self.weights: list[int] = []
+        self.waiting: list[SetupMessage] = []  # not yet looked at closely
+        self.blocks: list[Block] = []
         self.refused, self.bytes = 0, 0
 
     def taken_from(self, messages: Iterable[SetupMessage]) -> Iterator[SetupMessage]:
@@ -62,20 +88,44 @@ class InputScale:
             yield {name: array for name, array in message.items() if name not in NAMES}
 
     def _keep(self, message: SetupMessage) -> None:
-        if not is_moments(message, self.features):
+        if not has_form(message, self.features):
             self.refused += 1
             return
-        self.means.append(torch.from_numpy(message[MEAN]))
-        self.variances.append(torch.from_numpy(message[VARIANCE]))
-        said = int(message[EXAMPLES][0])
-        self.weights.append(said if self.cap is None else min(said, self.cap))
-        self.bytes += sum(array.nbytes for array in message.values())
+        self.waiting.append(message)
+        if len(self.waiting) == AT_A_TIME:
+            self._look()
+
+    def _look(self) -> None:
+        """Keep what is sound of the waiting messages; where all are trusted, only what they come to."""
+        if not self.waiting:
+            return
+        mean, variance = (np.stack([one[name] for one in self.waiting]) for name in (MEAN, VARIANCE))
+        said = np.concatenate([one[EXAMPLES] for one in self.waiting])
+        most = np.sqrt(np.finfo(np.float32).max)
+        sound = ((np.abs(mean) < most) & (variance >= 0) & (variance < most)).all(1)  # NaN is not
+        sound &= (said > 0) & (said < MOST)
+        self.refused += int((~sound).sum())
+        self.bytes += int(sound.sum()) * (2 * self.features * 4 + 8)
+        self.waiting = []
+        if not sound.any():
+            return
+        weight = said[sound] if self.cap is None else np.minimum(said[sound], self.cap)
+        found = (mean[sound], variance[sound], weight.astype(np.float64))
+        self.blocks.append(Block(*map(torch.from_numpy, found)))
+        if not self.robust:
+            self.blocks = [self._block().together(_mean)]
+
+    def _block(self) -> Block:
+        """All that is kept, in one."""
+        parts = ((block.mean, block.variance, block.weight) for block in self.blocks)
+        return Block(*(torch.cat(some).double() for some in zip(*parts, strict=True)))
 
     def write_(self, state: ServerState, prefix: str) -> None:
         """Put mean and factor into the model. Without a message they stay 0 and 1."""
+        self._look()
         if self.refused:
             state.refused["input scale: malformed"] += self.refused
-        if not self.means:
+        if not self.blocks:
             return
         mean, variance = self.together()
         for name, value in (("mean", mean), ("factor", factor_of(mean, variance))):
@@ -83,30 +133,26 @@ class InputScale:
             state.dense[prefix + name] = value.to(held)
 
     def together(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance over all clients: (d,) double."""
-        weight = torch.tensor(self.weights, dtype=torch.float64)
-        means = torch.stack(self.means).double()
-        mean = self._centre(means, weight)
-        spread = torch.stack(self.variances).double() + (means - mean) ** 2
-        return mean, self._centre(spread, weight)
-
-    def _centre(self, values: Tensor, weight: Tensor) -> Tensor:
-        """(k, d) → (d,); where clients may be hostile without the extremes."""
-        if not self.robust:
-            return weight @ values / weight.sum()
-        return TrimmedMean().centre(Groups.of(values, weight, torch.tensor([len(values)])))[0]
+        """Mean and variance over all clients: (d,) double; without extremes where some may be hostile."""
+        self._look()
+        found = self._block().together(_trimmed_mean if self.robust else _mean)
+        return found.mean[0], found.variance[0]
 
 
-def is_moments(message: SetupMessage, features: int) -> bool:
-    """Whether these are means, variances and a number of examples."""
-    if set(message) != set(NAMES):
+def _mean(values: Tensor, weight: Tensor) -> Tensor:
+    return weight @ values / weight.sum()
+
+
+def _trimmed_mean(values: Tensor, weight: Tensor) -> Tensor:
+    return TrimmedMean().centre(Groups.of(values, weight, torch.tensor([len(values)])))[0]
+
+
+def has_form(message: SetupMessage, features: int) -> bool:
+    """Whether these are a mean and a variance of each feature and a number of examples, of any size."""
+    if len(message) != len(NAMES):
         return False
-    mean, variance, count = (message[name] for name in NAMES)
-    if count.dtype != np.int64 or count.shape != (1,) or not 0 < count[0] < MOST:
-        return False
-    return _is_row(mean, features) and _is_row(variance, features) and bool((variance >= 0).all())
-
-
-def _is_row(array: NDArray[Any], features: int) -> bool:
-    whole = array.dtype == np.float32 and array.shape == (features,)
-    return whole and bool((np.abs(array) < np.sqrt(np.finfo(np.float32).max)).all())  # NaN is not
+    rows = all(
+        message[name].dtype == np.float32 and message[name].shape == (features,)
+        for name in (MEAN, VARIANCE)
+    )
+    return rows and message[EXAMPLES].dtype == np.int64 and message[EXAMPLES].shape == (1,)
