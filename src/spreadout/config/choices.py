@@ -19,7 +19,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Column, Sparse
 from spreadout.data.dataset import Examples, Splits
-from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Partition
+from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Iid, Partition
 from spreadout.data.sources.base import RawDataset
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods import DualEncoder, FedMLH, FedSS
@@ -48,13 +48,16 @@ def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
         chosen = experiment.data.partition
     elif found.train.user is not None:
         chosen = ByUser()
+    elif experiment.method.label_sets and sets and experiment.method.is_centralized:
+        chosen = Iid(clients=1)
     elif experiment.method.label_sets and sets:
         most = len(torch.unique(found.train.labels.values))
         plain = FrequentClasses()
         chosen = FrequentClasses(
             clients=min(plain.clients, len(found.train)), frequent=min(plain.frequent, most)
         )
-    targets = {"data.targets": chosen.default_targets} if sets else {}
+    whole = experiment.method.label_sets and experiment.method.is_centralized
+    targets = {"data.targets": "all" if whole else chosen.default_targets} if sets else {}
     return {"data.partition": chosen, **targets, **_judged_by(experiment, found)}
 
 

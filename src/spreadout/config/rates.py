@@ -44,7 +44,8 @@ def _rates_of(method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
     """Of clients and server."""
     falling = {"optimizer": "adam", "lr": 0.003, "eps": 1e-8, "lr_decay": "cosine"}
     if method.is_centralized:  # one place: the server only takes what comes out
-        return {"optimizer": "adam", "lr": 0.003, "eps": 1e-8, "lr_decay": "cosine"}, {}
+        rate = 0.003 if method.has_class_table else 0.001
+        return {"optimizer": "adam", "lr": rate, "eps": 1e-8, "lr_decay": "cosine"}, {}
     if not method.has_class_table:  # FedMLH and its kind: as in their paper
         return {"optimizer": "adam", "lr": 0.001, "beta2": 0.999, "eps": 1e-8, "local_epochs": 5}, {}
     if isinstance(method, DualEncoder):

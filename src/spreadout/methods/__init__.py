@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, SerializeAsAny
 
 from spreadout.methods.base import METHODS, Method, register_method
+from spreadout.methods.centralized_sets import CentralizedSets
 from spreadout.methods.dual_encoder import DualEncoder
 from spreadout.methods.fedalc import FedALC, FedALCFixed
 from spreadout.methods.fedavg import Centralized, FedAvg
@@ -24,6 +25,7 @@ __all__ = [
     "Baseline1",
     "Baseline2",
     "Centralized",
+    "CentralizedSets",
     "DualEncoder",
     "FedALC",
     "FedALCFixed",
