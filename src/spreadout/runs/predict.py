@@ -168,13 +168,15 @@ class Predictor:
         channels, high, wide = self.shape.image or (0, 0, 0)
         known = [(channels, high, wide), (channels * high * wide,)]
         known += [(high, wide)] if channels == 1 else []
+        if tuple(features.shape[1:]) == (high, wide, channels) not in known:
+            features = features.movedim(-1, 1)  # channels last
         if tuple(features.shape[1:]) not in known:
             wanted = f"images of (n, {channels}, {high}, {wide})"
             raise UserError(f"x has shape {tuple(features.shape)}: this run takes {wanted}")
         if is_bytes and self.shape.bytes_as is not None:
             scale, shift = self.shape.bytes_as
             features = features * scale + shift
-        return features.view(len(features), channels, high, wide)
+        return features.reshape(len(features), channels, high, wide)
 
     def _items(self, history: Sequence[str]) -> Sequence[str]:
         """A line that is no title may be ids with commas or spaces between them."""
