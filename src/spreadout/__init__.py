@@ -55,9 +55,10 @@ if TYPE_CHECKING:
     from spreadout.objectives import losses, regularizers
     from spreadout.runs.compare import compare
     from spreadout.runs.comparison import Comparison
+    from spreadout.runs.observer import Interrupted, Observer
     from spreadout.runs.predict import Predictor, load
     from spreadout.runs.result import Result
-    from spreadout.runs.train import Interrupted, Observer, resume, run
+    from spreadout.runs.train import resume, run
     from spreadout.runtime import register_executor
     from spreadout.runtime.sequential import Sequential
 
@@ -182,7 +183,8 @@ _HOMES = {  # module → the names that are imported from it
     "runs.comparison": "Comparison",
     "runs.predict": "Predictor load",
     "runs.result": "Result",
-    "runs.train": "Interrupted Observer resume run",
+    "runs.observer": "Interrupted Observer",
+    "runs.train": "resume run",
     "runtime": "register_executor",  # with its own first, so that no other takes their names
     "runtime.sequential": "Sequential",
 }

@@ -28,7 +28,7 @@ from spreadout.flower.local import write_roster
 from spreadout.flower.processes import Processes
 from spreadout.flower.project import write_project
 from spreadout.flower.server_app import serve
-from spreadout.runs.train import Observer
+from spreadout.runs.observer import Observer
 
 
 def test_without_flower_one_line_names_the_extra_and_the_core_does_not_mind() -> None:

@@ -34,7 +34,8 @@ from spreadout.flower import keys, messages, rpc
 from spreadout.flower.access import AccessControl, fingerprint_of, read_roster
 from spreadout.flower.messages import HELLO, TRAIN, Malformed
 from spreadout.runs.build import build_federation
-from spreadout.runs.train import Interrupted, Observer, Result
+from spreadout.runs.observer import Interrupted, Observer
+from spreadout.runs.result import Result
 from toys import several_classes
 
 QUICK = {**TOY, "deploy": {"timeout": 0.2, "wait": 1}, "eval": {"every": 1, "metrics": ["P@1"]}}

@@ -15,7 +15,7 @@ from memory_grid import deployed, served
 from spreadout.config.experiment import Experiment
 from spreadout.data.columns import Lists
 from spreadout.data.dataset import Splits
-from spreadout.runs.train import Result
+from spreadout.runs.result import Result
 from toys import several_classes, shop, tagged
 
 ARMS = {

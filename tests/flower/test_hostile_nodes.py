@@ -24,7 +24,8 @@ from spreadout.flower import bounds, messages
 from spreadout.flower.messages import HELLO, TRAIN, Malformed
 from spreadout.flower.refusals import NAMED, Refusals
 from spreadout.runs.build import build_federation
-from spreadout.runs.train import Observer, Result
+from spreadout.runs.observer import Observer
+from spreadout.runs.result import Result
 from spreadout.runtime.sequential import train_client
 from toys import several_classes
 

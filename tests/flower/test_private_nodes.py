@@ -24,7 +24,8 @@ from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.ledger import NodeLedger
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.privacy.release import Grid
-from spreadout.runs.train import Observer, Result
+from spreadout.runs.observer import Observer
+from spreadout.runs.result import Result
 from toys import several_classes, tagged
 
 CLIP, NOISE = 0.5, 5.0

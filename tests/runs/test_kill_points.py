@@ -127,7 +127,7 @@ def clearing(work: Callable[[], object]) -> None:
         raise Cleared
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spreadout.runs.train._Session.train", lambda self: raises())
+        patch.setattr("spreadout.runs.session.Session.train", lambda self: raises())
         with pytest.raises(Cleared):
             work()
 

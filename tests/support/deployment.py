@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from spreadout.config.experiment import Experiment
-from spreadout.runs.train import Result
+from spreadout.runs.result import Result
 
 if TYPE_CHECKING:  # Flower need not be there for the rest
     from spreadout.flower.processes import Processes

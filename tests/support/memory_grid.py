@@ -22,7 +22,7 @@ from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.flower.client_app import client_app
 from spreadout.flower.data import NodeConfig
 from spreadout.flower.server_app import serve
-from spreadout.runs.train import Result
+from spreadout.runs.result import Result
 
 Change = Callable[[Message, Message], Iterable[Message]]  # question, honest reply → what is sent
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from spreadout.runs.train import Observer
+    from spreadout.runs.observer import Observer
 
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
@@ -50,7 +50,7 @@ class Stop:
 def watched(device: str) -> Iterator[tuple[Stop, Observer]]:
     """A run that can be stopped and is shown; of several processes, the first one shows it."""
     from spreadout.report.terminal import TerminalObserver
-    from spreadout.runs.train import Observer
+    from spreadout.runs.observer import Observer
     from spreadout.runtime import distributed
 
     with distributed.joined(device), Stop() as stop:
@@ -82,7 +82,7 @@ def fresh_folder(name: str) -> Path:
 
 
 def resumable(work: Any, how: str) -> Any:
-    from spreadout.runs.train import Interrupted
+    from spreadout.runs.observer import Interrupted
 
     try:
         return work()

@@ -19,7 +19,7 @@ from spreadout.core.traffic import Traffic
 from spreadout.core.types import Record
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.round import RoundReport
-from spreadout.runs.train import Observer
+from spreadout.runs.observer import Observer
 
 
 class Events(Observer):

@@ -30,7 +30,7 @@ from spreadout.flower.server_app import EVENTS, STOP
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.runs.claim import DEPLOYMENT, REHEARSAL_MARK, Claim, is_taken, refuse_foreign
 from spreadout.runs.folder import RunFolder, remove_run
-from spreadout.runs.train import Interrupted, Observer
+from spreadout.runs.observer import Interrupted, Observer
 
 ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",

@@ -40,8 +40,8 @@ from spreadout.runs import train as training
 from spreadout.runs.build import build_federation, cap_of, cohort_size, unfit_for_robust_rules
 from spreadout.runs.claim import DEPLOYMENT
 from spreadout.runs.folder import RunFolder
+from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.result import Result
-from spreadout.runs.train import Interrupted
 
 EVENTS, STOP = "events.jsonl", "stop"  # in the run folder's deployment part
 LOOK = 0.5  # seconds between two looks for nodes
@@ -109,7 +109,7 @@ def serve(
     method: Method | None = None,
     resume: bool = False,
     device: str = "auto",
-    observer: training.Observer | None = None,
+    observer: Observer | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Result:
     """Train on whoever is on the grid; `resume`: from the run folder's last checkpoint.

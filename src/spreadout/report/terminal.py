@@ -33,8 +33,8 @@ from spreadout.runs.arms import (
     spread,
 )
 from spreadout.runs.forecast import Forecast
+from spreadout.runs.observer import Observer
 from spreadout.runs.plan_hash import HashPlan
-from spreadout.runs.train import Observer
 
 
 class TerminalObserver(Observer):

@@ -29,8 +29,9 @@ from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.claim import COMPARISON_MARK, CONFIG, Claim, contents, refuse_foreign
 from spreadout.runs.comparison import Comparison
 from spreadout.runs.folder import RunFolder
+from spreadout.runs.observer import Observer
 from spreadout.runs.sums import check
-from spreadout.runs.train import Observer, resume, run
+from spreadout.runs.train import resume, run
 
 Variant = str | Path | Experiment  # a config, a preset, or what one of them says
 Variants = Variant | Sequence[Variant] | Mapping[str, Variant]

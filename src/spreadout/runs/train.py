@@ -1,83 +1,27 @@
-"""Running an experiment: train round by round, evaluate, record, save, stop and resume."""
+"""Running an experiment, and going on with one that was cut short."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from spreadout.config.experiment import Experiment, as_experiment
-from spreadout.config.sound import prepared, settled
+from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
-from spreadout.core.state import ServerState
-from spreadout.core.tables import local_of
-from spreadout.core.types import Record
-from spreadout.data.dataset import Examples, Splits
-from spreadout.evaluation import prior
-from spreadout.evaluation.activity import activity_of
-from spreadout.evaluation.early_stopping import out_of_patience
-from spreadout.evaluation.evaluate import evaluate, needed_frequencies
-from spreadout.evaluation.frequencies import Frequencies
-from spreadout.evaluation.geometry import Geometry
-from spreadout.evaluation.projection import projection_of
-from spreadout.evaluation.references import ReferenceSet, remembered_references
-from spreadout.evaluation.scoring import log_prior
-from spreadout.federated.federation import Federation
-from spreadout.federated.round import RoundReport, run_round, run_setup
+from spreadout.data.dataset import Splits
 from spreadout.methods.base import Method
-from spreadout.runs import advice, checkpoint, diagnosis
-from spreadout.runs.build import build_federation, pick_device
-from spreadout.runs.diagnosis import Finding
-from spreadout.runs.evidence import evidence
-from spreadout.runs.folder import RunFolder, request_records
-from spreadout.runs.predict import Predictor
-from spreadout.runs.promises import privacy_of
+from spreadout.runs import checkpoint
+from spreadout.runs.build import build_federation
+from spreadout.runs.folder import RunFolder
+from spreadout.runs.observer import Observer
 from spreadout.runs.result import Result
-from spreadout.runs.summary import record_of, summarize
+from spreadout.runs.session import Builder, Session
 from spreadout.runtime import distributed
-
-Builder = Callable[[Experiment, Splits, torch.device, nn.Module | None, Method | None], Federation]
-
-
-class Interrupted(Exception):
-    """The run was asked to stop; its state is saved up to the last finished round.
-
-    >>> import spreadout as so
-    >>> try:
-    ...     so.run(so.Experiment(rounds=5), stop=lambda: True)
-    ... except so.Interrupted as stopped:
-    ...     print(stopped)
-    stopped after round 1
-    """
-
-    def __init__(self, folder: Path | None, round: int) -> None:
-        super().__init__(f"stopped after round {round}")
-        self.folder, self.round = folder, round
-
-
-class Observer:
-    """Hears what a run does; the base class ignores it all.
-
-    >>> import spreadout as so
-    >>> class Loud(so.Observer):
-    ...     def round_done(self, report):
-    ...         print(f"round {report.round}: {report.accepted} updates")
-    >>> result = so.run(so.Experiment(rounds=2), observer=Loud())
-    round 1: 10 updates
-    round 2: 10 updates
-    """
-
-    def started(self, experiment: Experiment, round: int) -> None: ...
-    def round_done(self, report: RoundReport) -> None: ...
-    def evaluated(self, record: Record) -> None: ...
-    def warned(self, text: str) -> None: ...
 
 
 def run(
@@ -114,23 +58,11 @@ def run(
     own = (data, encoder, method)
     place = None if out is None else partial(RunFolder.claimed, Path(out), force=force)
     with _writing(place) as folder:
-        session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
+        session = Session.build(experiment, device, own, build, observer or Observer(), stop)
         if folder is not None:
             folder.begin(session.experiment.to_toml())
         session.write_to(folder)
         return session.train()
-
-
-def _refuse_other_kinds(data: object, encoder: object, method: object) -> None:
-    """Parts given in Python that are not what they should be, by name."""
-    wanted = {
-        "data": (data, Splits, 'so.Splits("name", train, test)'),
-        "encoder": (encoder, nn.Module, "a torch.nn.Module, or name one in model.encoder"),
-        "method": (method, Method, "an instance of a so.Method, or name one in method.name"),
-    }
-    for name, (given, kind, remedy) in wanted.items():
-        if given is not None and not isinstance(given, kind):
-            raise UserError(f"{name}: is a {type(given).__name__}; give {remedy}")
 
 
 @contextmanager
@@ -182,7 +114,7 @@ def resume(
     with _writing(partial(RunFolder.reopened, path)) as opened:
         left = opened or RunFolder.open(path)
         experiment = settled(Experiment.load(left.config))  # as it was run, whatever is chosen today
-        session = _Session.build(experiment, device, own, build, observer or Observer(), stop)
+        session = Session.build(experiment, device, own, build, observer or Observer(), stop)
         session.write_to(opened)
         if left.has_checkpoint:
             sharded = distributed.sharded(session.federation, experiment.run.shard_mb)
@@ -191,246 +123,3 @@ def resume(
         elif opened is not None:  # it died before its first checkpoint: from the beginning
             session.observer.warned(f"{path}: no checkpoint yet; starting from round 0")
         return session.train()
-
-
-@dataclass
-class _Session:
-    """One run in progress."""
-
-    experiment: Experiment
-    data: Splits
-    federation: Federation
-    state: ServerState
-    observer: Observer
-    stop: Callable[[], bool]
-    own: list[str]  # the parts given in Python instead of described in the config
-    folder: RunFolder | None = None
-    history: list[Record] = field(default_factory=list)
-    seconds: float = 0.0
-    collapse_warned: bool = False
-    last_report: RoundReport | None = None
-
-    @classmethod
-    def build(
-        cls,
-        experiment: Experiment,
-        device: str,
-        own: tuple[Splits | None, nn.Module | None, Method | None],
-        build: Builder,
-        observer: Observer,
-        stop: Callable[[], bool],
-    ) -> _Session:
-        where = pick_device(device)
-        data, encoder, method = own
-        _refuse_other_kinds(data, encoder, method)
-        experiment, held = prepared(experiment, data, method=method, own_encoder=encoder is not None)
-        federation = build(experiment, held, where, encoder, method)
-        sharded = distributed.sharded(federation, experiment.run.shard_mb)
-        dense, tables = federation.model.initial(experiment.seed, where, sharded)
-        known = held.train.clients > 0  # a deployment's server has seen no example
-        caution = federation.method.warnings(held.train) if known else None
-        for said in (*held.notes, caution, *advice.all_of(federation)):
-            if said:
-                observer.warned(said)
-        given = {"data": data, "encoder": encoder, "method": method}
-        names = [name for name, part in given.items() if part is not None]
-        state = ServerState(0, dense, tables)
-        if where.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(where)
-        return cls(experiment, held, federation, state, observer, stop, names)
-
-    def write_to(self, folder: RunFolder | None) -> None:
-        self.folder = folder
-        for note in [] if folder is None else folder.notes:
-            self.observer.warned(note)
-
-    def go_on_from(self, folder: RunFolder, state: ServerState, extra: dict[str, Any]) -> None:
-        """Take up a saved state, if it is one of this very run."""
-        missing = [name for name in extra["own"] if name not in self.own]
-        if missing:
-            raise UserError(f"{folder.path}: was run with its own {missing[0]}; give it to resume too")
-        for part in ("dense", "tables"):
-            ours, saved = getattr(self.state, part), getattr(state, part)
-            shapes = [
-                {name: (tuple(value.shape), value.dtype) for name, value in side.items()}
-                for side in (ours, saved)
-            ]
-            if shapes[0] != shapes[1]:
-                raise UserError(f"{folder.checkpoint}: does not fit config.toml ({part} parts differ)")
-        if extra["data"] != self.federation.data.fingerprint:
-            raise UserError(f"{folder.checkpoint}: was trained on other data than there is now")
-        self.state = state
-        if self.federation.executor.clients_elsewhere:  # their states are gone with the run before
-            self.state.control.clear()
-        self.history = folder.history(self.experiment.eval.metrics)
-        self.seconds, self.collapse_warned = extra["seconds"], extra["collapse_warned"]
-
-    def train(self) -> Result:
-        rounds = self.experiment.rounds
-        self.observer.started(self.experiment, self.state.round)
-        started = time.perf_counter() - self.seconds
-        run_setup(self.federation, self.state)
-        if not self.history:
-            self._evaluate()
-            self._save()
-        if self.folder is not None and self._goes_on():
-            self.folder.unfinish()
-        while self._goes_on():
-            report = run_round(self.federation, self.state)
-            self.seconds = time.perf_counter() - started
-            self._hear(report)
-            self._log(report)
-            if self.state.round % self.experiment.eval.every == 0 or self.state.round == rounds:
-                self._evaluate()
-            stopping = distributed.any_of(self.stop()) and self.state.round < rounds
-            if stopping or self._checkpoint_is_due():
-                self._save()
-            if stopping:
-                raise Interrupted(self.folder.path if self.folder else None, self.state.round)
-        self.seconds = time.perf_counter() - started
-        return self._finish()
-
-    def _goes_on(self) -> bool:
-        patient = not out_of_patience(self.experiment.eval, self.history)
-        return self.state.round < self.experiment.rounds and patient
-
-    def _log(self, report: RoundReport) -> None:
-        """Keep what the server saw of this round, if it was asked to."""
-        wanted = self.experiment.run.log_requests and "classes" in report.cohort.requests
-        heard = self.federation.executor.heard_requests(self.federation, report.cohort)
-        if self.folder is not None and wanted:
-            self.folder.log_requests(request_records(heard))
-
-    def _hear(self, report: RoundReport) -> None:
-        idle_before = self.last_report is not None and self.last_report.accepted == 0
-        self.last_report = report
-        self.observer.round_done(report)
-        if report.accepted == 0 and not idle_before:  # once for a whole stretch of such rounds
-            why = ", ".join(f"{count} {reason}" for reason, count in report.refused.items())
-            self.observer.warned(
-                f"round {report.round}: no update was accepted ({why or 'no client answered'}); "
-                "the model is unchanged"
-            )
-
-    def _evaluate(self) -> None:
-        config = self.experiment.eval
-        for name, value in (*self.state.tables.items(), *self.state.dense.items()):
-            if distributed.any_of(not bool(local_of(value).isfinite().all())):
-                what = f"the table of {name}" if name in self.state.tables else name
-                raise UserError(
-                    f"diverged by round {self.state.round}: {what} is not finite; "
-                    "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
-                )
-        tau = self._set_prior()
-        model, held_out = self.federation.model, self._examples
-        found = evaluate(model, self.state, held_out, config.metrics, seen=self._seen)
-        report = self.last_report
-        loss = report.loss if report else None
-        record = record_of(self.state, found, tau, loss, self.seconds)
-        record |= self.federation.method.signs(self.state)
-        if promise := privacy_of(self.federation, self.state):
-            record["epsilon"] = promise["epsilon"]
-        self.history.append(record)
-        if self.folder is not None:
-            self.folder.append(record)
-        self.observer.evaluated(record)
-        if (
-            found.geometry
-            and found.geometry.collapsing
-            and self.state.round
-            and not self.collapse_warned
-        ):
-            self.collapse_warned = True
-            overshot = diagnosis.overshoot([record])  # harder pushes would make that worse
-            advice = self.federation.method.collapse_advice(found.geometry)
-            self.observer.warned(str(overshot) if overshot else advice)
-
-    def _set_prior(self) -> float | None:
-        """Put the prior over classes into the scores: τ · log n_c, τ by the validation examples."""
-        counts, tau = self.state.scoring.get("counts"), self.federation.method.prior
-        if counts is None:
-            return None
-        if tau == "auto":
-            held, model = self.data.validation, self.federation.model
-            tau = prior.UNKNOWN if held is None else prior.choose(model, self.state, counts, held)
-        self.state.scoring["prior"] = tau * log_prior(counts)
-        return tau
-
-    @cached_property
-    def _seen(self) -> Frequencies | None:
-        return needed_frequencies(self.federation.data, self.experiment.eval)
-
-    def _checkpoint_is_due(self) -> bool:
-        every = self.experiment.run.checkpoint_every or self.experiment.eval.every
-        return self.state.round % every == 0 or self.state.round == self.experiment.rounds
-
-    def _gathered(self, *, slots: bool = True) -> ServerState:
-        """The state to be written: all processes give their rows to the one that has a folder."""
-        written = distributed.any_of(self.folder is not None)
-        return self.state.whole(slots=slots) if written else self.state
-
-    def _save(self) -> None:
-        whole = self._gathered()
-        if self.folder is not None:
-            extra = {
-                "seconds": self.seconds,
-                "collapse_warned": self.collapse_warned,
-                "own": self.own,
-                "data": self.federation.data.fingerprint,
-            }
-            self.folder.save(whole, extra)
-
-    def _references(self) -> ReferenceSet:
-        """What the run is to be compared with, by the process that writes it down."""
-        written = self.folder is not None and self.folder.finished  # it was resumed at its end
-        if written or not (self.experiment.eval.references and distributed.is_first()):
-            return ReferenceSet()
-        return remembered_references(self.data, self.experiment.eval, self.federation.device)
-
-    def _findings(self, whole: ServerState, references: ReferenceSet) -> list[Finding]:
-        """What is wrong with the run, by the process that writes it down."""
-        if not distributed.is_first():
-            return []
-        e, f, last = self.experiment, self.federation, self.history[-1]
-        geometry = None
-        if last.get("collapsing"):
-            geometry = Geometry(**{name: last[name] for name in Geometry.__dataclass_fields__})
-        return diagnosis.diagnose(
-            e.eval,
-            self.history,
-            rounds=e.rounds,
-            collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
-            activity=activity_of(f.model, whole, self._examples),
-            references=references.references,
-        )
-
-    @property
-    def _examples(self) -> Examples:
-        """Those that are scored."""
-        scored = self.data.test if self.experiment.eval.split == "test" else self.data.validation
-        assert scored is not None
-        return scored
-
-    def _finish(self) -> Result:
-        whole, references = self._gathered(slots=False), self._references()
-        summary = summarize(
-            self.experiment,
-            self.data,
-            self.federation,
-            self.state,
-            self.history,
-            self.seconds,
-            references,
-            self._findings(whole, references),
-        )
-        asked = Predictor.of(self.experiment.data, self.data, self.federation, whole)
-        if self.folder is not None and self.folder.finished:  # it was resumed at its end
-            summary = self.folder.summary()
-        elif self.folder is not None:
-            drawable = "classes" in self.state.tables
-            test = self.data.test
-            projection = projection_of(self.federation.model, whole, test) if drawable else None
-            given = evidence(self.federation, self.state)
-            self.folder.finish(summary, whole, projection, asked.about(self.own), given)
-        path = self.folder.path if self.folder else None
-        return Result(summary, self.history, self.state, self.federation, asked, path)
