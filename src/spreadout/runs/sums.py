@@ -6,6 +6,7 @@ has every file that is read again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,8 +30,14 @@ def read_sums(folder: Path) -> dict[str, str] | None:
         return None
     except UnicodeDecodeError:
         raise UserError(_damaged_sums(folder)) from None
-    pairs = [line.partition("  ") for line in text.split("\n")[:-1]]
-    return {name: digest for digest, _, name in pairs}
+    lines = [_LINE.fullmatch(line) for line in text.split("\n")[:-1]]
+    if not all(lines):
+        raise UserError(_damaged_sums(folder))
+    return {line["name"]: line["digest"] for line in lines if line is not None}
+
+
+_NAME = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,80}"
+_LINE = re.compile(rf"(?P<digest>[0-9a-f]{{64}})  (?P<name>{_NAME}(/{_NAME})?)")
 
 
 def check(folder: Path, *names: str) -> None:
@@ -43,7 +50,7 @@ def check(folder: Path, *names: str) -> None:
             raise UserError(_damaged_sums(folder))
         try:
             whole = digest_of(folder / name) == sums[name]
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise UserError(f"{folder / name}: is missing; {remedy_for(folder, name)}") from None
         if not whole:
             raise UserError(

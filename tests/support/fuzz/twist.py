@@ -83,9 +83,11 @@ def _apply(records: dict[str, Any], twist: Twist) -> None:
             plain: dict[str, Any] = dict(record)
             plain[sorted(plain)[twist["key"] % len(plain)]] = twist["value"]
             try:
-                records[name] = ConfigRecord(plain)
+                sent = ConfigRecord(plain)
+                sent.deflate()  # what cannot be sent never comes
             except (TypeError, ValueError):
                 return
+            records[name] = sent
         case "bytes" if _is_ours(record):
             made = [Change(*change) for change in twist["made"]]
             records[name] = _raw(changed(bytes(record[messages.ONE].data), made))
@@ -108,7 +110,7 @@ def _altered(content: RecordDict, name: str, twist: Twist) -> ArrayRecord:
                 value = np.array(VALUES[twist["value"]]).astype(array.dtype, casting="unsafe")
             array.reshape(-1)[: None if twist["all"] else 1] = value
             arrays[which] = array
-        case "shape":
+        case "shape" if twist["shape"] or array.dtype.kind != "V":  # a digest is no number
             arrays[which] = (
                 np.resize(array, twist["shape"]) if array.size else np.ones(twist["shape"], array.dtype)
             )
