@@ -1,4 +1,4 @@
-"""Commands that look and plan, and train nothing: `audit`, `confusion`, `plan-hash`."""
+"""Commands that look and plan: `audit`, `confusion`, `plan-hash`, `plan-privacy`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(audit)
     app.command()(confusion)
     app.command("plan-hash")(plan_hash)
+    app.command("plan-privacy")(plan_privacy)
 
 
 def audit(
@@ -123,3 +124,55 @@ def plan_hash(
         )
         return
     print_hash_plans(found, per_bucket, classes=classes, delta=delta, mean=mean)
+
+
+def plan_privacy(
+    config: Annotated[
+        str | None, typer.Argument(help="A config or a preset: its rounds, clients and updates.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Overrides of the config: section.key=value.", metavar="[KEY=VALUE]..."),
+    ] = None,
+    epsilon: Annotated[float, typer.Option("--epsilon", help="The budget of one client.")] = 8.0,
+    delta: Annotated[float, typer.Option("--delta", help="The δ of that budget.")] = 1e-6,
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1)] = None,
+    cohort: Annotated[int | None, typer.Option("--cohort", min=1, help="Clients in a round.")] = None,
+    population: Annotated[int | None, typer.Option("--population", min=1, help="All clients.")] = None,
+    parameters: Annotated[
+        int | None, typer.Option("--parameters", min=1, help="Numbers in an update.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How much noise a privacy budget needs, on clients or on the server, and what it leaves."""
+    from dataclasses import asdict, replace
+    from importlib.util import find_spec
+
+    from spreadout.privacy.sampled import EXTRA
+    from spreadout.report.terminal import print_privacy_plans
+    from spreadout.runs.plan_privacy import Setting, measured, plans
+
+    if not 1e-3 <= epsilon <= 1e4:
+        raise UserError(f"--epsilon {epsilon:g}: must lie between 0.001 and 10000, such as 8")
+    if not 1e-15 <= delta < 1:
+        raise UserError(f"--delta {delta:g}: must lie between 1e-15 and 1, such as 1e-6")
+    given = {"rounds": rounds, "cohort": cohort, "population": population, "parameters": parameters}
+    said = {name: value for name, value in given.items() if value is not None}
+    if config is None:
+        missing = [name for name in given if name not in said]
+        if missing:
+            raise UserError(f"--{missing[0]}: is missing; give it, or a config that has it")
+        setting = Setting(**said)
+    else:
+        setting = replace(measured(config, overrides or []), **said)
+    if setting.cohort > setting.population:
+        raise UserError(f"--cohort {setting.cohort}: there are only {setting.population} clients")
+    central = find_spec("dp_accounting") is not None
+    found = plans(setting, epsilon, delta, central=central)
+    if as_json:
+        told = {"setting": asdict(setting), "plans": [asdict(plan) for plan in found]}
+        print(json.dumps(told, indent=2))
+        return
+    print_privacy_plans(found, setting, epsilon, delta)
+    if not central:
+        print(f"Noise on the server is not planned: dp-accounting is not installed ({EXTRA}).")

@@ -46,3 +46,16 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
     while delta_of(high, mu) > delta:
         high *= 2
     return float(brentq(lambda e: delta_of(e, mu) - delta, 0.0, high, xtol=1e-9, maxiter=1000))
+
+
+def least_noise(
+    epsilon: float, releases: int, delta: float, sensitivity: float = REPLACE_ONE_CLIENT
+) -> float:
+    """The smallest noise multiplier with which so many releases stay within ε at δ."""
+    if releases == 0 or epsilon_of_mu(NO_PROMISE, delta) <= epsilon:
+        return 0.0
+    low, high = 1e-9, 1.0  # of μ
+    while epsilon_of_mu(high, delta) < epsilon:
+        high *= 2
+    mu = brentq(lambda m: epsilon_of_mu(m, delta) - epsilon, low, min(high, NO_PROMISE), xtol=1e-12)
+    return float(sensitivity * math.sqrt(releases) / mu) * (1 + 1e-9)

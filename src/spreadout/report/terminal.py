@@ -35,6 +35,7 @@ from spreadout.runs.arms import (
 from spreadout.runs.forecast import Forecast
 from spreadout.runs.observer import Observer
 from spreadout.runs.plan_hash import HashPlan
+from spreadout.runs.plan_privacy import PrivacyPlan, Setting
 
 
 class TerminalObserver(Observer):
@@ -299,6 +300,31 @@ def print_hash_plans(
         + f"Positives per bucket are the lower bound of Lemma 1{'' if mean else ' (give --positives)'}. "
         + "Each B is the smallest that satisfies Lemma 2. More buckets cost bytes and raise accuracy.",
         soft_wrap=True,
+    )
+
+
+def print_privacy_plans(
+    plans: Sequence[PrivacyPlan], setting: Setting, epsilon: float, delta: float
+) -> None:
+    """What a budget costs, for noise on clients and for noise on the server."""
+    about = f"{setting.cohort:,} of {setting.population:,} clients a round, {setting.rounds:,} rounds"
+    table = Table(title=f"Noise for ε = {epsilon:g} at δ = {delta:g}: {about}")
+    for name in ("noise on", "noise, in clips", "releases", "on the mean, in clips", "signal to noise"):
+        table.add_column(name, justify="right")
+    for plan in plans:
+        where = "each update" if plan.model == "local" else "the sum"
+        numbers = f"{plan.noise:.4g}", f"{plan.releases:,}", f"{plan.on_the_mean:.3g}"
+        table.add_row(where, *numbers, f"{plan.signal_to_noise:.2g}")
+    console = Console(highlight=False)
+    console.print(table)
+    clip = "" if setting.clip is None else f" The median update has length {setting.clip:.3g}: a clip."
+    console.print(
+        f"Signal to noise: at best, of {setting.parameters:,} numbers, if all updates are alike and as "
+        "long as the clip. On each update ([privacy]): local, one client's data replaced, for the "
+        "client that is drawn most often. On the sum: central, clients drawn by Poisson sampling, one "
+        f"added or removed; it is planned here and cannot be trained yet.{clip}",
+        soft_wrap=True,
+        markup=False,
     )
 
 
