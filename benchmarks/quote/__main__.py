@@ -25,6 +25,7 @@ from benchmarks.quote import (
     fedss,
     parts,
     rounds,
+    soak,
 )
 
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -87,7 +88,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "drift-bibtex": lambda: drift.corrections("bibtex"),
     "attacks": attacks.attacks,
     "attacks-rules": attacks.rules,
+    "attacks-goal": attacks.goal,
     "attacks-backdoors": attacks.backdoors,
+    "soak": soak.soaks,
 }
 
 

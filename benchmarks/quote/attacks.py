@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from statistics import mean
+from statistics import mean, median, stdev
 
 from benchmarks.quote.tables import Made, read, table
 
 METHODS = {"fedaws": "FedAwS", "fedss": "FedSS", "fedmlh": "FedMLH", "dual_encoder": "dual encoder"}
 SHARES = (0.1, 0.2, 0.3)
 GOAL = 1.0  # points beyond the reference
+DEFAULT, SPECTRAL = "norm_clipping", "spectral"
+THREE = ("mean", DEFAULT, SPECTRAL)
 RULES = {
-    "norm_clipping": "norm clipping",
+    DEFAULT: "norm clipping",
+    SPECTRAL: "spectral",
     "median": "median",
     "trimmed_mean": "trimmed mean",
     "geometric_median": "geometric median",
@@ -18,51 +21,80 @@ RULES = {
 }
 
 
+ORDER = (
+    "sign flip",
+    "scaled flip",
+    "a little is enough",
+    "inner product",
+    "label flips",
+    "claims",
+    "backdoor",
+)
+
+
 def _path(method: str) -> str:
     return f"results/attacks/{method}.json"
 
 
-def _lost(made: Made, rule: str, attack: str, share: float) -> float:
-    """Points below the plain mean of a federation without the hostile clients, over seeds."""
+PATHS = tuple(map(_path, METHODS))
+
+
+def _files() -> dict[str, Made]:
+    return {method: read(_path(method)) for method in METHODS}
+
+
+def _each_lost(made: Made, rule: str, attack: str, share: float) -> list[float]:
+    """By seed, points below the plain mean of the federation without its hostile clients."""
     runs = made["runs"].values()
     reference = {
         one["seed"]: one["score"]
         for one in runs
         if (one["rule"], one["attack"], one["share"]) == ("mean", "absent", share)
     }
-    lost = [
+    return [
         float(reference[one["seed"]] - one["score"])
         for one in runs
         if (one["rule"], one["attack"], one["share"]) == (rule, attack, share)
     ]
-    return mean(lost)
 
 
-def _cell(lost: float) -> str:
+def _lost(made: Made, rule: str, attack: str, share: float) -> float | None:
+    lost = _each_lost(made, rule, attack, share)
+    return mean(lost) if lost else None
+
+
+def _is_met(lost: float | None) -> bool:
+    """As it is printed: with one digit after the point."""
+    return lost is not None and round(lost, 1) <= GOAL
+
+
+def _cell(lost: float | None) -> str:
     """Points lost; bold where the goal is met."""
+    if lost is None:
+        return "–"
     text = f"{lost:.1f}".replace("-0.0", "0.0")
-    return f"**{text}**" if lost <= GOAL else text
+    return f"**{text}**" if _is_met(lost) else text
 
 
 def attacks() -> str:
-    """Every method and attack: points lost with the mean, and with norm clipping."""
-    files = {method: read(_path(method)) for method in METHODS}
-    rows = []
-    for method, label in METHODS.items():
-        for attack in _attacks(files[method]):
-            cells = [
-                f"{_lost(files[method], 'mean', attack, share):.1f} → "
-                + _cell(_lost(files[method], "norm_clipping", attack, share))
-                for share in SHARES
-            ]
-            rows.append([label, attack, *cells])
-    head = ("points lost: mean → norm clipping", "attack", *_heads())
-    return table(head, rows, *map(_path, METHODS), note=_note(files))
+    """Every method and attack: points lost with the mean, with norm clipping, and with a filter."""
+    files = _files()
+    rows = [
+        [label, attack]
+        + [
+            " → ".join(_cell(_lost(files[method], rule, attack, share)) for rule in THREE)
+            for share in SHARES
+        ]
+        for method, label in METHODS.items()
+        for attack in _attacks(files[method])
+    ]
+    head = ("points lost: mean → norm clipping → spectral", "attack", *_heads())
+    return table(head, rows, *PATHS, note=_note(files))
 
 
 def rules() -> str:
     """Every rule at 10 % hostile, and what it costs without an attack."""
-    files = {method: read(_path(method)) for method in METHODS}
+    files = _files()
     rows = []
     for method, label in METHODS.items():
         made = files[method]
@@ -70,26 +102,51 @@ def rules() -> str:
         honest = [f"{plain - mean(_scores(made, rule, 'none')):.1f}" for rule in RULES]
         rows.append([label, "none", "0.0", *honest])
         for attack in _attacks(made):
-            lost = {rule: _lost(made, rule, attack, 0.1) for rule in ("mean", *RULES)}
-            rows.append([label, attack, f"{lost['mean']:.1f}", *(_cell(lost[rule]) for rule in RULES)])
+            lost = [_lost(made, rule, attack, SHARES[0]) for rule in ("mean", *RULES)]
+            rows.append([label, attack, *map(_cell, lost)])
     head = ("points lost at 10 % hostile", "attack", "mean", *RULES.values())
-    return table(head, rows, *map(_path, METHODS), note=_note(files))
+    return table(head, rows, *PATHS, note=_settings(files))
+
+
+def goal() -> str:
+    """Where the goal is met at 10 % hostile, and where it is not."""
+    files = _files()
+    rows = []
+    for method, label in METHODS.items():
+        made, left = files[method], []
+        lost = {
+            attack: {rule: _lost(made, rule, attack, SHARES[0]) for rule in RULES}
+            for attack in _attacks(made)
+        }
+        met = [sum(_is_met(one[rule]) for one in lost.values()) for rule in (DEFAULT, SPECTRAL)]
+        for attack, by in lost.items():
+            there = {rule: value for rule, value in by.items() if value is not None}
+            best = min(there, key=lambda rule: there[rule])
+            if not _is_met(by[DEFAULT]):
+                left.append(f"{attack}: {RULES[best]} {_cell(there[best])}")
+        rows.append([label, *(f"{number} of {len(lost)}" for number in met), "; ".join(left) or "–"])
+    head = (
+        f"at 10 % hostile, at most {GOAL:g} point lost",
+        "norm clipping",
+        "spectral",
+        "missed by norm clipping: the best rule, points lost",
+    )
+    return table(head, rows, *PATHS)
 
 
 def backdoors() -> str:
     """How often a marked example is taken for the target."""
-    files = {method: read(_path(method)) for method in METHODS}
+    files = _files()
     rows = []
     for method, label in METHODS.items():
-        for rule in ("mean", "norm_clipping"):
+        for rule in THREE:
             runs = [one for one in files[method]["runs"].values() if one["rule"] == rule]
-            opened = [
-                mean(one.get("opened", 0.0) for one in runs if _is(one, "backdoor", share))
-                for share in SHARES
-            ]
-            rows.append([label, rule, *(f"{value:.0f} %" for value in opened)])
-    head = ("marked examples taken for the target", "rule", *_heads())
-    return table(head, rows, *map(_path, METHODS))
+            cells = []
+            for share in SHARES:
+                opened = [one["opened"] for one in runs if _is(one, "backdoor", share)]
+                cells.append(f"{mean(opened):.0f} %" if opened else "–")
+            rows.append([label, RULES.get(rule, rule), *cells])
+    return table(("marked examples taken for the target", "rule", *_heads()), rows, *PATHS)
 
 
 def _heads() -> list[str]:
@@ -105,15 +162,39 @@ def _scores(made: Made, rule: str, attack: str) -> list[float]:
 
 
 def _attacks(made: Made) -> list[str]:
-    found = dict.fromkeys(one["attack"] for one in made["runs"].values())
-    return [attack for attack in found if attack not in ("none", "absent")]
+    found = {one["attack"] for one in made["runs"].values()}
+    return [attack for attack in ORDER if attack in found]
 
 
 def _note(files: dict[str, Made]) -> str:
     seeds = {one["seed"] for made in files.values() for one in made["runs"].values()}
-    honest = {method: mean(_scores(made, "mean", "none")) for method, made in files.items()}
-    plain = ", ".join(f"{label} {honest[method]:.1f}" for method, label in METHODS.items())
+    plain = ", ".join(
+        f"{label} {mean(_scores(files[method], 'mean', 'none')):.1f}"
+        for method, label in METHODS.items()
+    )
+    errors = [
+        stdev(lost) / len(lost) ** 0.5
+        for made in files.values()
+        for attack in _attacks(made)
+        for rule in THREE[1:]
+        if len(lost := _each_lost(made, rule, attack, SHARES[0])) > 1
+    ]
+    error = f" Standard error of a figure with a rule: {median(errors):.1f} in the median." * bool(
+        errors
+    )
     return (
         f"Means over {len(seeds)} seeds. Lost: points below the plain mean of the same federation "
-        f"without its hostile clients. Bold: at most {GOAL:g}. All honest, plain mean: {plain}."
+        f"without its hostile clients. Bold: at most {GOAL:g}.{error} All honest, plain mean: {plain}."
     )
+
+
+def _settings(files: dict[str, Made]) -> str:
+    """Which settings tuning has chosen, where they are not the defaults."""
+    told = []
+    for method, label in METHODS.items():
+        for guard in files[method]["configs"]:
+            rule, _, given = guard.partition(", ")
+            if given and given != "trim={share}":
+                told.append(f"{label} {RULES[rule]} {given.replace('{share}', 'the share')}")
+    chosen = f" Settings chosen on validation data: {'; '.join(told)}." if told else ""
+    return f"The rules that trim are told the share of hostile clients.{chosen}"

@@ -47,6 +47,7 @@ ARMS = {
     "norms clipped, one owner a row": ["server.robust=norm_clipping", "clients.per_round=4"],
     "median": ["method.name=fedss", "method.negatives=2", "method.scale=5", "server.robust=median"],
     "trimmed mean": ["method.name=flag", "server.robust=trimmed_mean"],
+    "spectral": ["method.name=fedavg", "method.scale=5", "server.robust=spectral", "server.robust.trim=0.4"],
     "geometric median": ["method.name=fedavg", "method.scale=5", "server.robust=geometric_median"],
     "centred clipping": ["server.robust=centred_clipping", "server.robust.momentum=0.8", "clients.per_round=4"],
     "feddyn, some clients": ["clients.drift=feddyn", "clients.drift.alpha=0.5", "clients.per_round=4"],
