@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks.quote.tables import Made, read, table
 
 FOLDER = "results/soak"
@@ -59,15 +61,18 @@ def _scale(made: Made) -> str:
 def _deployment(made: Made) -> str:
     counted, flaps = made["rounds_by_updates_counted"], made["flaps"]
     kills = sum(flap["signal"] == "SIGKILL" for flap in flaps)
+    back = [flap["back"] - flap["started"] for flap in flaps if "back" in flap]
     server, link = made["server_memory"], made["superlink_memory"]
     return (
         f"{made['rounds_done']} rounds with real processes; a node left {len(flaps)} times, "
         f"{kills} of them killed: {counted.get('2', 0)} rounds with both clients, "
         f"{counted.get('1', 0)} with the steady one, {counted.get('0', 0)} without any; "
-        f"server {server['first_mb']:.0f} → {server['last_mb']:.0f} MiB, "
+        f"used again {_median(back)} rounds after its start in the median; "
+        f"server {server['first_mb']:.0f} → {server['last_mb']:.0f} MiB "
+        f"({server['growth_bytes_a_round'] / 1000:.0f} kB a round), "
         f"SuperLink {link['first_mb']:.0f} → {link['last_mb']:.0f} MiB"
     )
 
 
-def _median(values: list[float]) -> float:
+def _median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
