@@ -104,7 +104,7 @@ class Session:
         for part in ("dense", "tables"):
             ours, saved = getattr(self.state, part), getattr(state, part)
             shapes = [
-                {name: (tuple(value.shape), value.dtype) for name, value in side.items()}
+                {name: (tuple(value.shape), local_of(value).dtype) for name, value in side.items()}
                 for side in (ours, saved)
             ]
             if shapes[0] != shapes[1]:
