@@ -41,14 +41,29 @@ def audit(
         bool,
         typer.Option("--updates", help="With a config: train one round, and look at which rows moved."),
     ] = False,
+    canary: Annotated[
+        bool,
+        typer.Option(
+            "--canary", help="With a private config: attack its noise; exit code 1 if it is too small."
+        ),
+    ] = False,
+    trials: Annotated[
+        int, typer.Option("--trials", min=100, help="With --canary: releases of each kind.")
+    ] = 4000,
     as_json: AsJson = False,
 ) -> None:
     """What the server can learn of clients' classes from the rows they request, and from updates."""
     from dataclasses import asdict
 
-    from spreadout.report.terminal import print_audit, print_moved
-    from spreadout.runs.audit import foreseen, logged, moved_rows
+    from spreadout.report.terminal import print_audit, print_canary, print_moved
+    from spreadout.runs.audit import canaries, foreseen, logged, moved_rows
 
+    if canary:
+        if run.is_dir():
+            raise UserError(f"{run}: is a run folder; give {run}/config.toml to attack its noise")
+        shown = canaries(str(run), overrides or [], trials)
+        print(json.dumps(asdict(shown), indent=2)) if as_json else print_canary(shown)
+        raise typer.Exit(1 if shown.refutes else 0)
     if updates:
         if run.is_dir():
             raise UserError(f"{run}: is a run folder, which keeps no updates; give {run}/config.toml")

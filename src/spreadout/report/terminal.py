@@ -20,6 +20,7 @@ from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.metrics import described
 from spreadout.federated.round import RoundReport
+from spreadout.privacy.canary import Shown
 from spreadout.privacy.request_audit import Look
 from spreadout.privacy.update_audit import Moved
 from spreadout.runs.arms import (
@@ -158,6 +159,8 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         if private := summary.get(key):
             epsilon = "∞" if private["epsilon"] is None else f"{private['epsilon']:.2f}"
             rows.append((what, f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
+            if open_to := private.get("not_protected"):
+                rows.append(("", f"not protected: {', '.join(open_to)}"))
     rows += [("time", f"{summary['seconds']:.1f} s on {summary['device']}"), ("folder", str(folder))]
     for one in summary.get("findings", []):
         rows.append(("finding", f"{one['name']}: {one['sign']}; {one['remedy']}"))
@@ -325,6 +328,16 @@ def print_privacy_plans(
         f"added or removed; it is planned here and cannot be trained yet.{clip}",
         soft_wrap=True,
         markup=False,
+    )
+
+
+def print_canary(found: Shown) -> None:
+    """What an attack on the noise shows beside the claim."""
+    claimed = "nothing" if found.claimed is None else f"ε = {found.claimed:.2f}"
+    verdict = "MORE than is claimed: the noise is too small" if found.refutes else "within the claim"
+    print(
+        f"One release at δ = {found.delta:g}: {claimed} is claimed, and an attack of "
+        f"2 × {found.trials:,} trials shows ε ≥ {found.shown:.2f}: {verdict}."
     )
 
 

@@ -21,6 +21,8 @@ from spreadout.federated.drift.control import sent_control
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_setup
 from spreadout.methods.base import Method
+from spreadout.privacy.canary import Shown, attack
+from spreadout.privacy.release import released
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
 from spreadout.privacy.update_audit import Moved, moved
 from spreadout.runs.build import build_federation, pick_device
@@ -110,6 +112,18 @@ def moved_rows(config: str, overrides: Sequence[str]) -> Moved:
     state = ServerState(0, *f.model.initial(f.seed, f.device))
     run_setup(f, state)
     return moved(_updates(f, state))
+
+
+def canaries(config: str, overrides: Sequence[str], trials: int) -> Shown:
+    """An attack on the noise of a config as real nodes add it."""
+    mechanism = Experiment.load(config, overrides).privacy
+    if mechanism is None or not mechanism.noise:
+        raise UserError(f"{config}: has no [privacy] with noise; there is no claim to try")
+    try:
+        from spreadout.privacy.keystream import KeyStream
+    except ImportError:
+        raise UserError("cryptography is not installed: pip install 'spreadout[flower]'") from None
+    return attack(mechanism, lambda change: released(change, mechanism, KeyStream()), trials)
 
 
 def _updates(f: Federation, state: ServerState) -> Iterator[tuple[Rows, Classes]]:
