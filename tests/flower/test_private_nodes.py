@@ -16,7 +16,9 @@ from memory_grid import MemoryGrid, Node, deployed, served
 from spreadout.config.experiment import Experiment
 from spreadout.core import randomness
 from spreadout.core.errors import UserError
+from spreadout.core.rows import Rows
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.federated.federation import Federation
 from spreadout.flower import keys, messages
 from spreadout.flower.messages import HELLO, REQUESTS, TRAIN
 from spreadout.flower.node_settings import node_ledger
@@ -24,6 +26,7 @@ from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.ledger import NodeLedger
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.privacy.release import Grid
+from spreadout.runs.build import build_federation
 from spreadout.runs.observer import Observer
 from spreadout.runs.result import Result
 from toys import several_classes, tagged
@@ -235,8 +238,8 @@ def test_another_runs_name_costs_what_it_costs_until_nothing_is_left(tmp_path: P
     assert spent[0] <= 4.0 < epsilon_of(NOISE, answers + 1, 1e-6)
 
 
-def test_requests_without_training_do_not_name_the_classes(tmp_path: Path) -> None:
-    """Eight of them named the classes of ten out of ten clients."""
+def hidden_classes(folder: Path) -> tuple[Node, list[set[int]], Federation]:
+    """A node of ten FedSS clients, each with five of 200 classes among 25, and what they hide."""
     rng = np.random.default_rng(0)
     own = [np.sort(rng.choice(200, 5, replace=False)) for _ in range(10)]
     y = np.concatenate([np.repeat(classes, 2) for classes in own])
@@ -246,7 +249,14 @@ def test_requests_without_training_do_not_name_the_classes(tmp_path: Path) -> No
     e = Experiment.of(
         QUICK, overrides=[*PRIVATE, "method.name=fedss", "method.sampled_rows=25", "rounds=1"]
     )
-    node = private_nodes(tmp_path, e, 1, data).nodes[100]
+    node = private_nodes(folder, e, 1, data).nodes[100]
+    federation = build_federation(e, data, torch.device("cpu"))
+    return node, [set(classes.tolist()) for classes in own], federation
+
+
+def test_requests_without_training_do_not_name_the_classes(tmp_path: Path) -> None:
+    """Eight of them named the classes of ten out of ten clients."""
+    node, own, _ = hidden_classes(tmp_path)
     greeting = asked(node, HELLO, RecordDict({"task": ConfigRecord({"run": "a", "round": 0})}))
     assert "requests" not in greeting  # those of clients who are not drawn would be seen too
     left: dict[int, set[int]] = {}
@@ -259,11 +269,29 @@ def test_requests_without_training_do_not_name_the_classes(tmp_path: Path) -> No
             seen = set(rows["classes"].tolist())
             left[client] = left.get(client, seen) & seen
     assert answered == 2
-    named = sum(left[client] == set(own[client].tolist()) for client in range(10))
+    named = sum(left[client] == own[client] for client in range(10))
     assert named <= 4
     again = ConfigRecord({"run": "again", "round": 1, "clients": list(range(10))})
     assert "requests" in asked(node, REQUESTS, RecordDict({"task": again}))  # the same as before
     assert {len(one.looks) for one in ledger_of(node).accounts().values()} == {2}
+
+
+def test_rows_left_out_of_a_model_do_not_name_them_either(tmp_path: Path) -> None:
+    """A node that lacks rows says so, which tells whether it asked for them: that is a look too."""
+    node, _, f = hidden_classes(tmp_path)
+    dense, tables = f.model.initial(0, f.device)
+    answers = []
+    for round in range(8):
+        some = Rows(torch.arange(100), tables["classes"][:100])  # type: ignore[index]
+        task = ConfigRecord({"run": f"run {round}", "round": round, "clients": [0], "next": []})
+        content = {
+            "task": task,
+            "dense": messages.packed(dense),
+            "rows": messages.put_rows({"classes": some}),
+        }
+        answers.append(problem(asked(node, TRAIN, RecordDict(content))))
+    assert answers[:2] == ["restarted"] * 2
+    assert all("2 of its requests were seen" in answer for answer in answers[2:])
 
 
 def test_a_release_is_written_down_before_it_leaves(
@@ -357,3 +385,14 @@ def test_the_audits_log_has_every_request_that_was_heard(tmp_path: Path) -> None
     run(tmp_path, e, grid)
     logged = (tmp_path / "run" / "requests.jsonl").read_text().splitlines()
     assert len(logged) == heard > 0
+
+
+def test_what_is_wrong_with_a_nodes_data_is_not_told(tmp_path: Path) -> None:
+    """Labels beyond the classes, say: the message would name one."""
+    e = experiment("rounds=1")
+    grid = private_nodes(tmp_path, e)
+    node = grid.nodes[100]
+    node.config["secret-file"] = str(tmp_path / "no such file")
+    node.restart()
+    task = RecordDict({"task": ConfigRecord({"run": "a", "round": 0})})
+    assert problem(asked(node, HELLO, task)) == "it failed; its own log says why"

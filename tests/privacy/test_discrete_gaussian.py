@@ -48,6 +48,21 @@ def test_a_fine_grid_has_the_shape_of_the_continuous_one() -> None:
     assert abs(float(np.corrcoef(drawn[1:], drawn[:-1])[0, 1])) < 0.01
 
 
+def test_many_are_drawn_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spreadout.privacy.discrete_gaussian.BLOCK", 1000)
+    asked = []
+
+    def words(count: int) -> NDArray[np.uint64]:
+        asked.append(count)
+        return own(count)
+
+    own = stream(5)
+    drawn = discrete_gaussian(20_000, 7, words)
+    assert len(drawn) == 20_000
+    assert max(asked) < 2000
+    assert float(drawn.std()) == pytest.approx(7, rel=0.03)
+
+
 def test_its_parts_have_theirs() -> None:
     x = np.arange(-200, 201)
     assert fits(discrete_laplace(200_000, 5, stream(2)), np.exp(-np.abs(x) / 5)) > 0.001

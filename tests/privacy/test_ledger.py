@@ -34,7 +34,9 @@ def test_clients_run_out_one_by_one(tmp_path: Path) -> None:
         ledger.spend(Release("b", 0, 5.0), [1, 2])
     with pytest.raises(UserError, match="everything, without noise"):
         NodeLedger(tmp_path / "other", Budget(1e6)).spend(Release("b", 0, 0.0), [1])
+    before = (tmp_path / LEDGER).read_bytes()
     assert ledger.spend(Release("b", 0, 5.0), []) == []
+    assert (tmp_path / LEDGER).read_bytes() == before
 
 
 def test_without_a_budget_it_counts_and_does_not_refuse(tmp_path: Path) -> None:

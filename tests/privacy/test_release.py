@@ -76,6 +76,12 @@ def test_what_is_not_finite_counts_as_zero(bad: float) -> None:
     torch.testing.assert_close(flat(clipped), torch.tensor([0.0, 0.6, 0.8], dtype=torch.float64))
 
 
+@pytest.mark.parametrize("clip", [5e-324, 1e-40, 1e38])
+def test_what_has_no_grid_is_refused_by_name(clip: float) -> None:
+    with pytest.raises(UserError, match=r"privacy\.clip = .* has no grid"):
+        Grid.of(GaussianMechanism(clip=clip, noise=5.0))
+
+
 def test_too_little_noise_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"privacy\.noise = 1e-05"):
         Grid.of(GaussianMechanism(clip=1.0, noise=1e-5))

@@ -31,14 +31,15 @@ from spreadout.flower import client_host, messages
 from spreadout.flower.client_host import MissingRows
 from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_of_node
 from spreadout.flower.messages import Malformed
-from spreadout.flower.node_settings import LABEL_KEY, SECRET, node_ledger, node_seed, read_secret
+from spreadout.flower.node_settings import LABEL_KEY, LEDGER, SECRET, node_ledger, node_seed, read_secret
 from spreadout.flower.questions import public_in, sub_model_in, task_in
 from spreadout.methods.base import Method
-from spreadout.privacy.ledger import NodeLedger, Release
+from spreadout.privacy.ledger import NodeLedger, Refusal, Release
 from spreadout.runs.build import build_federation, pick_device
 
 FEW = 64  # with up to so many clients, a node sends their requests with its hello
 STATES, CLIENTS, VALUES = "states", "|clients", "|values"  # of what stays with clients
+FAILED = "it failed; its own log says why"
 RESTARTED = "restarted"  # a node that has lost what it kept, and says so
 
 Answer = Callable[["NodeClients", RecordDict], RecordDict]
@@ -131,7 +132,9 @@ def client_app(
             except (UserError, Malformed) as error:
                 said = one_line(str(error))
                 log(WARNING, "%s", said)
-                content = _problem(said)
+                # A node that counts what it gives away does not give away what is wrong with its data.
+                open_to = isinstance(error, Refusal | Malformed) or LEDGER not in context.node_config
+                content = _problem(said if open_to else FAILED)
             return Message(content, reply_to=message)
 
         return handle
@@ -226,6 +229,8 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     release = Release(task.run, task.round, clients_here.noise, clients_here.data_id)
     if ledger is not None:
         clients = ledger.affordable(release, clients)
+        if clients_here.draws_anew:  # that rows are missing tells what was asked for, trained or not
+            clients = ledger.look(task.run, task.round, clients)
     fresh = sub_model_in(content, task.round, f.model)
     fixed, rows = f.clients.training.fixed, dict(fresh.tables)
     for table, kept in clients_here.kept().items():
@@ -243,7 +248,10 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     if fixed:
         clients_here.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})
     if task.next:
-        reply["requests"] = clients_here.requests(task.next, task.run, task.round + 1)
+        try:
+            reply["requests"] = clients_here.requests(task.next, task.run, task.round + 1)
+        except UserError as error:  # what is trained is sent all the same
+            log(WARNING, "%s", one_line(str(error)))
     return reply
 
 

@@ -11,7 +11,7 @@ from flwr.supercore import log
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.flower.data import NodeConfig
-from spreadout.privacy.ledger import Budget, NodeLedger
+from spreadout.privacy.ledger import Budget, NodeLedger, Refusal
 from spreadout.privacy.mechanism import GaussianMechanism
 
 SECRET, LABEL_KEY = "secret-file", "label-key-file"  # keys of --node-config
@@ -50,24 +50,24 @@ def node_ledger(node: NodeConfig, privacy: GaussianMechanism | None) -> NodeLedg
     noisy = privacy is not None and privacy.noise > 0
     if LEDGER not in node:
         if noisy or EPSILON in node:
-            raise UserError(
+            raise Refusal(
                 f"--node-config: has no {LEDGER}; a node counts what it gives away: name a folder that "
                 "is its own and outlives runs"
             )
         return None
     if EPSILON not in node and noisy:
-        raise UserError(
+        raise Refusal(
             f"--node-config: has no {EPSILON}; say how much a client may give away over all runs, "
             f"such as {EPSILON}=8.0"
         )
     epsilon = _number(node, EPSILON, 0.0) if EPSILON in node else None
     delta, spare = _number(node, DELTA, 1e-6), _number(node, SPARE, 1)
     if epsilon is not None and epsilon <= 0:
-        raise UserError(f"--node-config {EPSILON}: {epsilon:g}: must be above 0")
+        raise Refusal(f"--node-config {EPSILON}: {epsilon:g}: must be above 0")
     if not 0 < delta < 1:
-        raise UserError(f"--node-config {DELTA}: {delta:g}: must lie between 0 and 1, such as 1e-6")
+        raise Refusal(f"--node-config {DELTA}: {delta:g}: must lie between 0 and 1, such as 1e-6")
     if spare < 0:
-        raise UserError(f"--node-config {SPARE}: {spare:g}: must not be below 0")
+        raise Refusal(f"--node-config {SPARE}: {spare:g}: must not be below 0")
     return NodeLedger(Path(str(node[LEDGER])).expanduser(), Budget(epsilon, delta, int(spare)))
 
 
@@ -77,5 +77,5 @@ def _number(node: NodeConfig, key: str, default: float) -> float:
     except (TypeError, ValueError):
         found = math.nan
     if not math.isfinite(found):
-        raise UserError(f"--node-config {key}: {node[key]!r}: is no number")
+        raise Refusal(f"--node-config {key}: {node[key]!r}: is no number")
     return found

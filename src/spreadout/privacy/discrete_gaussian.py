@@ -19,6 +19,7 @@ Words = Callable[[int], NDArray[np.uint64]]
 """So many independent uniform 64-bit words; a `KeyStream` is one."""
 
 LARGEST = 1 << 20  # σ up to which no product below leaves 64 bits
+BLOCK = 1 << 20  # samples at a time: what memory is for
 ACCEPTED = 0.76  # √(π/2e), the share of Laplace draws that Algorithm 3 keeps where t = σ
 
 
@@ -29,7 +30,7 @@ def discrete_gaussian(count: int, sigma: int, words: Words) -> Ints:
     kept: list[Ints] = []
     missing = count
     while missing > 0:
-        y = discrete_laplace(int(missing / ACCEPTED) + 16, sigma, words)
+        y = discrete_laplace(int(min(missing, BLOCK) / ACCEPTED) + 16, sigma, words)
         away = np.abs(y) - sigma
         kept.append(y[bernoulli_exp(away * away, 2 * sigma * sigma, words)][:missing])
         missing -= len(kept[-1])

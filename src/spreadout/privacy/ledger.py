@@ -29,6 +29,10 @@ RELEASE, LOOK = "release", "look"
 WAIT = 30.0  # seconds for another message of this node to finish writing
 
 
+class Refusal(UserError):
+    """Why a node does not answer; it follows from the ledger and what is asked, not from the data."""
+
+
 @dataclass(frozen=True)
 class Budget:
     """What a node may give away of each client."""
@@ -81,10 +85,9 @@ class NodeLedger:
         """Write a release down before it leaves; for which clients it may."""
         with self._held() as (log, accounts):
             paid = self._passed(clients, accounts, lambda own: self._why_not(release, own))
-            log.append(
-                _record(RELEASE, release.run, release.round, paid)
-                | {"noise": release.noise, "data": release.data}
-            )
+            if paid:
+                about = {"noise": release.noise, "data": release.data}
+                log.append(_record(RELEASE, release.run, release.round, paid) | about)
             return paid
 
     def look(self, run: str, round: int, clients: Sequence[int]) -> list[int]:
@@ -134,7 +137,7 @@ class NodeLedger:
         reasons = {client: problem(_of(accounts, client)) for client in clients}
         passed = [client for client, reason in reasons.items() if reason is None]
         if clients and not passed:
-            raise UserError(f"{self.folder}: client {clients[0]}: {reasons[clients[0]]}")
+            raise Refusal(f"{self.folder}: client {clients[0]}: {reasons[clients[0]]}")
         return passed
 
     @contextmanager

@@ -29,6 +29,7 @@ from spreadout.privacy.discrete_gaussian import Words, discrete_gaussian
 from spreadout.privacy.mechanism import GaussianMechanism, clip_norm
 
 FINE = 16  # bits: deviations are between 2^15 and 2^16 units
+SMALLEST, LARGEST = 1e-25, 1e25  # deviations whose units and multiples single precision has
 LEAST_NOISE = 2.0**-12  # noise multiplier below which a change has more units than are summed exactly
 
 
@@ -46,7 +47,13 @@ class Grid(NamedTuple):
                 f"privacy.noise = {mechanism.noise:g}: less than {LEAST_NOISE:g} promises nothing; "
                 "real clients take that or more"
             )
-        mantissa, exponent = math.frexp(mechanism.noise * mechanism.clip)
+        deviation = mechanism.noise * mechanism.clip
+        if not SMALLEST <= deviation <= LARGEST:
+            raise UserError(
+                f"privacy.clip = {mechanism.clip:g}: noise of deviation {deviation:g} has no grid in "
+                f"floating point; scale the rates so that it lies between {SMALLEST:g} and {LARGEST:g}"
+            )
+        mantissa, exponent = math.frexp(deviation)
         unit = math.ldexp(1.0, exponent - FINE)
         sigma = math.ceil(math.ldexp(mantissa, FINE)) + 1  # its square is larger by more than 16
         return cls(unit, sigma, math.floor((Fraction(mechanism.clip) / Fraction(unit)) ** 2))
