@@ -26,8 +26,12 @@ class Results:
 
     @classmethod
     def open(cls, method: str, path: Path) -> Results:
-        made = record.read(path) if path.is_file() else {"configs": {}, "runs": {}}
-        return cls(method, path, made["configs"], made["runs"])
+        if not path.is_file():
+            return cls(method, path)
+        made = record.read(path)
+        on = {"hardware": made["hardware"], "torch": made["versions"]["torch"]}
+        runs = {key: {**on, **one} for key, one in made["runs"].items()}
+        return cls(method, path, made["configs"], runs)
 
     def has(self, case: Case) -> bool:
         return case.key in self.runs and self.configs.get(str(case.guard)) == config_of(case)
@@ -37,13 +41,18 @@ class Results:
             self.runs = {key: one for key, one in self.runs.items() if one["guard"] != str(case.guard)}
             self.configs[str(case.guard)] = config_of(case)
         about = {"rule": case.guard.rule, "attack": case.attack, "share": case.share, "seed": case.seed}
-        self.runs[case.key] = {"guard": str(case.guard), **about, **found, "commit": commit}
+        on = {"hardware": record.hardware(), "torch": record.versions()["torch"], "commit": commit}
+        self.runs[case.key] = {"guard": str(case.guard), **about, **found, **on}
         if time.monotonic() - self.written > PAUSE:
             self.write()
 
     def write(self) -> None:
         """In an order that does not depend on which run was done first."""
         runs = {key: self.runs[key] for key in sorted(self.runs)}
-        about = {"method": self.method, "metric": SCENARIOS[self.method].metric}
+        about: dict[str, Any] = {"method": self.method, "metric": SCENARIOS[self.method].metric}
+        if runs:  # not all need be of one machine
+            each = {part: {one[part] for one in runs.values()} for part in ("hardware", "torch")}
+            about["hardware"] = " and ".join(sorted(each["hardware"]))
+            about["versions"] = record.versions() | {"torch": " and ".join(sorted(each["torch"]))}
         record.write(self.path, {**about, "configs": self.configs, "runs": runs}, quiet=True)
         self.written = time.monotonic()

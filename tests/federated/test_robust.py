@@ -253,6 +253,7 @@ class ServerByHand:
                 self.advance(part, some)
         if self.rule.limits_updates:
             dense = [v * self.scale("dense", v) for v in dense]
+        if self.rule.limits_updates or self.rule.name == "spectral":
             rows = [v * self.scale("rows", v) for v in rows]
         rows = [np.array([row * self.scale("row", row, self.rule.row_limit) for row in v]) for v in rows]
         if self.rule.limits_updates and not first:

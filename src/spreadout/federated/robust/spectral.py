@@ -10,8 +10,8 @@ and the `trim` of the clients with the largest s_i are left out; the others are 
 hold few labels, honest updates are as long as hostile ones and point everywhere. To move the mean,
 hostile ones must point the same way, and that makes a direction in which clients differ much.
 
-Rows of a client that is left out do not count, unless nobody else holds them. Rows are averaged within
-their limit.
+Rows of a client that is left out do not count, unless nobody else holds them. The others are scaled down
+to the running limit of all rows of a client together, and averaged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor
 from spreadout.core.types import Tensors
 from spreadout.federated.robust.base import RobustRule, register_robust_rule
 from spreadout.federated.robust.groups import Groups
-from spreadout.federated.robust.limits import DENSE, limits_in
+from spreadout.federated.robust.limits import DENSE, ROWS, limits_in
 from spreadout.federated.robust.updates import HeldRows, Updates
 
 
@@ -44,7 +44,13 @@ class Spectral(RobustRule):
         scale = _scale(updates, memory)
         inner = scale[:, None] * updates.dense_groups().products() * scale[None, :]  # (k, k)
         stays = ~_furthest(inner, updates.weight.double(), int(self.trim * len(scale) + 1e-9))
-        rows = {name: _rows_of(held, updates.clients[stays]) for name, held in updates.rows.items()}
+        limits = limits_in(memory)
+        rows = {
+            name: _left(
+                _shortened(held, updates.clients, limits.get(ROWS + name)), updates.clients[stays]
+            )
+            for name, held in updates.rows.items()
+        }
         return replace(updates, weight=updates.weight * stays, rows=rows)
 
     def dense_change(self, updates: Updates, memory: Tensors, seed: int) -> Tensor:
@@ -72,7 +78,18 @@ def _furthest(inner: Tensor, weight: Tensor, many: int) -> Tensor:
     return found
 
 
-def _rows_of(held: HeldRows, stay: Tensor) -> HeldRows:
+def _shortened(held: HeldRows, clients: Tensor, limit: Tensor | None) -> HeldRows:
+    """With no client's rows together longer than the limit; clients in ascending order."""
+    if limit is None:
+        return held
+    holder = torch.searchsorted(clients, held.client)  # (n,)
+    squares = held.values.double().square().sum(1)
+    lengths = squares.new_zeros(len(clients)).index_add_(0, holder, squares).sqrt()  # (k,)
+    scale = (limit / lengths.clamp_min(1e-300)).clamp_max(1.0).to(held.values.dtype)
+    return replace(held, values=held.values * scale[holder][:, None])
+
+
+def _left(held: HeldRows, stay: Tensor) -> HeldRows:
     """With no weight for clients that do not stay, but in rows that nobody else holds."""
     if not len(held.ids):
         return held
