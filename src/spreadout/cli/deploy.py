@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,6 +90,48 @@ def resume(
             lambda: resume_rehearsal(folder, observer=observer, stop=stop.requested), _again(folder)
         )
     print_summary(summary, folder, as_json=as_json)
+
+
+@app.command()
+def ledger(
+    folder: Annotated[Path, typer.Argument(help="A node's ledger: the folder in its --node-config.")],
+    delta: Annotated[float, typer.Option("--delta", help="The δ at which ε is told.")] = 1e-6,
+    key: Annotated[
+        Path | None, typer.Option("--sign", help="The node's private key: sign what is told.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="With --sign: the file to write.")
+    ] = Path("ledger-statement.json"),
+    as_json: AsJson = False,
+) -> None:
+    """What a node has given away of each of its clients, over all runs."""
+    _need_flower()
+    from spreadout.flower.ledger_statement import sign, statement_of
+    from spreadout.report.privacy_terminal import print_ledger
+
+    if not 0 < delta < 1:
+        raise UserError(f"--delta {delta:g}: must lie between 0 and 1, such as 1e-6")
+    found = statement_of(folder, delta)
+    if key is not None:
+        sign(found, key, output)
+        print(output)
+        return
+    print(json.dumps(found, indent=2)) if as_json else print_ledger(found)
+
+
+@app.command()
+def verify(
+    statement: Annotated[Path, typer.Argument(help="A file that `deploy ledger --sign` wrote.")],
+    key: Annotated[Path, typer.Argument(help="The node's public key.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check who signed a node's ledger, and show it."""
+    _need_flower()
+    from spreadout.flower.ledger_statement import verified
+    from spreadout.report.privacy_terminal import print_ledger
+
+    found = verified(statement, key)
+    print(json.dumps(found, indent=2)) if as_json else print_ledger(found)
 
 
 def _again(folder: Path) -> str:

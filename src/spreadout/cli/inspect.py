@@ -55,7 +55,7 @@ def audit(
     """What the server can learn of clients' classes from the rows they request, and from updates."""
     from dataclasses import asdict
 
-    from spreadout.report.terminal import print_audit, print_canary, print_moved
+    from spreadout.report.privacy_terminal import print_audit, print_canary, print_moved
     from spreadout.runs.audit import canaries, foreseen, logged, moved_rows
 
     if canary:
@@ -164,7 +164,7 @@ def plan_privacy(
     from importlib.util import find_spec
 
     from spreadout.privacy.sampled import EXTRA
-    from spreadout.report.terminal import print_privacy_plans
+    from spreadout.report.privacy_terminal import print_privacy_plans
     from spreadout.runs.plan_privacy import Setting, measured, plans
 
     if not 1e-3 <= epsilon <= 1e4:

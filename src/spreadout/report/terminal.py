@@ -20,9 +20,6 @@ from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.metrics import described
 from spreadout.federated.round import RoundReport
-from spreadout.privacy.canary import Shown
-from spreadout.privacy.request_audit import Look
-from spreadout.privacy.update_audit import Moved
 from spreadout.runs.arms import (
     SHOWN_GEOMETRY,
     Arm,
@@ -36,7 +33,6 @@ from spreadout.runs.arms import (
 from spreadout.runs.forecast import Forecast
 from spreadout.runs.observer import Observer
 from spreadout.runs.plan_hash import HashPlan
-from spreadout.runs.plan_privacy import PrivacyPlan, Setting
 
 
 class TerminalObserver(Observer):
@@ -302,72 +298,5 @@ def print_hash_plans(
         + (f"An average class has {mean:.1f} positives of its own. " if mean else "")
         + f"Positives per bucket are the lower bound of Lemma 1{'' if mean else ' (give --positives)'}. "
         + "Each B is the smallest that satisfies Lemma 2. More buckets cost bytes and raise accuracy.",
-        soft_wrap=True,
-    )
-
-
-def print_privacy_plans(
-    plans: Sequence[PrivacyPlan], setting: Setting, epsilon: float, delta: float
-) -> None:
-    """What a budget costs, for noise on clients and for noise on the server."""
-    about = f"{setting.cohort:,} of {setting.population:,} clients a round, {setting.rounds:,} rounds"
-    table = Table(title=f"Noise for ε = {epsilon:g} at δ = {delta:g}: {about}")
-    for name in ("noise on", "noise, in clips", "releases", "on the mean, in clips", "signal to noise"):
-        table.add_column(name, justify="right")
-    for plan in plans:
-        where = "each update" if plan.model == "local" else "the sum"
-        numbers = f"{plan.noise:.4g}", f"{plan.releases:,}", f"{plan.on_the_mean:.3g}"
-        table.add_row(where, *numbers, f"{plan.signal_to_noise:.2g}")
-    console = Console(highlight=False)
-    console.print(table)
-    clip = "" if setting.clip is None else f" The median update has length {setting.clip:.3g}: a clip."
-    console.print(
-        f"Signal to noise: at best, of {setting.parameters:,} numbers, if all updates are alike and as "
-        "long as the clip. On each update ([privacy]): local, one client's data replaced, for the "
-        "client that is drawn most often. On the sum: central, clients drawn by Poisson sampling, one "
-        f"added or removed; it is planned here and cannot be trained yet.{clip}",
-        soft_wrap=True,
-        markup=False,
-    )
-
-
-def print_canary(found: Shown) -> None:
-    """What an attack on the noise shows beside the claim."""
-    claimed = "nothing" if found.claimed is None else f"ε = {found.claimed:.2f}"
-    verdict = "MORE than is claimed: the noise is too small" if found.refutes else "within the claim"
-    print(
-        f"One release at δ = {found.delta:g}: {claimed} is claimed, and an attack of "
-        f"2 × {found.trials:,} trials shows ε ≥ {found.shown:.2f}: {verdict}."
-    )
-
-
-def print_moved(found: Moved) -> None:
-    """What an observer of updates knows."""
-    print(
-        f"The rows that stand out most in a client's first update ({found.by}) are its own classes in "
-        f"{100 * found.found:.0f} % of the guesses; chance would find {100 * found.chance:.0f} % "
-        f"({found.clients} clients)."
-    )
-
-
-def print_audit(looks: Sequence[Look]) -> None:
-    """What an observer of requests knows, by how many of a client's he has seen."""
-    table = Table(title="What the server can learn from requests")
-    for name in ("requests seen", "clients", "candidates", "confidence", "classes found", "exposed"):
-        table.add_column(name, justify="right")
-    shown = [i for i in range(len(looks)) if i < 10 or (i + 1) % 10 == 0 or i == len(looks) - 1]
-    for look in (looks[i] for i in shown):
-        table.add_row(
-            str(look.requests),
-            str(look.clients),
-            f"{look.candidates:.1f}",
-            *(f"{100 * share:.0f} %" for share in (look.confidence, look.found, look.exposed)),
-        )
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(
-        "Candidates: classes in all of a client's requests so far. Confidence: the probability the "
-        "observer gives to a class the client really holds. Found: the share of the client's classes "
-        "among the observer's best guesses. Exposed: clients whose classes are all known for certain.",
         soft_wrap=True,
     )
