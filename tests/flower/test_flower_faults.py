@@ -576,6 +576,8 @@ def test_a_grant_outlives_the_server(tmp_path: Path) -> None:
         ("clients = 3", "is no roster"),
         ("[clients.0]\nkey = 'missing.pub'", "missing.pub: No such file"),
         ("[clients.0]\nkey = 'roster.toml'", "is no public key"),
+        ("[clients.0]\nclasses = [1, inf]", "clients.0.classes: must be a list of classes' numbers"),
+        ("[clients.0]\nkey = 3", "clients.0.key: must be the name of a key file"),
         ("[clients.007]\nclasses = [1]", "clients.007: is no client's number, as clients.7 is"),
         ("[clients.0]\nclass = [1]", "clients.0.class: unknown; known: key, classes"),
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fuzz.folders import READERS, RUN, TARGETS, run
+from fuzz.folders import READERS, ROSTERS, RUN, TARGETS, read_roster, run
 from fuzz.target import Target, read_case
 
 UNASKED = {("killed", "predict"), ("killed", "report")}  # it has no model yet, and no summary
@@ -14,6 +14,7 @@ def test_an_untouched_folder_is_read(kind: str) -> None:
         for reader in READERS:
             said = run({"kind": kind, "reader": reader, "sums": sums, "files": {}})
             assert (said == "done") == ((kind, reader) not in UNASKED), said
+    assert read_roster(ROSTERS) == "done"
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)

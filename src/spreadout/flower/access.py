@@ -166,12 +166,22 @@ def _entry(path: Path, number: str, about: Mapping[str, Any]) -> Entry:
         raise UserError(
             f"deploy.roster: {path}: clients.{number}.{min(unknown)}: unknown; known: key, classes"
         )
-    key = about.get("key")
-    classes = about.get("classes")
+    key, classes = about.get("key"), about.get("classes")
+    if not isinstance(key, str | None):
+        raise UserError(f"deploy.roster: {path}: clients.{number}.key: must be the name of a key file")
+    if classes is not None and not _are_rows(classes):
+        raise UserError(
+            f"deploy.roster: {path}: clients.{number}.classes: must be a list of classes' numbers"
+        )
     return Entry(
         None if key is None else fingerprint_of(path.parent / key),
-        None if classes is None else tuple(int(row) for row in classes),
+        None if classes is None else tuple(classes),
     )
+
+
+def _are_rows(value: object) -> bool:
+    """Whole numbers from 0; true and 1.0 are none."""
+    return isinstance(value, list) and all(type(row) is int and 0 <= row < 2**63 for row in value)
 
 
 def fingerprint_of(path: Path) -> str:
@@ -180,18 +190,24 @@ def fingerprint_of(path: Path) -> str:
         return fingerprint(path.read_bytes())
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
-    except (ValueError, UnsupportedAlgorithm):
+    except ValueError:
         raise UserError(f"{path}: is no public key; `ssh-keygen -t ecdsa -b 384` makes one") from None
 
 
 def fingerprint(key: bytes) -> str:
-    """The same key has the same, whether it comes from a file or from the SuperLink."""
+    """The same key has the same, whether it comes from a file or from the SuperLink.
+
+    ValueError: it is no key, or of a kind that cannot be read.
+    """
     load = (
         serialization.load_pem_public_key
         if key.startswith(b"-----")
         else serialization.load_ssh_public_key
     )
-    plain = load(key).public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    try:
+        plain = load(key).public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    except (UnsupportedAlgorithm, NotImplementedError) as error:
+        raise ValueError(str(error)) from None
     return hashlib.sha256(plain).hexdigest()[:32]

@@ -120,7 +120,9 @@ def edited(draw: st.DrawFn) -> dict[str, Any]:
 def _changed(kind: str, files: Files) -> dict[str, bytes | None]:
     """What differs from the base; None of a file that is not there."""
     before = base(kind)
-    return {n: files.get(n) for n in sorted(before.keys() | files.keys()) if files.get(n) != before.get(n)}
+    return {
+        n: files.get(n) for n in sorted(before.keys() | files.keys()) if files.get(n) != before.get(n)
+    }
 
 
 def _edited(draw: st.DrawFn, name: str, content: bytes) -> bytes:
@@ -145,7 +147,9 @@ def _replaced(draw: st.DrawFn, value: Any) -> Any:
         keys = sorted(value) if isinstance(value, dict) else list(range(len(value)))
         key = draw(st.sampled_from(keys))
         if draw(st.integers(0, 5)) == 0:
-            return {k: v for k, v in value.items() if k != key} if isinstance(value, dict) else value[:key]
+            return (
+                {k: v for k, v in value.items() if k != key} if isinstance(value, dict) else value[:key]
+            )
         changed = dict(value) if isinstance(value, dict) else list(value)
         changed[key] = _replaced(draw, value[key])
         return changed
@@ -168,7 +172,9 @@ def _other_tensors(draw: st.DrawFn, content: bytes) -> bytes:
         case "shape":
             tensors[name] = torch.zeros(draw(st.sampled_from([(), (0,), (1,), (7, 2), (3, 1, 1)])))
         case "type":
-            tensors[name] = old.to(draw(st.sampled_from([torch.int64, torch.bool, torch.float64, torch.half])))
+            tensors[name] = old.to(
+                draw(st.sampled_from([torch.int64, torch.bool, torch.float64, torch.half]))
+            )
         case "name":
             tensors[draw(st.sampled_from(["dense.", "table.x", "scoring.counts", "junk"]))] = old
         case "nan":
@@ -216,7 +222,11 @@ def _read(reader: Callable[[Path, Path], object], run: Path, whole: Path) -> Non
 
 
 ROSTER = b'[clients.0]\nclasses = [1, 2]\n[clients.17]\nkey = "node.pub"\n'
-KEY = b"ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBA== x\n"
+KEY = (
+    b"ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBI5TO2+g"
+    b"v3tGJbswZnwB+2B++fi4qA/vWzAGKHAxh7Kjc+sdveAzGDZtBp+DpvWQAFPHNjPLBBshxV4ahsH0ALQ= node\n"
+)
+ROSTERS = {"roster.toml": ROSTER, "node.pub": KEY}
 
 
 def read_roster(files: Files) -> str:
@@ -231,5 +241,5 @@ def read_roster(files: Files) -> str:
 TARGETS = [
     Target("run-folder-damaged", damaged(), run, slow=True),
     Target("run-folder-edited", edited(), run, slow=True),
-    Target("roster", mutated({"roster.toml": ROSTER, "node.pub": KEY}), read_roster),
+    Target("roster", mutated(ROSTERS), read_roster),
 ]
