@@ -65,9 +65,9 @@ class GridExecutor(Executor):
         return self.nodes.setup_messages()
 
     def heard_requests(self, federation: Federation, cohort: Cohort) -> Iterator[Heard]:
-        """All that nodes have said, of clients that were not trained too."""
+        """All that nodes have said, of clients that were not trained too; whoever answered first."""
         heard, self.nodes.heard = self.nodes.heard, []
-        return iter(heard)
+        return iter(sorted(heard))
 
     def releases(self, state: ServerState) -> Mapping[int, int]:
         """As they were asked for, in rounds that a crash took back too."""
