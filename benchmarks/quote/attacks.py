@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from statistics import mean, median, stdev
 
+from benchmarks.common import record
+from benchmarks.common.paths import ROOT
 from benchmarks.quote.tables import Made, read, table
+from benchmarks.security.cases import guards_of
 
 METHODS = {"fedaws": "FedAwS", "fedss": "FedSS", "fedmlh": "FedMLH", "dual_encoder": "dual encoder"}
 SHARES = (0.1, 0.2, 0.3)
@@ -89,7 +92,7 @@ def attacks() -> str:
         for attack in _attacks(files[method])
     ]
     head = ("points lost: mean → norm clipping → spectral", "attack", *_heads())
-    return table(head, rows, *PATHS, note=_note(files))
+    return table(head, rows, note=_note(files))
 
 
 def rules() -> str:
@@ -105,7 +108,7 @@ def rules() -> str:
             lost = [_lost(made, rule, attack, SHARES[0]) for rule in ("mean", *RULES)]
             rows.append([label, attack, *map(_cell, lost)])
     head = ("points lost at 10 % hostile", "attack", "mean", *RULES.values())
-    return table(head, rows, *PATHS, note=_settings(files))
+    return table(head, rows, note=_settings(files))
 
 
 def goal() -> str:
@@ -146,7 +149,7 @@ def backdoors() -> str:
                 opened = [one["opened"] for one in runs if _is(one, "backdoor", share)]
                 cells.append(f"{mean(opened):.0f} %" if opened else "–")
             rows.append([label, RULES.get(rule, rule), *cells])
-    return table(("marked examples taken for the target", "rule", *_heads()), rows, *PATHS)
+    return table(("marked examples taken for the target", "rule", *_heads()), rows)
 
 
 def _heads() -> list[str]:
@@ -167,7 +170,6 @@ def _attacks(made: Made) -> list[str]:
 
 
 def _note(files: dict[str, Made]) -> str:
-    seeds = {one["seed"] for made in files.values() for one in made["runs"].values()}
     plain = ", ".join(
         f"{label} {mean(_scores(files[method], 'mean', 'none')):.1f}"
         for method, label in METHODS.items()
@@ -183,18 +185,46 @@ def _note(files: dict[str, Made]) -> str:
         errors
     )
     return (
-        f"Means over {len(seeds)} seeds. Lost: points below the plain mean of the same federation "
+        f"Means over {_seeds(files)}. Lost: points below the plain mean of the same federation "
         f"without its hostile clients. Bold: at most {GOAL:g}.{error} All honest, plain mean: {plain}."
     )
 
 
+def _seeds(files: dict[str, Made]) -> str:
+    """Over how many seeds the figures are, and which are over fewer."""
+    counts = {
+        (rule, share): min(
+            len(_each_lost(made, rule, attack, share))
+            for made in files.values()
+            for attack in _attacks(made)
+        )
+        for rule in THREE
+        for share in SHARES
+    }
+    most = max(counts.values())
+    fewer = [
+        f"{RULES.get(rule, rule)} at {100 * share:.0f} % over {count}"
+        for (rule, share), count in counts.items()
+        if count < most
+    ]
+    return f"{most} seeds" + (f" ({', '.join(fewer)} at least)" if fewer else "")
+
+
 def _settings(files: dict[str, Made]) -> str:
-    """Which settings tuning has chosen, where they are not the defaults."""
-    told = []
+    """Which settings tuning has chosen where they are not the defaults, and what was not tuned."""
+    told, untuned = [], []
     for method, label in METHODS.items():
-        for guard in files[method]["configs"]:
-            rule, _, given = guard.partition(", ")
-            if given and given != "trim={share}":
-                told.append(f"{label} {RULES[rule]} {given.replace('{share}', 'the share')}")
+        path = ROOT / f"results/attacks/{method}-tuning.json"
+        tried = set(record.read(path)["configs"]) if path.is_file() else set()
+        for rule, name in RULES.items():
+            guards = [str(guard) for guard in guards_of(rule)]
+            used = next((guard for guard in files[method]["configs"] if guard in guards), guards[0])
+            if used != guards[0]:
+                told.append(
+                    f"{label}, {name}: {used.partition(', ')[2].replace('{share}', 'the share')}"
+                )
+            elif rule != DEFAULT and not tried.issuperset(guards) and len(guards) > 1:
+                untuned.append(f"{label}, {name}")
     chosen = f" Settings chosen on validation data: {'; '.join(told)}." if told else ""
-    return f"The rules that trim are told the share of hostile clients.{chosen}"
+    left = f" At their defaults, without a choice: {'; '.join(untuned)}." if untuned else ""
+    return f"The rules that trim are told the share of hostile clients.{chosen}{left}"

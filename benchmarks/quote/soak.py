@@ -49,12 +49,10 @@ def _comparison(made: Made) -> str:
 
 
 def _scale(made: Made) -> str:
-    a_round, evaluation = (_median(made["seconds_each"][part]) for part in ("round", "evaluation"))
     return (
         f"{made['classes']:,} classes, {made['clients_a_round']:,} clients a round, "
         f"{made['config']['rounds']} rounds, {made['test_examples']:,} test examples ranked after each: "
-        f"peak {made['peak_memory_gb']:.1f} GiB; {made['cpu_seconds']:.0f} s of CPU time, "
-        f"median {a_round:.0f} s a round, {evaluation:.0f} s an evaluation"
+        f"peak {made['peak_memory_gb']:.1f} GiB, {made['cpu_seconds']:.0f} s of CPU time"
     )
 
 

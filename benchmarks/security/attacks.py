@@ -132,6 +132,7 @@ def main() -> None:
         else:
             results[method] = Results.open(method, a.out / f"{method}.json")
             guards[method] = [chosen(tried.runs.values(), rule) for rule in a.rules]
+            results[method].keep_only(guards[method])
     seeds = [TUNING_SEED * a.tuning + number for number in range(a.seeds)]
     asked = dict.fromkeys(cases_of(guards, a.attacks, a.shares, seeds))
     missing = [case for case in asked if not results[case.method].has(case)]

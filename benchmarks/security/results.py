@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import record
-from benchmarks.security.cases import Case, config_of
+from benchmarks.security.cases import Case, Guard, config_of
 from benchmarks.security.scenarios import SCENARIOS
 
 PAUSE = 2.0  # seconds between two writes of a file, while runs end one after another
@@ -35,6 +37,14 @@ class Results:
 
     def has(self, case: Case) -> bool:
         return case.key in self.runs and self.configs.get(str(case.guard)) == config_of(case)
+
+    def keep_only(self, guards: Sequence[Guard]) -> None:
+        """Of the rules of these guards, runs with other settings go."""
+        rules, kept = {guard.rule for guard in guards}, {str(guard) for guard in guards}
+        for held in (self.configs, self.runs):
+            for key in [key for key in held if re.split("[,;]", key)[0] in rules]:
+                if key.partition("; ")[0] not in kept:
+                    del held[key]
 
     def add(self, case: Case, found: dict[str, Any], commit: str) -> None:
         if self.configs.get(str(case.guard)) != config_of(case):

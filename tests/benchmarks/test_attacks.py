@@ -71,6 +71,15 @@ def test_runs_of_another_config_are_made_again(tmp_path: Path) -> None:
     assert not again.has(case)
 
 
+def test_runs_with_settings_that_are_no_longer_chosen_go(tmp_path: Path) -> None:
+    results = Results.open("fedaws", tmp_path / "one.json")
+    old, new, other = Guard("median"), Guard("median", ("server.robust.bucket=3",)), Guard("mean")
+    for guard in (old, new, other):
+        results.add(Case("fedaws", guard, NONE, 0.0, 0), {"score": 1.0}, "commit")
+    results.keep_only([new])
+    assert {one["guard"] for one in results.runs.values()} == set(results.configs) == {str(new), "mean"}
+
+
 def test_a_claim_owns_the_mean_and_a_cap_ends_that(monkeypatch: pytest.MonkeyPatch) -> None:
     load = Scenario.experiment
     monkeypatch.setattr(
