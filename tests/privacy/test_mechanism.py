@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -101,3 +102,18 @@ def test_simulated_clients_do_not_repeat_each_others_noise() -> None:
         return value
 
     assert not any(torch.equal(noise(one), noise(other)) for one, other in alike)
+
+
+def test_a_budget_ends_training_cleanly(tmp_path: Path) -> None:
+    budget = epsilon_of(5.0, 3, 1e-6) * 1.001
+    settings = ["rounds=9", "eval.every=4", "privacy.clip=0.5", "privacy.noise=5"]
+    e = so.Experiment.load("digits-fedaws", [*settings, f"privacy.epsilon={budget}"])
+    result = so.run(e, out=tmp_path / "run")
+    private = result.summary["privacy"]
+    assert result.summary["rounds"] == private["most_releases_by_a_client"] == 3
+    assert result.history[-1]["round"] == 3  # what is left is what was scored
+    assert private["budget_is_spent"]
+    assert private["epsilon"] <= budget
+    assert so.resume(tmp_path / "run").summary["rounds"] == 3
+    with pytest.raises(so.UserError, match=r"privacy\.epsilon = 0\.1: one round"):
+        so.run(so.Experiment.load("digits-fedaws", [*settings, "privacy.epsilon=0.1"]))

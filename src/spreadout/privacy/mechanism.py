@@ -25,6 +25,7 @@ class GaussianMechanism(Section):
     clip: float = Field(gt=0)
     noise: float = Field(ge=0)  # noise multiplier; 0 clips only and promises nothing
     delta: float = Field(1e-6, gt=0, lt=1)
+    epsilon: float | None = Field(None, gt=0)  # training ends before any client would give away more
 
 
 def clip_norm(change: Params, bound: float) -> Params:

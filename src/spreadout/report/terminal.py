@@ -133,7 +133,9 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
             note += "; lower is better"
         rows.append((name, f"[bold]{value:.2f}[/] after {after} ({note})"))
     rows += _reference_rows(summary)
-    if summary.get("stopped_early"):
+    if summary.get("stopped_early") and (summary.get("privacy") or {}).get("budget_is_spent"):
+        rows.append(("stopped", "early: another round might take a client beyond privacy.epsilon"))
+    elif summary.get("stopped_early"):
         rows.append(("stopped", f"early: {by} did not improve; the saved model is from the last round"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
     if geometry["max_cosine"] is not None:

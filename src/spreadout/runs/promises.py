@@ -26,6 +26,15 @@ def table_privacy_of(federation: Federation, state: ServerState) -> dict[str, An
     return {**found, "guarantee": SIMULATED, "simulated": True, "deployed": found["guarantee"]}
 
 
+def is_spent(federation: Federation, state: ServerState) -> bool:
+    """Whether one more round might take a client beyond `privacy.epsilon`."""
+    mechanism = federation.clients.privacy
+    if mechanism is None or mechanism.epsilon is None:
+        return False
+    most = max(federation.executor.releases(state).values(), default=0)
+    return epsilon_of(mechanism.noise, most + 1, mechanism.delta) > mechanism.epsilon
+
+
 def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | None:
     """For `summary.json`; None for a run without `[privacy]`."""
     f, mechanism = federation, federation.clients.privacy
@@ -41,6 +50,8 @@ def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | N
         "clip": mechanism.clip,
         "noise": mechanism.noise,
         "delta": mechanism.delta,
+        "budget": mechanism.epsilon,
+        "budget_is_spent": is_spent(f, state),
         "most_releases_by_a_client": releases,
         "epsilon": epsilon if math.isfinite(epsilon) else None,
     }

@@ -37,7 +37,7 @@ from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.predict import Predictor
-from spreadout.runs.promises import privacy_of
+from spreadout.runs.promises import is_spent, privacy_of
 from spreadout.runs.result import Result
 from spreadout.runs.summary import record_of, summarize
 from spreadout.runtime import distributed
@@ -139,12 +139,16 @@ class Session:
                 self._save()
             if stopping:
                 raise Interrupted(self.folder.path if self.folder else None, self.state.round)
+        if self.history[-1]["round"] != self.state.round:  # the privacy budget ended it
+            self._evaluate()
+            self._save()
         self.seconds = time.perf_counter() - started
         return self._finish()
 
     def _goes_on(self) -> bool:
         patient = not out_of_patience(self.experiment.eval, self.history)
-        return self.state.round < self.experiment.rounds and patient
+        spent = is_spent(self.federation, self.state)
+        return self.state.round < self.experiment.rounds and patient and not spent
 
     def _log(self, report: RoundReport) -> None:
         """Keep what the server saw of this round, if it was asked to."""

@@ -77,7 +77,7 @@ def summarize(
         "rounds": state.round,
         "metrics": {name: last[name] for name in names},
         "best_by": experiment.eval.best_by,
-        "stopped_early": state.round < experiment.rounds,  # eval.patience ran out
+        "stopped_early": state.round < experiment.rounds,  # eval.patience or privacy.epsilon ran out
         "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},
         "references": {
             name: {

@@ -9,6 +9,8 @@ from __future__ import annotations
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.methods.base import Method
+from spreadout.privacy.accounting import epsilon_of
+from spreadout.privacy.mechanism import GaussianMechanism
 
 
 def refuse_unprotected(e: Experiment, method: Method) -> None:
@@ -53,8 +55,20 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
             'model.input_scaling = "standard": clients would tell the mean and variance of their '
             f'features {told}; with {where} scale features yourself and set "none"'
         )
-    if private:
+    if e.privacy is not None:
         _refuse_setup(method)
+        _refuse_empty_budget(e.privacy)
+
+
+def _refuse_empty_budget(mechanism: GaussianMechanism) -> None:
+    """A budget that the first round would exceed trains nothing."""
+    one = epsilon_of(mechanism.noise, 1, mechanism.delta)
+    if mechanism.epsilon is not None and one > mechanism.epsilon:
+        raise UserError(
+            f"privacy.epsilon = {mechanism.epsilon:g}: one round with privacy.noise = "
+            f"{mechanism.noise:g} gives away ε = {one:.3g}; `spreadout plan-privacy` says how much "
+            "noise a budget needs"
+        )
 
 
 def _refuse_setup(method: Method) -> None:
