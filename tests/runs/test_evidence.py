@@ -37,6 +37,7 @@ def test_a_private_run_protects_values_and_says_what_it_does_not(tmp_path: Path)
         "presence": "disclosed",
         "timing": "disclosed",
     }
+    assert "requests the same rows" in str(found["adjacency"])  # or the rows alone tell them apart
     releases = {int(count): clients for count, clients in found["releases"].items()}  # type: ignore[attr-defined]
     assert sum(releases.values()) == 6
     assert sum(count * clients for count, clients in releases.items()) == 2 * 3
@@ -71,6 +72,7 @@ def test_without_privacy_what_a_method_asks_for_is_disclosed(
     always = set() if method["name"] == "centralized" else {"presence", "timing"}
     assert {name for name, one in status(found).items() if one == "disclosed"} == disclosed | always
     assert str(found["guarantee"]).startswith("none: ")
+    assert ("the same rows" in str(found["adjacency"])) == ("rows" in disclosed)
     assert found["epsilon"] == []
 
 

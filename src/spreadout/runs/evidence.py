@@ -18,6 +18,8 @@ from spreadout.runs.promises import SIMULATED, privacy_of, table_privacy_of
 
 DELTAS = (1e-5, 1e-6, 1e-8)  # beside the config's own
 WITHOUT = "none: the config has no [privacy]"
+ADJACENCY = "one client's data is replaced by any other"
+THE_SAME_ROWS = " that requests the same rows; between data that does not, nothing is promised"
 IN_ONE_PLACE = "none: all data is in one place"
 
 
@@ -39,11 +41,14 @@ def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
     if mechanism is not None:  # those who never took part have given nothing
         counts[0] += f.data.clients - len(asked)
     most = max(asked.values(), default=0)
+    ways = channels(f)
+    out = {name: ways[name].status if name in ways else "absent" for name in ("rows", "features")}
     return {
         "guarantee": guarantee if promise is None else promise["guarantee"],
         "setting": "deployment" if deployed else SIMULATED,
         "unit": "a client, with all of its data",
-        "adjacency": "one client's data is replaced by any other",
+        "adjacency": ADJACENCY
+        + (THE_SAME_ROWS if "disclosed" in (out["rows"], out["features"]) else ""),
         "adversary": "the server, and whoever reads what reaches it; not a node's operator or its code",
         "mechanism": None if mechanism is None else _mechanism(mechanism),
         "sampler": _sampler(mechanism, deployed=deployed),
@@ -54,7 +59,7 @@ def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
         },
         "epsilon": [] if mechanism is None else _epsilons(mechanism, most),
         "releases": {str(releases): clients for releases, clients in sorted((+counts).items())},
-        "channels": {name: channel._asdict() for name, channel in channels(f).items()},
+        "channels": {name: channel._asdict() for name, channel in ways.items()},
         "table": table_privacy_of(f, state),
     }
 

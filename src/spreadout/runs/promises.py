@@ -12,8 +12,8 @@ from spreadout.privacy.accounting import epsilon_of
 SIMULATED = "simulated: no guarantee"
 NONE = "none: updates are clipped, but no noise is added"
 LOCAL = (
-    "local: the values of a client's updates, against the server; each node adds its own noise and "
-    "keeps its own ledger"
+    "local: the values of a client's updates on the rows it requests, against the server; each node "
+    "adds its own noise and keeps its own ledger"
 )
 
 
