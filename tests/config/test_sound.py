@@ -1,6 +1,7 @@
 """Nothing but data and method named: every method trains on every kind of data that it can read."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,8 +155,17 @@ def test_many_clients_take_part_in_turn(
     splits = so.Splits("many", train, so.Examples.from_arrays([[0.0, 0.0]], [0]))
     found = sound.sound(so.Experiment(), splits)
     assert (found.clients.per_round, found.rounds, found.eval.every) == (per_round, rounds, every)
-    hashed = sound.sound(so.Experiment(method={"name": "fedmlh"}), splits)
-    assert hashed.rounds == several  # of several local steps
+    hashed = so.Experiment(method={"name": "fedmlh"})
+    assert sound.sound(hashed, splits).clients.local_steps == 1  # a class each
+    mixed = so.FederatedDataset.from_arrays(
+        np.zeros((2 * len(who), 2)), np.tile(who, 2), np.concatenate([who, who[::-1]]), classes=60_000
+    )
+    two_each = sound.sound(hashed, replace(splits, train=mixed))
+    assert (two_each.clients.local_epochs, two_each.rounds) == (5, several)
+    assert found.clients.selection == ("weighted" if clients > 200 else "uniform")
+    sampled = sound.sound(so.Experiment(method={"name": "fedss"}), splits)
+    assert sampled.method.weighting == ("uniform" if clients > 200 else "examples")
+    assert sampled.method.prior == "auto"
     assert found.method.model_dump()["spreadout_form"] == "topk"  # 60,000 classes
     assert found.method.model_dump()["k"] == 100
     judged = so.Experiment(eval={"split": "validation"}, data={"validation_fraction": 0.1})

@@ -52,7 +52,8 @@ def test_it_helps_where_classes_differ_in_size_and_is_off_in_one_switch() -> Non
     assert with_it.history[-1]["prior"] > 0
     assert "prior" not in without.history[-1]
     assert not without.state.scoring
-    assert without.summary["bytes"]["once_up"] == 0
+    counts = with_it.summary["bytes"]["once_up"] - without.summary["bytes"]["once_up"]
+    assert counts == 6 * (8 + 8)  # of each of six clients a class and how often it has it
 
 
 def test_scores_are_the_cosine_and_tau_log_n() -> None:

@@ -230,7 +230,9 @@ def test_below_the_most_frequent_labels_is_said_in_the_last_line(
 def test_levels_of_loss_and_norm() -> None:
     rising = [10.0, 40, 50, 55, 56, 56]
     assert diagnosis.divergence(P1, history(rising, [1, 0.5, 0.4, 0.3, 0.3])) is None
-    assert diagnosis.divergence(P1, history(rising, [1, 0.5, 0.4, 0.9, 1.2])) is not None
+    assert diagnosis.divergence(P1, history(rising, [1, 0.5, 0.4, 0.9, 1.2])) is None  # none the worse
+    worse = [10.0, 40, 50, 55, 50, 48]
+    assert diagnosis.divergence(P1, history(worse, [1, 0.5, 0.4, 0.9, 1.2])) is not None
     assert (
         diagnosis.divergence(P1, history(rising, [1, 0.5, 0.3, 0.5, 0.6])) is None
     )  # not above the first

@@ -50,10 +50,10 @@ def _sparse_sets(folder: Path) -> Path:
     """The extreme classification repository's form, of so many words that they are looked up."""
     rng = np.random.default_rng(0)
     for part, count in (("train", 48), ("test", 12)):
-        lines = [f"{count} 5000 6"]
+        lines = [f"{count} 20000 6"]
         for i in range(count):
             labels = sorted({i % 6, int(rng.integers(6))})
-            words = sorted({4 * labels[0], 4 * labels[-1] + 1, int(rng.integers(5000))})
+            words = sorted({4 * labels[0], 4 * labels[-1] + 1, int(rng.integers(20000))})
             lines.append(",".join(map(str, labels)) + " " + " ".join(f"{w}:1.0" for w in words))
         (folder / f"{part}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder

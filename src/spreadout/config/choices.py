@@ -17,8 +17,8 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.keys import is_open
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
-from spreadout.data.columns import Column, Sparse
-from spreadout.data.dataset import Examples, Splits
+from spreadout.data.columns import Column, Lists, Sparse
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Iid, Partition
 from spreadout.data.sources.base import RawDataset
 from spreadout.evaluation.metrics import find_metric
@@ -28,8 +28,9 @@ from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.fedss import NEGATIVES
 from spreadout.models.build import DataShape
 
+FEW = 1.5  # classes of a client in the mean, up to which it is one that holds a single class
 FILLED = 0.25  # share of values that are not 0, from which features are numbers and no counts of words
-MANY_FEATURES = 4096  # of sparse text: from here on a client looks up the few rows it has
+MANY_FEATURES = 16_384  # of sparse text: from here on a client looks up the few rows it has
 EVERYBODY = 200  # up to so many clients all take part in every round
 VISITS = 100  # times a client should take part in a run …
 LONGEST = 1000  # … as far as so many rounds allow
@@ -110,11 +111,16 @@ def scaling(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     Where most values are 0, what is not 0 says the most, and a word seen once would count the most.
     """
     x = splits.train.columns.get("x")
-    hidden = experiment.privacy is not None or experiment.method.hides_sizes
-    if experiment.model.encoder != "mlp" or hidden or x is None or not len(x):
+    unfit = experiment.model.encoder != "mlp" or hides_sizes(experiment)
+    if unfit or x is None or not len(x):
         return {}
     numbers = DataShape.of(splits.train).image is None and _filled(x) >= FILLED
     return {"model.input_scaling": "standard"} if numbers else {}
+
+
+def hides_sizes(experiment: Experiment) -> bool:
+    """Whether clients keep to themselves how many examples they have."""
+    return experiment.privacy is not None or experiment.method.hides_sizes
 
 
 def _filled(x: Column) -> float:
@@ -163,18 +169,32 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     sizes = experiment.clients.schedule.usable(splits.train.sizes)
     busy = int((sizes > 0).sum())
     found: dict[str, Any] = {"clients.per_round": "all" if busy <= EVERYBODY else EVERYBODY}
-    if busy > EVERYBODY and experiment.method.weighting == "uniform":
+    chosen = is_open(experiment, "method.weighting") and is_open(experiment, "clients.selection")
+    alike = experiment.method.weighting == "uniform" or (chosen and not hides_sizes(experiment))
+    if busy > EVERYBODY and alike and not experiment.method.takes_histories:
         # Drawn by their size, clients count alike and examples too: the classes that carry most labels
-        # are not lost among the many that carry few.
-        found["clients.selection"] = "weighted"
+        # are not lost among the many that carry few, and no client outweighs a whole round.
+        found |= {"clients.selection": "weighted", "method.weighting": "uniform"}
     elif 0 < busy < len(sizes):
         found["clients.selection"] = "nonempty"
     return found
 
 
-def one_step(method: Method) -> bool:
+def one_step(method: Method, splits: Splits) -> bool:
     """Whether clients take one local step: more would fit their one class and nothing else."""
-    return method.has_class_table and not method.is_centralized and not method.takes_histories
+    if method.is_centralized or method.takes_histories:
+        return False
+    return method.has_class_table or _has_one_class_each(splits.train)
+
+
+def _has_one_class_each(data: FederatedDataset) -> bool:
+    """Whether clients mostly hold one class only."""
+    y, busy = data.columns["y"], int((data.sizes > 0).sum())
+    if isinstance(y, Lists) or not busy:
+        return False
+    owner = torch.repeat_interleave(torch.arange(data.clients), data.offsets.diff())
+    held = torch.unique(owner * data.classes + y.take(torch.arange(data.examples)).cpu())
+    return len(held) <= FEW * busy
 
 
 def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
@@ -188,7 +208,7 @@ def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """So many rounds that a client takes part often enough, and the server takes enough steps."""
     per_round, method = experiment.clients.per_round, experiment.method
-    visits, least = (ONE_STEP_VISITS, SHORTEST) if one_step(method) else (VISITS, VISITS)
+    visits, least = (ONE_STEP_VISITS, SHORTEST) if one_step(method, splits) else (VISITS, VISITS)
     if per_round == "all" or method.is_centralized:
         return {"rounds": least}
     busy = int((splits.train.sizes > 0).sum())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spreadout.config.choices import hides_sizes, one_step
 from spreadout.config.experiment import Experiment
 from spreadout.data.dataset import Splits
 from spreadout.methods import DualEncoder
@@ -27,29 +28,34 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     same holds for the clients'.
     """
     method = experiment.method
-    local, server = _rates_of(method)
+    local, server = _rates_of(method, splits)
     found = _widths(experiment, splits)
     if not LOCAL & experiment.clients.model_fields_set:
         found |= {f"clients.{key}": value for key, value in local.items()}
     # A drift correction is sound with some optimisers only: those are the user's to choose.
     if not experiment.server.model_fields_set and experiment.clients.drift is None:
         found |= {f"server.{key}": value for key, value in server.items()}
+    if method.has_class_table and not method.takes_histories and not hides_sizes(experiment):
+        # What no loss here learns of p(class); its weight is found on examples that are held out.
+        found["method.prior"] = "auto"
     plain = "x" in splits.train.columns and DataShape.of(splits.train).image is None
     if plain and method.has_class_table:
         found["clients.input_dropout"] = 0.2
     return found
 
 
-def _rates_of(method: Method) -> tuple[dict[str, Any], dict[str, Any]]:
+def _rates_of(method: Method, splits: Splits) -> tuple[dict[str, Any], dict[str, Any]]:
     """Of clients and server."""
     falling = {"optimizer": "adam", "lr": 0.003, "eps": 1e-8, "lr_decay": "cosine"}
     if method.is_centralized:  # one place: the server only takes what comes out
         rate = 0.003 if method.has_class_table else 0.001
         return {"optimizer": "adam", "lr": rate, "eps": 1e-8, "lr_decay": "cosine"}, {}
-    if not method.has_class_table:  # FedMLH and its kind: as in their paper
+    if not method.has_class_table and not one_step(method, splits):  # FedMLH and its kind: their paper's
         return {"optimizer": "adam", "lr": 0.001, "beta2": 0.999, "eps": 1e-8, "local_epochs": 5}, {}
     if isinstance(method, DualEncoder):
         return {"lr": 0.1, "local_epochs": 1}, {"optimizer": "adam", "lr": 0.03, "eps": 1e-3}
+    if not method.has_class_table:
+        return {"lr": 0.1, "local_steps": 1, "lr_decay": "cosine"}, falling
     if isinstance(method, PositiveOnly):
         return {"lr": 0.1, "row_lr": 1.0, "local_steps": 1, "lr_decay": "cosine"}, falling
     # A small step: in a large one, rows on the sphere do something else than follow their gradient.
@@ -64,4 +70,6 @@ def _widths(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     found: dict[str, Any] = {"model.dim": 256 if wide else 128}
     if experiment.model.encoder == "mlp" and experiment.method.has_class_table:
         found["model.hidden"] = [512] if wide else [256]
+    if experiment.model.encoder == "lookup":  # a hidden layer was worse, and √n keeps rare words loud
+        found |= {"model.hidden": [], "model.width": 256, "model.pooling": "sqrtn"}
     return found

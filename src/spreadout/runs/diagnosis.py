@@ -22,6 +22,7 @@ from spreadout.evaluation.references import Reference
 LOSS_GROWTH = 1.5  # how far the training loss may be above its least value
 NORM_GROWTH = 5.0  # by how much the encoder's weights may grow where the score is ruined:
 RUINED = 0.2  # of all that was gained, lost since the best evaluation
+WORSE = 0.05  # … and what may be lost of it before a rising loss counts
 MOVED = 1.5  # growth of the weights below which rates were not too high
 SWING = 0.25  # of all that was gained, by how much the score may change between evaluations
 RISES = 0.3  # share of spreadout steps that may raise their own objective
@@ -78,7 +79,7 @@ def diagnose(
 
 
 def divergence(config: EvalConfig, history: Sequence[Record]) -> Finding | None:
-    """The loss grew far beyond what it was; or weights did, and the loss or the score got worse."""
+    """The loss or the weights grew far beyond what they were, and the score got worse; or it swings."""
     losses = [(r["round"], float(r["loss"])) for r in history if _known(r.get("loss"))]
     norms = [float(r["weights_norm"]) for r in history if _known(r.get("weights_norm"))]
     if not losses or not norms:
@@ -89,13 +90,15 @@ def divergence(config: EvalConfig, history: Sequence[Record]) -> Finding | None:
     recent = [loss for _, loss in losses[-_quarter(history) :]]
     scores = _scores(config, history)
     ruined = max(scores) - scores[-1] > RUINED * (max(scores) - scores[0]) or max(scores) == scores[0]
-    if last > LOSS_GROWTH * least and last > first:
+    # Spread classes are harder to hit: a loss may rise while the score does.
+    worse = max(scores) - scores[-1] > WORSE * (max(scores) - scores[0]) or max(scores) == scores[0]
+    if worse and last > LOSS_GROWTH * least and last > first:
         sign = f"the training loss rose from {least:.3g} in round {at} to {last:.3g}"
     elif grown > NORM_GROWTH and ruined:
         sign = f"the norm of the encoder's weights grew from {norms[0]:.3g} to {norms[-1]:.3g}"
     elif grown > MOVED and len(losses) >= FEWEST and _swing(scores) > SWING * (max(scores) - scores[0]):
         sign = f"{_judged(config)} swings by {_swing(scores):.1f} from one evaluation to the next"
-    elif grown > MOVED and len(losses) >= FEWEST and min(recent) > first:
+    elif worse and grown > MOVED and len(losses) >= FEWEST and min(recent) > first:
         sign = (
             f"the training loss is {last:.3g} and was {first:.3g}, while weights grew {grown:.1f}-fold"
         )
