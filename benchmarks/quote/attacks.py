@@ -102,7 +102,7 @@ def rules() -> str:
     for method, label in METHODS.items():
         made = files[method]
         plain = mean(_scores(made, "mean", "none"))
-        honest = [f"{plain - mean(_scores(made, rule, 'none')):.1f}" for rule in RULES]
+        honest = [_cell(plain - mean(_scores(made, rule, "none"))).strip("*") for rule in RULES]
         rows.append([label, "none", "0.0", *honest])
         for attack in _attacks(made):
             lost = [_lost(made, rule, attack, SHARES[0]) for rule in ("mean", *RULES)]
