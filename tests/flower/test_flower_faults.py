@@ -24,14 +24,13 @@ import spreadout as so
 from deployment import TOY, assert_same
 from memory_grid import MemoryGrid, Node, deployed, form_of, served
 from spreadout.config.experiment import Experiment
-from spreadout.core.chained_log import ChainedLog
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
 from spreadout.federated.round import run_round
 from spreadout.flower import keys, messages, rpc
-from spreadout.flower.access import AccessControl, fingerprint_of, read_roster
+from spreadout.flower.access import AccessControl, access_log, fingerprint_of, read_roster
 from spreadout.flower.messages import HELLO, TRAIN, Malformed
 from spreadout.runs.build import build_federation
 from spreadout.runs.observer import Interrupted, Observer
@@ -554,12 +553,12 @@ def test_a_clients_node_is_known_by_its_key(tmp_path: Path) -> None:
 
 
 def test_a_grant_outlives_the_server(tmp_path: Path) -> None:
-    access = AccessControl("own", {"classes": 8}, log=ChainedLog(tmp_path / "access.jsonl"))
+    access = AccessControl("own", {"classes": 8}, log=access_log(tmp_path / "access.jsonl"))
     assert access.claim(3, 12, "one", {"one"}) is None
     assert access.denial(3, {"classes": torch.tensor([4])}) is None
     access.close()
     again = AccessControl(
-        "own", {"classes": 8}, log=ChainedLog(tmp_path / "access.jsonl"), takeover=True
+        "own", {"classes": 8}, log=access_log(tmp_path / "access.jsonl"), takeover=True
     )
     again.recall()
     assert again.denial(3, {"classes": torch.tensor([5])}) == "rows not allowed"

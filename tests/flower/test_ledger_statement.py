@@ -9,7 +9,12 @@ from typer.testing import CliRunner
 pytest.importorskip("flwr")
 
 from spreadout.cli.main import app
+from spreadout.core.chained_log import ChainedLog
+from spreadout.core.errors import UserError
 from spreadout.flower import keys
+from spreadout.flower.access import AccessControl, access_log
+from spreadout.flower.ledger_statement import sign
+from spreadout.flower.releases import ReleaseLog
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.ledger import Budget, NodeLedger, Release
 
@@ -52,3 +57,42 @@ def test_a_signature_is_the_nodes_and_of_this_very_statement(ledger: Path, tmp_p
     assert "is no signed statement" in told("verify", out, tmp_path / "node0.pub")
     assert "No such file" in told("verify", tmp_path / "nothing", tmp_path / "node0.pub")
     assert "is no private key" in told("ledger", ledger, "--sign", tmp_path / "node0.pub")
+
+
+def test_what_is_no_statement_is_one_line(ledger: Path, tmp_path: Path) -> None:
+    out, key = tmp_path / "statement.json", tmp_path / "node0.pub"
+    for nested in ("[" * 100_000, '{"statement": ' + '{"a":' * 900 + "1" + "}" * 900 + "}"):
+        out.write_text(nested)
+        assert "is no signed statement" in told("verify", out, key)
+    sign({"delta": 1e-6, "time": "now", "clients": {"4": {"releases": -1}}}, tmp_path / "node0", out)
+    assert "statement.json: is damaged or was changed (lines: " in told("verify", out, key)
+
+
+@pytest.mark.parametrize(
+    ("record", "word"),
+    [
+        ({"kind": "release", "round": 0, "clients": [1], "noise": 5.0}, "run: Field required"),
+        ({"kind": "release", "run": "a", "round": 0, "clients": [1]}, "a release has no noise"),
+        ({"kind": "gift", "run": "a", "round": 0, "clients": [1]}, "kind = 'gift'"),
+        ({"kind": "look", "run": "a", "round": 0, "clients": "many"}, "clients = 'many'"),
+    ],
+)
+def test_a_ledger_line_that_no_node_writes_is_named(
+    tmp_path: Path, record: dict[str, object], word: str
+) -> None:
+    ChainedLog(tmp_path / "ledger.jsonl").append(record)
+    said = told("ledger", tmp_path)
+    assert "ledger.jsonl:1: is damaged or was changed" in said
+    assert word in said
+
+
+def test_lines_that_no_server_writes_are_named(tmp_path: Path) -> None:
+    ChainedLog(tmp_path / "releases.jsonl").append({"round": 3})
+    with pytest.raises(UserError, match=r"releases\.jsonl:1: .*clients: Field required"):
+        ReleaseLog(tmp_path / "releases.jsonl", resume=True)
+    for record in ({"client": 3}, {"client": "x", "rows": {}}, {"client": 3, "node": "a"}):
+        path = tmp_path / "access.jsonl"
+        path.unlink(missing_ok=True)
+        ChainedLog(path).append(record)
+        with pytest.raises(UserError, match=r"access\.jsonl:1: is damaged or was changed"):
+            AccessControl("own", {"classes": 8}, log=access_log(path)).recall()

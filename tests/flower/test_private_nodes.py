@@ -20,6 +20,7 @@ from spreadout.core.rows import Rows
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.federation import Federation
 from spreadout.flower import keys, messages
+from spreadout.flower.client_app import FAILED, client_app
 from spreadout.flower.messages import HELLO, REQUESTS, TRAIN
 from spreadout.flower.node_settings import node_ledger
 from spreadout.privacy.accounting import epsilon_of
@@ -302,10 +303,10 @@ def test_a_release_is_written_down_before_it_leaves(
     node = grid.nodes[100]
 
     def dies(*given: object) -> None:
-        raise RuntimeError("killed")
+        raise SystemExit("killed")
 
     monkeypatch.setattr("spreadout.flower.messages.put_updates", dies)
-    with pytest.raises(RuntimeError, match="killed"):
+    with pytest.raises(SystemExit, match="killed"):
         run(tmp_path, e, grid)
     assert {own.releases for own in ledger_of(node).accounts().values()} == {1}
 
@@ -329,6 +330,58 @@ def test_a_crash_between_checkpoints_forgets_no_release(tmp_path: Path) -> None:
     ledger = ledger_of(grid.nodes[100])
     assert {own.releases for own in ledger.accounts().values()} == {4}
     assert told["guarantee"].startswith("local: ")
+
+
+@pytest.mark.parametrize("noise", [NOISE, 0.0])
+def test_no_error_of_what_reads_the_data_reaches_the_server(
+    tmp_path: Path, noise: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Flower sends the text of any error, and a reader's text has the cell that it could not read."""
+    config = tmp_path / "experiment.toml"
+    config.write_text(experiment(f"privacy.noise={noise}").to_toml())
+
+    def node_data(e: Experiment, node: object) -> FederatedDataset:
+        raise ValueError("could not convert string to float: 'HIV positive'")
+
+    keys.make_secret(tmp_path / "secret")
+    told = {"secret-file": str(tmp_path / "secret"), "device": "cpu"}
+    if noise:  # without any it is private too, and counts nothing
+        told |= {"ledger": str(tmp_path / "ledger"), "epsilon": "100.0"}
+    node = Node(100, client_app(config, node_data), told)
+    MemoryGrid([node])
+    greeting = RecordDict({"task": ConfigRecord({"run": "a", "round": 0})})
+    assert problem(asked(node, HELLO, greeting)) == FAILED
+    assert "HIV positive" in caplog.text  # the node's own log
+    config.write_text(Experiment.of(QUICK).to_toml())
+    plain = Node(101, client_app(config, node_data), {"device": "cpu"})
+    with pytest.raises(ValueError, match="HIV positive"):  # nobody asked to be protected
+        asked(plain, HELLO, greeting)
+
+
+def test_a_node_without_a_ledger_reads_no_data(tmp_path: Path) -> None:
+    config = tmp_path / "experiment.toml"
+    config.write_text(experiment().to_toml())
+    read: list[object] = []
+    keys.make_secret(tmp_path / "secret")
+    told = {"secret-file": str(tmp_path / "secret"), "device": "cpu"}
+    node = Node(100, client_app(config, lambda e, node: read.append(node)), told)  # type: ignore[arg-type, func-returns-value]
+    MemoryGrid([node])
+    greeting = RecordDict({"task": ConfigRecord({"run": "a", "round": 0})})
+    assert "has no ledger" in problem(asked(node, HELLO, greeting))
+    assert read == []
+
+
+def test_a_refusal_does_not_tell_where_the_ledger_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    e = experiment("rounds=1")
+    grid = private_nodes(tmp_path, e)
+    node = grid.nodes[100]
+    run(tmp_path, e, grid)
+    answer = problem(asked(node, TRAIN, first_training(node).content))
+    assert answer.startswith("client 0: round 0 of this run")
+    assert str(tmp_path) not in answer
+    assert f"{node.config['ledger']}: client 0: round 0" in caplog.text
 
 
 def test_what_an_operator_must_say_is_asked_for_by_name(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.types import Params
 from spreadout.privacy.keystream import KeyStream
 from spreadout.privacy.mechanism import GaussianMechanism, clip_norm
-from spreadout.privacy.release import Grid, released
+from spreadout.privacy.release import Grid, _within, released
 from spreadout.privacy.table_noise import noisy_rows
 
 
@@ -60,6 +60,38 @@ def test_no_change_is_longer_than_the_clip_to_the_last_unit(monkeypatch: pytest.
         for _ in range(50):
             sent = flat(released(change(draw.normal(size=50).tolist()), mechanism, silent))
             assert clip * 0.9999 < float(sent.norm()) <= clip  # in doubles: the sum is exact enough
+
+
+def test_no_tiny_change_is_longer_than_the_clip_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Squares of 2e-23 are zero in single precision: the update stayed 632 times as long as the clip."""
+    monkeypatch.setattr("spreadout.privacy.release.discrete_gaussian", lambda n, s, w: np.zeros(n, int))
+    for clip, values in ((1e-24, [2e-23] * 1000), (1.0, [3e38] * 1000), (1e-20, [1e-30] * 999 + [1.0])):
+        clipped = flat(clip_norm(change(values), clip))
+        assert float(clipped.norm()) == pytest.approx(clip, rel=1e-4)
+        sent = flat(released(change(values), GaussianMechanism(clip=clip, noise=1.0), silent))
+        assert clip * 0.98 < float(sent.norm()) <= clip
+
+
+@given(
+    st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=20),
+    st.integers(0, 2**56),
+)
+def test_whole_numbers_are_made_no_longer_than_allowed_at_once(units: list[int], most: int) -> None:
+    squared = sum(unit * unit for unit in units)
+    found = _within(np.array(units, np.int64), most).tolist()
+    left = sum(unit * unit for unit in found)
+    assert left <= most or squared <= most
+    if squared <= most:
+        assert found == units
+    else:  # the same direction, and no shorter than truncation makes it
+        ratio = math.sqrt(most / squared)
+        assert all(abs(a - ratio * b) <= 1 + 2**-20 * abs(b) for a, b in zip(found, units, strict=True))
+
+
+def test_a_length_beyond_64_bits_does_not_wrap_around() -> None:
+    units = np.full(1000, 1 << 31, np.int64)  # squared: 1000 · 2^62
+    found = _within(units, 1 << 50)
+    assert 0.999 * 2**50 < int(np.dot(found, found)) <= 2**50
 
 
 def test_noise_has_the_promised_deviation_and_is_new_in_every_release() -> None:

@@ -141,3 +141,17 @@ def test_dummies_hide_sizes_only_where_nothing_else_tells_them() -> None:
         build_federation(tagged_config({**arm, "weighting": "examples"}), tagged(), CPU)
     plain = build_federation(tagged_config(LABEL_ARMS["fedalc"]), tagged(), CPU)
     assert len({update_of(plain, client).examples for client in range(6)}) > 1
+
+
+@pytest.mark.parametrize("drift", ["scaffold", "feddyn"])
+def test_states_that_follow_from_sizes_are_refused_where_dummies_hide_these(drift: str) -> None:
+    """Where updates are judged one by one, every client's state was that of one example."""
+    hidden = {**LABEL_ARMS["fedalc"], "dummies": 20}
+    clients = {"per_round": "all", "local_steps": 1, "batch": "full", "lr": 0.3}
+    drifting = {**clients, "drift": drift}
+    with pytest.raises(so.UserError, match=rf"clients\.drift = '{drift}': .*method\.dummies = 0"):
+        build_federation(tagged_config(hidden, clients=drifting), tagged(), CPU)
+    prox = {**clients, "drift": "fedprox"}
+    assert build_federation(tagged_config(hidden, clients=prox), tagged(), CPU).hides_sizes
+    plain = build_federation(tagged_config(LABEL_ARMS["fedalc"], clients=drifting), tagged(), CPU)
+    assert plain.clients.keeps_state

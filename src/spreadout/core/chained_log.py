@@ -13,14 +13,17 @@ from typing import Any
 from spreadout.core.checksums import CHECK, sha256
 from spreadout.core.errors import UserError
 from spreadout.core.files import append, as_json, cut
+from spreadout.core.written import Written, as_written
+
+REMEDY = "restore it from a copy"
 
 
 class ChainedLog:
     """Records of plain JSON values, one a line."""
 
-    def __init__(self, path: Path, *, sync: bool = False) -> None:
-        """sync: whether a record lasts through a power cut once it is appended."""
-        self.path, self.sync = path, sync
+    def __init__(self, path: Path, line: type[Written] = Written, *, sync: bool = False) -> None:
+        """line: what every record has. sync: whether one lasts through a power cut once appended."""
+        self.path, self.line, self.sync = path, line, sync
         self._last = ""
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -38,10 +41,8 @@ class ChainedLog:
             except (ValueError, TypeError, RecursionError):
                 found = None
             if found is None or found != self._last:
-                raise UserError(
-                    f"{self.path}:{number}: is damaged or was changed; restore it from a copy"
-                )
-            records.append(record)
+                raise UserError(f"{self.path}:{number}: is damaged or was changed; {REMEDY}")
+            records.append(as_written(self.line, record, f"{self.path}:{number}", REMEDY))
         if lines[-1]:
             cut(self.path, sum(len(line) + 1 for line in lines[:-1]))
         return records

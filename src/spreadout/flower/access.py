@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
+from pydantic import model_validator
 
 from spreadout.core.chained_log import ChainedLog
 from spreadout.core.errors import UserError
 from spreadout.core.types import Tensors
+from spreadout.core.written import Count, Written
 from spreadout.flower.messages import client_number
 from spreadout.methods.base import RowAccess
 from spreadout.methods.class_counts import SetupMessage, is_row_list
@@ -32,6 +34,29 @@ NOT_ALLOWED = "rows not allowed"
 ANOTHERS_CLIENT = "another node's client"
 TOO_LATE = "not a client of this run"
 LOG = "access.jsonl"
+
+
+class Line(Written):
+    """One of the log: that the run is closed, its name, a client's rows, or a client's node."""
+
+    closed: bool = False
+    run: str = ""
+    client: Count | None = None
+    rows: dict[str, list[Count]] | None = None
+    node: str | None = None
+    examples: Count | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Line:
+        granted = self.rows is not None or (self.node is not None and self.examples is not None)
+        if not (self.closed or self.run or (self.client is not None and granted)):
+            raise ValueError("it names no run, and no client with its rows or its node")
+        return self
+
+
+def access_log(path: Path) -> ChainedLog:
+    """What has been granted in a run, on disk."""
+    return ChainedLog(path, Line)
 
 
 @dataclass
@@ -124,7 +149,7 @@ class AccessControl:
             if record.get("closed"):
                 self.closed = True
                 continue
-            if "run" in record:
+            if record.get("run"):
                 self.run = record["run"]
                 continue
             client = int(record["client"])

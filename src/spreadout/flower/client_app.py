@@ -129,12 +129,11 @@ def client_app(
                 content = answer(clients_here, message.content)
             except MissingRows:
                 content = _problem(RESTARTED)
-            except (UserError, Malformed) as error:
-                said = one_line(str(error))
-                log(WARNING, "%s", said)
-                # A node that counts what it gives away does not give away what is wrong with its data.
-                open_to = isinstance(error, Refusal | Malformed) or LEDGER not in context.node_config
-                content = _problem(said if open_to else FAILED)
+            except Exception as error:
+                reason = _told(error, experiment, context.node_config)
+                if reason is None:
+                    raise  # Flower tells the server all of it
+                content = _problem(reason)
             return Message(content, reply_to=message)
 
         return handle
@@ -143,6 +142,30 @@ def client_app(
     app.query("requests")(answering(send_requests))
     app.train()(answering(train))
     return app
+
+
+def _told(error: Exception, experiment: str | Path, node: NodeConfig) -> str | None:
+    """What the server is told of an error; None: Flower may say it.
+
+    A node that counts what it gives away does not give away what is wrong with its data, and any error
+    of whatever reads the data may quote it.
+    """
+    foreseen = isinstance(error, UserError | Malformed)
+    said = one_line(str(error))
+    where = f"{node[LEDGER]}: " if isinstance(error, Refusal) and LEDGER in node else ""
+    log(WARNING, "%s%s", where, said, exc_info=None if foreseen else error)
+    if isinstance(error, Refusal | Malformed):
+        return said
+    if LEDGER in node or _is_private(experiment):
+        return FAILED
+    return said if foreseen else None
+
+
+def _is_private(experiment: str | Path) -> bool:
+    try:
+        return Experiment.load(experiment).privacy is not None
+    except UserError:  # the config itself is at fault, and no data was read
+        return False
 
 
 def host(
@@ -155,6 +178,7 @@ def host(
 ) -> NodeClients:
     """The node's clients, from its data and its Flower state."""
     e, node = settled(Experiment.load(experiment)), context.node_config
+    seed, ledger = node_seed(node, e), node_ledger(node, e.privacy)  # or no data is read
     data = node_data(e, node)
     if data.numbers is None:
         raise UserError("the node's data has no client numbers: make it with own_arrays or own_file")
@@ -166,8 +190,8 @@ def host(
     public = public_in(context.state, data.classes)
     if "popularity" in public:
         data = replace(data, public_popularity=public["popularity"])
-    federation = _federation(e, data, node, encoder, method)
-    return NodeClients(federation, e, node, context.state, node_ledger(node, e.privacy))
+    federation = replace(_federation(e, data, node, encoder, method), seed=seed)
+    return NodeClients(federation, e, node, context.state, ledger)
 
 
 def _federation(
@@ -181,8 +205,7 @@ def _federation(
     alone = experiment.model_copy(update={"clients": everyone})
     splits = Splits("node", data, NOTHING_HELD_OUT)
     device = pick_device(str(node.get("device", "auto")))
-    federation = build_federation(alone, splits, device, encoder, method)
-    return replace(federation, seed=node_seed(node, experiment))
+    return build_federation(alone, splits, device, encoder, method)
 
 
 def _label_key(clients_here: NodeClients) -> bytes:

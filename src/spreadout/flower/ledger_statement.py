@@ -13,20 +13,41 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from pydantic import Field
 
 from spreadout.core.checksums import sha256
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_json
+from spreadout.core.written import Count, Written, as_written
 from spreadout.flower.access import fingerprint_of
 from spreadout.flower.keys import public_path
 from spreadout.privacy.ledger import LEDGER, Budget, NodeLedger
 
 ALGORITHM = ec.ECDSA(hashes.SHA384())
+
+
+class Given(Written):
+    """What one client has given away."""
+
+    releases: Count
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    requests_seen: Count
+    runs: Count
+
+
+class Statement(Written):
+    """What is signed."""
+
+    time: Annotated[str, Field(max_length=100)]
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    lines: Count
+    last: str
+    clients: dict[str, Given]
 
 
 def statement_of(folder: Path, delta: float) -> dict[str, Any]:
@@ -75,18 +96,19 @@ def verified(path: Path, public: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
         statement, signature = dict(found["statement"]), base64.b64decode(found["signature"])
+        signed = _bytes(statement)
         key = serialization.load_ssh_public_key(public.read_bytes())
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, UnsupportedAlgorithm):
+    except (ValueError, KeyError, TypeError, RecursionError, UnsupportedAlgorithm):
         raise UserError(f"{path}: is no signed statement, or {public} no public key") from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise UserError(f"{public}: is no ECDSA key")
     try:
-        key.verify(signature, _bytes(statement), ALGORITHM)
+        key.verify(signature, signed, ALGORITHM)
     except InvalidSignature:
         raise UserError(f"{path}: was not signed with {public}, or was changed since") from None
-    return statement
+    return as_written(Statement, statement, path, "ask the node for another")
 
 
 def _bytes(statement: Mapping[str, Any]) -> bytes:

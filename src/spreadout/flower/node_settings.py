@@ -22,7 +22,7 @@ def node_seed(node: NodeConfig, experiment: Experiment) -> int:
     """What this node's draws depend on: its own secret, or in a rehearsal the run's public seed."""
     if SECRET not in node:
         if experiment.privacy is not None and experiment.privacy.noise:
-            raise UserError(
+            raise Refusal(
                 f"--node-config: has no {SECRET}; with [privacy] a node answers only if its draws are "
                 "secret: give it a file of 32 random bytes"
             )

@@ -11,15 +11,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from spreadout.core.chained_log import ChainedLog
+from spreadout.core.written import Count, Written
 
 LOG = "releases.jsonl"  # in the run folder's deployment part
+
+
+class Line(Written):
+    """One of the log."""
+
+    round: Count
+    clients: list[Count]
 
 
 class ReleaseLog:
     """By client number, how often it was asked."""
 
     def __init__(self, path: Path, *, resume: bool) -> None:
-        self._log = ChainedLog(path, sync=True)
+        self._log = ChainedLog(path, Line, sync=True)
         self._counts: Counter[int] = Counter()
         if not resume:
             path.unlink(missing_ok=True)

@@ -17,7 +17,6 @@ from torch import nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
-from spreadout.core.chained_log import ChainedLog
 from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
 from spreadout.data.dataset import Splits
@@ -25,7 +24,7 @@ from spreadout.evaluation.metrics import find_metric
 from spreadout.federated.claims import WHERE_DEPLOYED
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import NormClipping, RobustRule
-from spreadout.flower.access import LOG, AccessControl, read_roster
+from spreadout.flower.access import LOG, AccessControl, access_log, read_roster
 from spreadout.flower.data import ServerData, held_out
 from spreadout.flower.events import Events
 from spreadout.flower.grid import GridExecutor
@@ -182,7 +181,7 @@ class Builder:
             frozenset(form.data.features.values()) if form.clients.requests_seen else frozenset(),
         )
         folder = RunFolder(self.out)
-        access.log = ChainedLog(self.out / DEPLOYMENT / LOG)
+        access.log = access_log(self.out / DEPLOYMENT / LOG)
         if self.resume:
             access.recall()
         else:

@@ -17,11 +17,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
 
 from spreadout.core.chained_log import ChainedLog
 from spreadout.core.errors import UserError
 from spreadout.core.locks import Lock
+from spreadout.core.written import Count, Written
 from spreadout.privacy.accounting import REPLACE_ONE_CLIENT, epsilon_of_mu
 
 LEDGER, LOCK = "ledger.jsonl", "ledger.lock"
@@ -30,7 +33,26 @@ WAIT = 30.0  # seconds for another message of this node to finish writing
 
 
 class Refusal(UserError):
-    """Why a node does not answer; it follows from the ledger and what is asked, not from the data."""
+    """Why a node does not answer; it follows from the ledger and what is asked, not from the data.
+
+    The server is told, so it names nothing of the node's machine.
+    """
+
+
+class Line(Written):
+    """One of the ledger."""
+
+    kind: Literal["release", "look"]
+    run: str
+    round: Count
+    clients: list[Count]
+    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # of a release
+
+    @model_validator(mode="after")
+    def _has_noise(self) -> Line:
+        if self.kind == RELEASE and self.noise is None:
+            raise ValueError("a release has no noise")
+        return self
 
 
 @dataclass(frozen=True)
@@ -137,7 +159,7 @@ class NodeLedger:
         reasons = {client: problem(_of(accounts, client)) for client in clients}
         passed = [client for client, reason in reasons.items() if reason is None]
         if clients and not passed:
-            raise Refusal(f"{self.folder}: client {clients[0]}: {reasons[clients[0]]}")
+            raise Refusal(f"client {clients[0]}: {reasons[clients[0]]}")
         return passed
 
     @contextmanager
@@ -146,7 +168,7 @@ class NodeLedger:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = self._locked()
         try:
-            log = ChainedLog(self.folder / LEDGER, sync=True)
+            log = ChainedLog(self.folder / LEDGER, Line, sync=True)
             yield log, _accounts(log.read())
         finally:
             lock.release()

@@ -32,9 +32,10 @@ def clip_norm(change: Params, bound: float) -> Params:
     """One client's change, scaled down to the bound if it is longer; what is not finite becomes zero."""
     finite = Params(*({name: _finite(value) for name, value in part.items()} for part in change))
     values = [*finite.dense.values(), *finite.rows.values()]
-    norm = torch.stack([value.norm() for value in values]).norm()
+    lengths = [torch.linalg.vector_norm(value, dtype=torch.float64) for value in values]
+    norm = torch.stack(lengths).norm()  # in doubles: squares of tiny or huge numbers are no floats
     factor = bound / torch.maximum(norm, torch.full_like(norm, bound))
-    return Params(*({name: value * factor for name, value in part.items()} for part in finite))
+    return Params(*({n: value * factor.to(value.dtype) for n, value in part.items()} for part in finite))
 
 
 def _finite(value: Tensor) -> Tensor:

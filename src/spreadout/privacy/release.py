@@ -72,10 +72,21 @@ def released(change: Params, mechanism: GaussianMechanism, words: Words) -> Para
 
 
 def _within(units: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Shorter by a few millionths where rounding in the clip left it too long."""
-    while int(np.dot(units, units)) > most:
-        units = np.sign(units) * (np.abs(units) * ((1 << 20) - 1) >> 20)
-    return units
+    """No longer than the clip: where it is, by the ratio of the two, rounded down in whole numbers."""
+    squared = _squared(units)
+    if squared <= most:
+        return units
+    bits = 62 - int(np.abs(units).max()).bit_length()  # of the ratio: what keeps products below 2^62
+    ratio = math.isqrt((most << 2 * bits) // squared)  # of 2^bits
+    shorter: NDArray[np.int64] = np.sign(units) * (np.abs(units) * ratio >> bits)
+    return shorter
+
+
+def _squared(units: NDArray[np.int64]) -> int:
+    """The squared length, exactly."""
+    if float(np.square(units, dtype=np.float64).sum()) < 2.0**62:
+        return int(np.dot(units, units))
+    return sum(unit * unit for unit in units.tolist())  # it would wrap around
 
 
 def _like(values: NDArray[np.float64], old: Tensor) -> Tensor:

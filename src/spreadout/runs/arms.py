@@ -16,12 +16,13 @@ from spreadout.core.checksums import CHECK, read_json, unsealed
 from spreadout.core.errors import UserError
 from spreadout.core.registry import import_modules
 from spreadout.core.types import Record
+from spreadout.core.written import as_written
 from spreadout.evaluation.references import Reference, best_central
 from spreadout.runs.claim import CONFIG
 from spreadout.runs.files import RunFiles
 from spreadout.runs.logs import METRICS, REMEDY
 from spreadout.runs.sums import check
-from spreadout.runs.written import ComparisonTable, as_written
+from spreadout.runs.written import ComparisonTable
 
 COMPARISON = "comparison.json"
 SHOWN_GEOMETRY = {

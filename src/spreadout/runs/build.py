@@ -49,7 +49,7 @@ def build_federation(
     optimizers = ServerOptimizers(
         e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in model.tables}
     )
-    _refuse_unfit_optimizers(e)
+    _refuse_unfit_optimizers(e, method)
     federation = Federation(
         data=data,
         model=model,
@@ -138,7 +138,7 @@ def _executor(e: Experiment, device: torch.device) -> Executor:
     return executor if alone else distributed.Distributed(executor)
 
 
-def _refuse_unfit_optimizers(e: Experiment) -> None:
+def _refuse_unfit_optimizers(e: Experiment, method: Method) -> None:
     """A drift correction may be sound with some optimisers only."""
     if e.clients.drift is None:
         return
@@ -146,6 +146,12 @@ def _refuse_unfit_optimizers(e: Experiment) -> None:
         raise UserError(
             f"clients.drift = {e.clients.drift.name!r}: keeps states that noise would drive "
             'off their mean; with [privacy] take "fedprox"'
+        )
+    if method.hides_sizes and e.clients.drift.keeps_state:
+        raise UserError(
+            f"clients.drift = {e.clients.drift.name!r}: a state follows from a client's number of "
+            f'examples, which method.name = {method.name!r} with dummies hides; take "fedprox", or '
+            "method.dummies = 0"
         )
     for server in (e.server.optimizer_for(), *e.server.tables.values()):
         problem = e.clients.drift.validate_optimizers(e.clients.optimizer_for(), server)

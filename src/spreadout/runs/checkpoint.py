@@ -26,7 +26,8 @@ from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import Sharded, Table, Tables, local_of
 from spreadout.core.tensor_files import write_tensors
 from spreadout.core.traffic import Traffic
-from spreadout.runs.written import Pointer, as_written
+from spreadout.core.written import as_written
+from spreadout.runs.written import Pointer
 
 FORMAT = 3
 GROUPS = ("dense", "tables", "slots", "method", "records", "control", "clients", "scoring", "robust")

@@ -9,6 +9,7 @@ from typing import Any, Self
 from spreadout.core.checksums import read_json
 from spreadout.core.errors import UserError
 from spreadout.core.types import Record
+from spreadout.core.written import Written, as_written
 from spreadout.runs import checkpoint, logs
 from spreadout.runs.claim import CONFIG, RUN_MARK
 from spreadout.runs.logs import METRICS, REQUESTS
@@ -20,8 +21,6 @@ from spreadout.runs.written import (
     Projection,
     Requested,
     Summary,
-    Written,
-    as_written,
 )
 
 SUMMARY, PROJECTION, PRIVACY = "summary.json", "projection.json", "privacy.json"

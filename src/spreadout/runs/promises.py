@@ -13,7 +13,7 @@ SIMULATED = "simulated: no guarantee"
 NONE = "none: updates are clipped, but no noise is added"
 LOCAL = (
     "local: the values of a client's updates on the rows it requests, against the server; each node "
-    "adds its own noise and keeps its own ledger"
+    "adds its own noise; ε is of this run alone, and the nodes' ledgers have all runs"
 )
 
 

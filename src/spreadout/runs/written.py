@@ -6,15 +6,13 @@ A digest tells that a file is the one that was written. Where there is none, bec
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from spreadout.core.errors import UserError
+from spreadout.core.written import Count, Written
 from spreadout.runs.logs import LOGS
 
-Count = Annotated[int, Field(ge=0, lt=2**63)]
 Number = Annotated[float, Field(ge=-1e100, le=1e100, allow_inf_nan=False)]
 Score = Number | None  # what is not finite is written as null
 Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
@@ -22,12 +20,6 @@ Text = Annotated[str, Field(max_length=10_000)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$")]  # not ..
 Own = list[Literal["data", "encoder", "method"]]
-
-
-class Written(BaseModel):
-    """JSON as it was written: no value is taken for another, and there may be more than is asked for."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
 
 
 class Spread(Written):
@@ -262,20 +254,3 @@ class ComparisonTable(Written):
 
     seeds: list[int] = Field(min_length=1)
     variants: list[Compared] = Field(min_length=1)
-
-
-def as_written(kind: type[Written], value: Any, where: str | Path, remedy: str) -> dict[str, Any]:
-    """The value, if it is what a run writes there."""
-    try:
-        kind.model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        found = f" = {first['input']!r:.60}" if first["type"] != "missing" and key else ""
-        said = first["msg"].removeprefix("Value error, ").removeprefix("Input should ")
-        raise UserError(
-            f"{where}: is damaged or was changed ({key}{found}: {said}); {remedy}"
-            if key
-            else f"{where}: is damaged or was changed ({said}); {remedy}"
-        ) from None
-    return dict(value)

@@ -82,7 +82,8 @@ def accepted(federation: Federation, state: ServerState, update: Update, control
         {name: counts[None] for name, counts in update.positives.items()},
         torch.ones(1, dtype=torch.bool, device=f.device),
     )
-    steps = f.clients.schedule.steps_of(torch.tensor([update.examples]))  # of states: all say sizes
+    # Only corrections that keep states ask for steps, and they are refused where sizes are hidden.
+    steps = f.clients.schedule.steps_of(torch.tensor([update.examples]))
     moved = state_changes(f, change, steps, control, update.round)
     part.control = {name: part.weight * value[0] for name, value in moved.items()}
     return part
