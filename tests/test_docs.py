@@ -66,6 +66,21 @@ def test_relative_links_lead_somewhere(document: Path) -> None:
         assert target.exists(), f"{document.name} links to {link}"
 
 
+@pytest.mark.parametrize("room", ["flower", "privacy"])
+def test_the_map_names_every_module_of_these_rooms(room: str) -> None:
+    said = (ROOT / "docs" / "architecture.md").read_text()
+    modules = {path.name for path in (ROOT / "src" / "spreadout" / room).glob("[a-z]*.py")}
+    assert modules
+    assert [name for name in sorted(modules) if name not in said] == []
+
+
+def test_results_name_no_machines_folders() -> None:
+    files = sorted((ROOT / "results").rglob("*.json"))
+    assert files
+    named = re.compile(r'"/(tmp|home|root|work|Users)/')
+    assert [str(path) for path in files if named.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_every_key_of_a_config_is_documented() -> None:
     from spreadout.config.experiment import Experiment
     from spreadout.data.partitions import PARTITIONS

@@ -179,6 +179,7 @@ def main() -> None:
     found = soak(a.rounds, a.period, a.seed)
     about = {"rounds": a.rounds, "period": a.period, "seed": a.seed, "flwr": flwr.__version__}
     settings = config(Path("data.npz"), a.rounds, a.seed).model_dump(mode="json", exclude_unset=True)
+    settings["data"]["path"] = "data.npz"  # wherever it was
     write(a.out, {**about, "config": settings, "most_growth": MOST_GROWTH, **found})
     wrong = {
         "rounds are missing": found["rounds_done"] != a.rounds,

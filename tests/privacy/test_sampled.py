@@ -33,13 +33,6 @@ def test_sampled_rounds_cost_what_two_accountants_say() -> None:
     assert whole.pld == pytest.approx(epsilon_of(4.0, 10, 1e-6, sensitivity=1.0), rel=1e-3)
 
 
-def test_cohorts_of_a_fixed_size_are_not_taken_for_poisson_ones() -> None:
-    pytest.importorskip("dp_accounting")
-    fixed = sampled.fixed_size_epsilon(1.0, 100, 10_000, 1000, 1e-6)
-    assert fixed.pld is None
-    assert fixed.epsilon > sampled.poisson_epsilon(1.0, 0.01, 1000, 1e-6).rdp
-
-
 def test_the_least_sampled_noise_is_the_one_that_gives_the_budget() -> None:
     pytest.importorskip("dp_accounting")
     noise = sampled.least_poisson_noise(2.0, 0.1, 20, 1e-6)

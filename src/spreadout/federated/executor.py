@@ -40,7 +40,7 @@ class Heard(NamedTuple):
 
 
 class Executor(ABC):
-    """Trains the cohort of a round. One whose clients are elsewhere overrides all three hooks.
+    """Trains the cohort of a round. One whose clients are elsewhere overrides five hooks.
 
     >>> import spreadout as so
     >>> issubclass(so.Sequential, so.Executor)  # the shortest one there is

@@ -4,8 +4,7 @@ Poisson sampling: every client is in a round with probability q, by itself, and 
 updates gets noise of σ clips; adjacency adds or removes a client, so the sensitivity is one clip. By
 privacy loss distributions (PLD, nearly exact); Rényi (RDP) is a second accountant beside it.
 
-Cohorts of a fixed size are not Poisson samples. They are drawn without replacement: adjacency replaces a
-client, whose update then moves by two clips.
+Cohorts of a fixed size are not Poisson samples, and what is said here does not hold for them.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ CLOSE, STEPS = 2e-3, 6  # how near to the budget a plan comes, and in how many s
 
 
 class Accounted(NamedTuple):
-    """ε by two accountants; where one cannot say, None."""
+    """ε by two accountants."""
 
-    pld: float | None
+    pld: float
     rdp: float
 
     @property
     def epsilon(self) -> float:
         """The smaller of what is proven."""
-        return self.rdp if self.pld is None else min(self.pld, self.rdp)
+        return min(self.pld, self.rdp)
 
 
 def poisson_epsilon(noise: float, rate: float, rounds: int, delta: float) -> Accounted:
@@ -57,17 +56,6 @@ def _event(noise: float, rate: float) -> Any:
     dp = _library("")
     event = dp.GaussianDpEvent(noise)
     return event if rate >= 1 else dp.PoissonSampledDpEvent(rate, event)
-
-
-def fixed_size_epsilon(
-    noise: float, cohort: int, population: int, rounds: int, delta: float
-) -> Accounted:
-    """Of cohorts of a fixed size, drawn without replacement; one client's data is replaced."""
-    dp, rdp = _library(""), _library(".rdp")
-    inner = dp.GaussianDpEvent(noise / 2)  # a replaced update moves by two clips
-    event = dp.SampledWithoutReplacementDpEvent(population, cohort, inner)
-    accountant = rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
-    return Accounted(None, float(accountant.compose(event, rounds).get_epsilon(delta)))
 
 
 def least_poisson_noise(epsilon: float, rate: float, rounds: int, delta: float) -> float:
