@@ -79,6 +79,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "plans": lambda: rounds.plans("results/plans/cpu.json"),
     "peers": lambda: rounds.peers("results/peers/cpu.json"),
     "growth": lambda: rounds.growth("results/growth/cpu.json"),
+    "defaults-reached": lambda: defaults.reached("results/defaults/table.json"),
+    "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
+    "defaults-trials": lambda: defaults.trials("results/defaults/trials.json"),
     "left-out": lambda: defaults.left_out(
         "results/defaults/leave-one-out.json", "results/defaults/search.json"
     ),

@@ -8,6 +8,67 @@ from typing import Any
 from benchmarks.quote.tables import read, table
 
 METHODS = {"fedaws": "FedAwS", "fedalc": "FedALC", "fedss": "FedSS"}
+ALL = {**METHODS, "fedavg": "FedAvg", "fedmlh": "FedMLH"}
+CENTRAL = {"centralized": "softmax", "centralized-sets": "label sets"}
+REFERENCES = ("most frequent", "nearest neighbours", "ridge")
+Runs = list[dict[str, Any]]
+
+
+def reached(path: str) -> str:
+    """P@1 of every method on every set with nothing set, beside what trivial and central models have."""
+    by_set: dict[str, dict[str, Runs]] = {}
+    for run in read(path)["runs"]:
+        if "metrics" in run:
+            by_set.setdefault(run["set"], {}).setdefault(run["method"], []).append(run)
+    rows = []
+    for name, found in by_set.items():
+        known = next(iter(found.values()))[0]["references"]
+        references = [f"{known[one]['P@1']:.1f}" if one in known else "" for one in REFERENCES]
+        rows.append([name, *references, *(_mean(found.get(m, [])) for m in (*CENTRAL, *ALL))])
+    head = ("", *REFERENCES, *(f"{label}, one place" for label in CENTRAL.values()), *ALL.values())
+    seeds = "P@1, mean of three seeds; in parentheses one seed."
+    return table(head, rows, path, note=seeds)
+
+
+def shares(path: str) -> str:
+    """What the methods have of the best central model: the best of ridge, neighbours and one place."""
+    by_set: dict[str, dict[str, Runs]] = {}
+    for run in read(path)["runs"]:
+        if "metrics" in run:
+            by_set.setdefault(run["set"], {}).setdefault(run["method"], []).append(run)
+    rows = []
+    for name, found in by_set.items():
+        known = next(iter(found.values()))[0]["references"]
+        central = {one: known[one]["P@1"] for one in REFERENCES[1:] if one in known}
+        central |= {f"{CENTRAL[m]}, one place": _p1(found[m]) for m in CENTRAL if m in found}
+        best = max(central, key=lambda one: central[one])
+        own = (_percent(_p1(found[m]) / central[best]) if m in found else "" for m in METHODS)
+        rows.append([name, best, f"{central[best]:.1f}", *own])
+    return table(("", "best central model", "its P@1", *METHODS.values()), rows)
+
+
+def _p1(runs: Runs) -> float:
+    return statistics.mean(float(run["metrics"]["P@1"]) for run in runs)
+
+
+def _mean(runs: Runs) -> str:
+    if not runs:
+        return ""
+    return f"{_p1(runs):.1f}" if len(runs) > 1 else f"({_p1(runs):.1f})"
+
+
+def trials(path: str) -> str:
+    """What was changed of a default, and P@1 on a validation part."""
+    rows = [
+        [run["set"], run["method"], _changed(run), f"{run['metrics']['P@1']:.1f}"]
+        for run in read(path)["runs"]
+        if "metrics" in run
+    ]
+    return table(("set", "method", "changed", "P@1"), rows, path)
+
+
+def _changed(run: dict[str, Any]) -> str:
+    return ", ".join(f"`{one}`" for one in run.get("changes", [])) or "–"
 
 
 def left_out(path: str, search: str) -> str:

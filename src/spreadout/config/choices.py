@@ -17,8 +17,9 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.keys import is_open
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
-from spreadout.data.columns import Column, Lists, Sparse
+from spreadout.data.columns import Lists, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.moments import are_numbers
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Iid, Partition
 from spreadout.data.sources.base import RawDataset
 from spreadout.evaluation.metrics import find_metric
@@ -29,7 +30,6 @@ from spreadout.methods.fedss import NEGATIVES
 from spreadout.models.build import DataShape
 
 FEW = 1.5  # classes of a client in the mean, up to which it is one that holds a single class
-FILLED = 0.25  # share of values that are not 0, from which features are numbers and no counts of words
 MANY_FEATURES = 16_384  # of sparse text: from here on a client looks up the few rows it has
 EVERYBODY = 200  # up to so many clients all take part in every round
 VISITS = 100  # times a client should take part in a run …
@@ -114,19 +114,13 @@ def scaling(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     unfit = experiment.model.encoder != "mlp" or hides_sizes(experiment)
     if unfit or x is None or not len(x):
         return {}
-    numbers = DataShape.of(splits.train).image is None and _filled(x) >= FILLED
+    numbers = DataShape.of(splits.train).image is None and are_numbers(x)
     return {"model.input_scaling": "standard"} if numbers else {}
 
 
 def hides_sizes(experiment: Experiment) -> bool:
     """Whether clients keep to themselves how many examples they have."""
     return experiment.privacy is not None or experiment.method.hides_sizes
-
-
-def _filled(x: Column) -> float:
-    """The share of features that are not 0, of at most a thousand examples."""
-    some = torch.linspace(0, len(x) - 1, min(len(x), 1000)).long()
-    return float((x.take(some) != 0).float().mean())
 
 
 def objective(experiment: Experiment, splits: Splits) -> dict[str, Any]:

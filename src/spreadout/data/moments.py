@@ -1,4 +1,4 @@
-"""Mean and variance of every feature of a column."""
+"""What features are like: whether they are numbers or words, and their mean and variance."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ from spreadout.data.columns import Column
 
 AT_ONCE = 1 << 22  # numbers of features in memory at once
 CONSTANT = 1e-6  # a deviation below this share of the mean is rounding, not a difference
+FILLED = 0.25  # share of values that are not 0, from which features are numbers and no counts of words
+
+
+def are_numbers(column: Column) -> bool:
+    """Whether features are quantities, most of them not 0, rather than words that occur or do not."""
+    if not len(column):
+        return False
+    some = torch.linspace(0, len(column) - 1, min(len(column), 1000)).long()
+    return float((column.take(some) != 0).float().mean()) >= FILLED
 
 
 def moments(column: Column, at: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from spreadout.data.columns import Dense, Lists, Sparse
 from spreadout.data.dataset import Examples, Splits
+from spreadout.data.moments import are_numbers
 from spreadout.evaluation.frequencies import PROPENSITY, Frequencies
 from spreadout.evaluation.metric import Metric
 from spreadout.evaluation.pooled import Pool, pool_of
@@ -35,10 +36,10 @@ FEWEST = 100  # instances of a sample, whatever they cost
 CHOICE = 2000  # at most so many training instances are kept back to choose settings by
 CHOICE_SHARE = 0.2
 
-RIDGE_SPARSE: tuple[Form, ...] = ("raw", "unit")  # forms of features to choose from
-RIDGE_DENSE: tuple[Form, ...] = ("raw", "standard")
-NEAR_SPARSE: tuple[Form, ...] = ("unit",)
-NEAR_DENSE: tuple[Form, ...] = ("unit", "standard, unit")
+RIDGE_WORDS: tuple[Form, ...] = ("raw", "unit")  # forms of features to choose from
+RIDGE_NUMBERS: tuple[Form, ...] = ("raw", "standard")
+NEAR_WORDS: tuple[Form, ...] = ("unit",)
+NEAR_NUMBERS: tuple[Form, ...] = ("unit", "standard, unit")
 
 T = TypeVar("T")
 Split = Literal["test", "validation"]
@@ -172,8 +173,8 @@ def _ridge(work: _Work) -> Found:
     fit, held, sampled = work.sample(features.width * min(features.width, len(pool)))
     classes = ridge.most_classes(pool, features.width)
     left_out = int((pool.counts > 0).sum()) - len(classes)
-    sparse = isinstance(features.column, Sparse)
-    forms = {form: features.formed(form, fit) for form in (RIDGE_SPARSE if sparse else RIDGE_DENSE)}
+    numbers = are_numbers(features.column)
+    forms = {form: features.formed(form, fit) for form in (RIDGE_NUMBERS if numbers else RIDGE_WORDS)}
     systems = {
         form: ridge.system_of(formed, pool.labels, classes, fit, work.clock)
         for form, formed in forms.items()
@@ -200,8 +201,8 @@ def _nearest(work: _Work) -> Found:
     features = work.features(MOST_FEATURES)
     cost = features.width * max(len(work.scored), CHOICE)
     fit, held, sampled = work.sample(max(cost, WORK[work.device.type] * features.width / MOST_NUMBERS))
-    sparse = isinstance(features.column, Sparse)
-    forms = {form: features.formed(form, fit) for form in (NEAR_SPARSE if sparse else NEAR_DENSE)}
+    numbers = are_numbers(features.column)
+    forms = {form: features.formed(form, fit) for form in (NEAR_NUMBERS if numbers else NEAR_WORDS)}
     voters = {form: Voters.of(one, pool.labels, fit) for form, one in forms.items()}
     near = {form: voters[form].nearest(one.rows(held), max(COUNTS)) for form, one in forms.items()}
 

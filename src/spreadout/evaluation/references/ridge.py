@@ -16,7 +16,18 @@ from spreadout.evaluation.pooled import Pool
 from spreadout.evaluation.references.features import Features
 from spreadout.evaluation.references.scoring import TIE, Clock, Scorer
 
-STRENGTHS = (1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.5, 1.0, 5.0)  # λ, in units of the mean eigenvalue
+STRENGTHS = (
+    1e-3,
+    1e-2,
+    3e-2,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    5.0,
+    20.0,
+    100.0,
+)  # λ, in units of the mean eigenvalue
 MOST_WEIGHTS = 1 << 25  # weights of all classes together
 UNKNOWN = -1e6  # the score of a class that is left out, far below the others
 
