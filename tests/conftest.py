@@ -8,6 +8,8 @@ from hypothesis import settings
 
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 
+collect_ignore = ["support/fuzz/guided.py"]  # no tests in it, and it needs atheris
+
 settings.register_profile("calm", deadline=None)  # a busy machine is not a failing property
 settings.load_profile("calm")
 torch.set_num_threads(1)  # tests run side by side; colliding thread pools are slower than one thread

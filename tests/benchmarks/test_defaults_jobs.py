@@ -1,0 +1,76 @@
+"""Runs of the table of defaults: what is drawn is valid, what is run is kept, what is known is not run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.defaults.__main__ import main
+from benchmarks.defaults.jobs import Job
+from benchmarks.defaults.tuning import SPACE, drawn
+from benchmarks.defaults.tuning import main as tune
+
+
+@pytest.mark.parametrize("method", SPACE)
+def test_points_differ_begin_with_the_default_and_are_valid(method: str) -> None:
+    name = "movielens-1m" if method == "dual_encoder" else "digits"
+    points = drawn(name, method, 8)
+    assert points[0] == ()
+    assert len(set(points)) == 8
+    assert points == drawn(name, method, 8)
+    for changes in points:
+        assert Job(name, method, 0, changes, "validation").experiment().eval.split == "validation"
+
+
+def test_a_table_is_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "table.json"
+    (tmp_path / "x.npz").write_bytes(b"no arrays")
+    for _ in range(2):  # a refusal is a result: it is not tried again
+        main(
+            [
+                "--sets",
+                "",
+                "--npz",
+                f"own={tmp_path / 'x.npz'}",
+                "--methods",
+                "fedaws",
+                "--out",
+                str(out),
+            ]
+        )
+    (run,) = json.loads(out.read_text())["runs"]
+    assert (run["set"], run["method"], run["seed"]) == ("own", "fedaws", 0)
+    assert "x.npz" in run["refused"]
+
+
+def test_the_best_point_of_validation_data_is_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scored(job: Job) -> dict[str, object]:
+        good = len(job.changes) * (1 if job.split == "validation" else -1)
+        return {**job.about, "metrics": {"P@1": good}, "seconds": 0.0}
+
+    monkeypatch.setattr(Job, "run", scored)
+    out = tmp_path / "tuned.json"
+    for _ in range(2):
+        tune(
+            [
+                "--sets",
+                "digits",
+                "--methods",
+                "fedss",
+                "--points",
+                "5",
+                "--seeds",
+                "0,1",
+                "--out",
+                str(out),
+            ]
+        )
+    runs = json.loads(out.read_text())["runs"]
+    tried = [run for run in runs if run["split"] == "validation"]
+    tested = [run for run in runs if run["split"] == "test"]
+    assert (len(tried), len(tested)) == (5, 2)
+    assert {tuple(run["changes"]) for run in tested} == {
+        tuple(max(tried, key=lambda run: run["metrics"]["P@1"])["changes"])
+    }
