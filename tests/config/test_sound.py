@@ -164,8 +164,8 @@ def test_many_clients_take_part_in_turn(
     assert (two_each.clients.local_epochs, two_each.rounds) == (5, several)
     assert found.clients.selection == ("weighted" if clients > 200 else "uniform")
     sampled = sound.sound(so.Experiment(method={"name": "fedss"}), splits)
-    assert sampled.method.weighting == ("uniform" if clients > 200 else "examples")
-    assert sampled.method.prior == "auto"
+    assert (sampled.method.weighting, sampled.clients.selection) == ("examples", "uniform")
+    assert (sampled.method.prior, found.method.prior) == (0.0, "auto")
     assert found.method.model_dump()["spreadout_form"] == "topk"  # 60,000 classes
     assert found.method.model_dump()["k"] == 100
     judged = so.Experiment(eval={"split": "validation"}, data={"validation_fraction": 0.1})

@@ -58,3 +58,9 @@ def test_a_run_is_asked_in_any_order_of_axes(tmp_path: Path) -> None:
     assert so.Experiment.load(tmp_path / "run" / "config.toml").model.encoder == "convnet"
     asked = Predictor.load(tmp_path / "run")
     assert asked.predict(last[:4], 2) == asked.predict(COLOUR[:4], 2)
+
+
+def test_bytes_and_numbers_are_not_mixed(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=GREY, y=Y, x_test=GREY.astype(np.float32), y_test=Y)
+    with pytest.raises(so.UserError, match="x is uint8 and x_test float32"):
+        so.load_data(so.DataConfig(source="npz", path=str(tmp_path / "x.npz")))

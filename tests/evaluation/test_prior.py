@@ -13,6 +13,7 @@ from spreadout.evaluation import prior
 from spreadout.evaluation.embed import class_vectors, embed, ranked
 from spreadout.evaluation.scoring import log_prior
 from spreadout.methods import class_counts
+from spreadout.runs.build import build_federation
 
 
 def skewed(seed: int = 0, noise: float = 1.6) -> so.Splits:
@@ -61,7 +62,9 @@ def test_scores_are_the_cosine_and_tau_log_n() -> None:
     data = skewed()
     result = so.run(config(prior=0.2), data=data)
     state, model = result.state, result.federation.model
-    counts = torch.bincount(torch.as_tensor(data.train.columns["y"].take(torch.arange(600))), minlength=6)
+    counts = torch.bincount(
+        torch.as_tensor(data.train.columns["y"].take(torch.arange(600))), minlength=6
+    )
     assert torch.equal(state.scoring["counts"].long(), counts)
     every = torch.arange(50)
     cosine = embed(model, state, data.test, every) @ class_vectors(model, state).T
@@ -149,3 +152,17 @@ def test_under_privacy_it_is_refused_because_counts_have_no_noise() -> None:
 
 def test_log_prior_of_a_class_nobody_has() -> None:
     assert log_prior(torch.tensor([4.0, 0.0])).tolist() == pytest.approx([0, float(np.log(0.5 / 4))])
+
+
+def test_a_count_says_no_more_than_its_clients_share() -> None:
+    """One of six claims 2³⁰ examples of the rarest class: it counts for what most clients have."""
+    data = skewed()
+    f = build_federation(config(), data, torch.device("cpu"))
+    dense, tables = f.model.initial(0, torch.device("cpu"))
+    state = so.ServerState(0, dense, tables)
+    forged = [dict(message) for message in class_counts.messages_of(data.train)]
+    forged[5]["counts"] = forged[5]["counts"] * 0 + 2**30
+    class_counts.collect_(forged, state, f.model, most=40)
+    assert float(state.scoring["counts"].max()) <= 40
+    class_counts.collect_(forged, state, f.model)
+    assert float(state.scoring["counts"].max()) == 2**30  # without a cap

@@ -14,7 +14,7 @@ from command import invoke
 from memory_grid import deployed, served
 from spreadout.core.errors import UserError
 from spreadout.core.locks import Lock, is_signed
-from spreadout.runs.claim import REHEARSAL_MARK, Claim
+from spreadout.runs.claim import REHEARSAL_MARK, Claim, is_ours
 from spreadout.runs.compare import compare
 from spreadout.runs.folder import RunFolder, remove_run
 from tiny import result_of, tiny, tiny_data
@@ -246,3 +246,15 @@ def test_a_failed_start_leaves_nothing_behind(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="there are only 3 clients"):
             compare([bad], data=DATA, out=out, device="cpu")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_project_with_a_config_and_a_checkpoint_folder_is_no_run(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    (folder / "checkpoint").mkdir(parents=True)
+    (folder / "thesis").mkdir()
+    (folder / "config.toml").write_text('title = "x"\n')
+    assert not is_ours(folder)
+    (folder / "config.toml").write_text(so.Experiment().to_toml())
+    assert not is_ours(folder)  # something else is kept beside it
+    (folder / "thesis").rmdir()
+    assert is_ours(folder)

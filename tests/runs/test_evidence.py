@@ -31,6 +31,7 @@ def test_a_private_run_protects_values_and_says_what_it_does_not(tmp_path: Path)
         "n_k": "absent",
         "label counts": "absent",
         "label sets": "absent",
+        "feature moments": "absent",
         "positives": "absent",
         "rows": "disclosed",
         "features": "absent",

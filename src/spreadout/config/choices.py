@@ -163,12 +163,13 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     sizes = experiment.clients.schedule.usable(splits.train.sizes)
     busy = int((sizes > 0).sum())
     found: dict[str, Any] = {"clients.per_round": "all" if busy <= EVERYBODY else EVERYBODY}
-    chosen = is_open(experiment, "method.weighting") and is_open(experiment, "clients.selection")
-    alike = experiment.method.weighting == "uniform" or (chosen and not hides_sizes(experiment))
-    if busy > EVERYBODY and alike and not experiment.method.takes_histories:
+    alike = experiment.method.weighting == "uniform" and not hides_sizes(experiment)
+    asked = None if is_open(experiment, "clients.per_round") else experiment.clients.per_round
+    some = busy > EVERYBODY if asked is None else asked != "all" and asked < busy
+    if some and alike and not experiment.method.takes_histories:
         # Drawn by their size, clients count alike and examples too: the classes that carry most labels
-        # are not lost among the many that carry few, and no client outweighs a whole round.
-        found |= {"clients.selection": "weighted", "method.weighting": "uniform"}
+        # are not lost among the many that carry few.
+        found["clients.selection"] = "weighted"
     elif 0 < busy < len(sizes):
         found["clients.selection"] = "nonempty"
     return found

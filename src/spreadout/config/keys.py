@@ -33,7 +33,6 @@ DECIDED = frozenset(  # what follows from the data and the method: each may be "
         "method.prior",
         "method.scale",
         "method.spreadout_form",
-        "method.weighting",
         "clients.per_round",
         "clients.selection",
         "clients.batch",

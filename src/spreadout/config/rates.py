@@ -35,8 +35,10 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     # A drift correction is sound with some optimisers only: those are the user's to choose.
     if not experiment.server.model_fields_set and experiment.clients.drift is None:
         found |= {f"server.{key}": value for key, value in server.items()}
-    if method.has_class_table and not method.takes_histories and not hides_sizes(experiment):
-        # What no loss here learns of p(class); its weight is found on examples that are held out.
+    told = method.row_access == "own" and not hides_sizes(experiment)
+    if method.has_class_table and not method.takes_histories and (told or method.is_centralized):
+        # What no loss here learns of p(class); its weight is found on examples that are held out. Where
+        # clients hide their classes among others, counts of them would tell what they hide.
         found["method.prior"] = "auto"
     plain = "x" in splits.train.columns and DataShape.of(splits.train).image is None
     if plain and method.has_class_table:

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
+from spreadout.data.columns import Dense
 
+SMALLEST, CHANNELS = 8, (1, 3, 4)  # pixels on a side of an image; smaller matrices are features
 MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
 
 
@@ -37,6 +39,32 @@ def with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
     features, sets = _as_features(x), Ragged.from_pairs(owner, numbers, len(lists))
     _refuse_unequal(features, sets)
     return features, sets
+
+
+def feature_column(features: Tensor, given: Any) -> Dense:
+    """Images with their channels first, bytes of them as pixels; anything else as it is.
+
+    given: the array that the features were made from.
+    """
+    images = _channels_first(features)
+    if images is None:
+        return Dense(features)
+    return as_column(images.to(torch.uint8)) if np.asarray(given).dtype == np.uint8 else Dense(images)
+
+
+def as_column(images: Tensor) -> Dense:
+    """Bytes 0 … 255, handed out as −1 … 1."""
+    return Dense(images, scale=2 / 255, shift=-1.0)
+
+
+def _channels_first(features: Tensor) -> Tensor | None:
+    """(n, h, w), (n, h, w, channels) or (n, channels, h, w) → (n, channels, h, w); None: no images."""
+    sides = tuple(features.shape[1:])
+    if len(sides) == 2 and min(sides) >= SMALLEST:
+        return features[:, None]
+    if len(sides) == 3 and sides[0] not in CHANNELS and sides[2] in CHANNELS:
+        return features.movedim(-1, 1).contiguous()
+    return features if len(sides) == 3 else None
 
 
 def _classes_of(named: list[Any]) -> Tensor:

@@ -101,8 +101,7 @@ class InputScale:
             return
         mean, variance = (np.stack([one[name] for one in self.waiting]) for name in (MEAN, VARIANCE))
         said = np.concatenate([one[EXAMPLES] for one in self.waiting])
-        most = np.sqrt(np.finfo(np.float32).max)
-        sound = ((np.abs(mean) < most) & (variance >= 0) & (variance < most)).all(1)  # NaN is not
+        sound = (np.isfinite(mean) & np.isfinite(variance) & (variance >= 0)).all(1)
         sound &= (said > 0) & (said < MOST)
         self.refused += int((~sound).sum())
         self.bytes += int(sound.sum()) * (2 * self.features * 4 + 8)

@@ -90,8 +90,10 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
         robust.set_first_limits(f, state, total(f.executor.train(f, state, cohort)).lengths)
     aggregate = total(f.executor.train(f, state, cohort))
     if aggregate.clients:  # a round with no accepted update leaves the model unchanged
-        changes, optimizers = robust.merged(f, state, aggregate), f.optimizers_at(state.round)
-        apply_(state, *changes, f.rules, optimizers, f.model.sphere)
+        dense, rows = robust.merged(f, state, aggregate)
+        for name in f.model.constant_dense:  # whatever clients say of it
+            dense.pop(name, None)
+        apply_(state, dense, rows, f.rules, f.optimizers_at(state.round), f.model.sphere)
         advance_control_(f, state, aggregate)
         training = f.training_at(state.round)
         rates = {name: optimizer.lr for name, optimizer in training.rows.items()}

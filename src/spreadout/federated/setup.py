@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 from spreadout.core.state import ServerState
@@ -33,7 +33,6 @@ def server_setup(federation: Federation, state: ServerState) -> None:
     """What the server makes of these messages."""
     f = federation
     messages = f.executor.setup_messages(f)
-    clients = 0 if f.executor.clients_elsewhere else f.data.clients
     prefix, scale = standardized_in(f.model.encoder), None
     if prefix is not None:
         features = state.dense[prefix + "mean"].numel()
@@ -41,10 +40,15 @@ def server_setup(federation: Federation, state: ServerState) -> None:
             features, cap=f.server.claim_cap, robust=f.server.robust is not None
         )
         messages = scale.taken_from(messages)
-    state.traffic += f.method.server_setup(SetupContext(messages, clients, f.noise_seed), state, f.model)
+    state.traffic += f.method.server_setup(_context(f, messages), state, f.model)
     if scale is not None and prefix is not None:
         for _ in messages:  # those that the method did not look at
             pass
         scale.write_(state, prefix)
         if not f.method.is_centralized:  # data in one place crosses no network
             state.traffic += Traffic(once_up=scale.bytes)
+
+
+def _context(f: Federation, messages: Iterable[SetupMessage]) -> SetupContext:
+    clients = 0 if f.executor.clients_elsewhere else f.data.clients
+    return SetupContext(messages, clients, f.noise_seed, f.server.claim_cap)

@@ -75,6 +75,7 @@ class SetupContext:
     messages: Iterable[SetupMessage]  # as `client_setup` makes them; not trusted
     clients: int  # to whom the server sends what all must know
     noise_seed: int | None  # of the server's own noise, as in `ServerContext`
+    most: int | None = None  # examples that a client may count for; None: as many as it says
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,9 @@ class Method(NamedSection, ABC):
 
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """What the server does once, before the first round; returns the bytes that moved for it."""
-        return class_counts.collect_(setup.messages, state, model) if self.prior else Traffic()
+        return (
+            class_counts.collect_(setup.messages, state, model, setup.most) if self.prior else Traffic()
+        )
 
     @property
     def setup_steps(self) -> int:

@@ -40,15 +40,21 @@ def messages_of(data: FederatedDataset) -> Iterator[SetupMessage]:
         yield {"classes": classes[first:last], "counts": counts[first:last]}
 
 
-def collect_(messages: Iterable[SetupMessage], state: ServerState, model: EmbeddingModel) -> Traffic:
-    """Add up n_c over the clients; what is malformed is refused and counted."""
+def collect_(
+    messages: Iterable[SetupMessage], state: ServerState, model: EmbeddingModel, most: int | None = None
+) -> Traffic:
+    """Add up n_c over the clients; what is malformed is refused and counted.
+
+    most: examples that a client may count for; one that says more has all its counts scaled down.
+    """
     total, sent = np.zeros(model.tables["classes"].count), 0
     for message in messages:
         classes, counts = message.get("classes"), message.get("counts")
         if classes is None or counts is None or not is_count(classes, counts, len(total)):
             state.refused["class counts: malformed"] += 1
             continue
-        total[classes] += counts
+        said = int(counts.sum())
+        total[classes] += counts if most is None or said <= most else counts * (most / said)
         sent += classes.nbytes + counts.nbytes
     device = state.tables["classes"].device
     state.scoring["counts"] = torch.from_numpy(total).float().to(device)

@@ -15,6 +15,7 @@ from spreadout.core import randomness
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.tables import Sharded, Table, Tables
 from spreadout.core.types import Batch, Params, Tensors
+from spreadout.models.nn.scaling import standardized_in
 from spreadout.models.nn.unit import unit
 from spreadout.objectives.neighbours import Nearest, nearest
 
@@ -76,6 +77,12 @@ class EmbeddingModel:
     def has_class_table(self) -> bool:
         """Whether every class has a row, and so a score and a place in the embedding space."""
         return "classes" in self.tables
+
+    @property
+    def constant_dense(self) -> frozenset[str]:
+        """Dense tensors that are found before the first round and never trained."""
+        prefix = standardized_in(self.encoder)
+        return frozenset() if prefix is None else frozenset({f"{prefix}mean", f"{prefix}factor"})
 
     @property
     def class_count(self) -> int:

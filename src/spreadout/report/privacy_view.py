@@ -14,6 +14,7 @@ NAMES = {
     "n_k": "How many examples each client has",
     "label counts": "How often each client has each class",
     "label sets": "Which labels occur together on one example",
+    "feature moments": "The mean and variance of each client's features",
     "positives": "How many examples stand behind each class row",
     "rows": "Which classes each client holds (rows it asks for)",
     "features": "Which features its examples have (rows it asks for)",

@@ -24,6 +24,10 @@ DEPLOYMENT = "deployment"  # where a rehearsal of a deployment keeps its project
 CONFIG, SUMS = "config.toml", "SHA256SUMS"
 REMOVED = ".removed"  # what is being deleted
 FIRST = ("summary.json", "comparison.json", CONFIG)  # without these nothing takes it for a run
+WRITTEN = frozenset(  # what runs of earlier versions, which had no mark, wrote
+    {CONFIG, "metrics.jsonl", "summary.json", "picture.json", "report.html", "requests.jsonl"}
+    | {"refusals.jsonl", "access.jsonl", "privacy.json", "checkpoint", "model"}
+)
 NO_LOCKS = (
     "{}: this file system has no locks; see to it that no other process works in this folder "
     "(docs/reliability.md)"
@@ -114,15 +118,10 @@ def is_ours(path: Path) -> bool:
         return True
     if (path / DEPLOYMENT).is_dir() and not contents(path):
         return True
-    if not (path / CONFIG).is_file():
-        return False
-    if (path / "checkpoint").is_dir():
-        return True
-    try:  # a run of an earlier version, killed before its first checkpoint
+    if not (path / CONFIG).is_file() or not contents(path) <= WRITTEN:
+        return False  # no run, or somebody keeps something else beside it
+    try:  # a run of an earlier version
         config = tomllib.loads((path / CONFIG).read_text(encoding="utf-8"))
     except ValueError:
         return False
-    return {"rounds", "method", "clients"} <= config.keys() and contents(path) <= {
-        CONFIG,
-        "metrics.jsonl",
-    }
+    return {"rounds", "method", "clients"} <= config.keys()

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from spreadout import __version__
 from spreadout.core.state import ServerState
 from spreadout.federated.federation import Federation
+from spreadout.models.nn.scaling import standardized_in
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.runs.promises import SIMULATED, privacy_of, table_privacy_of
@@ -113,6 +114,13 @@ def channels(federation: Federation) -> dict[str, Channel]:
         else Channel("absent", "not sent"),
         "label sets": Channel("disclosed", f"before the first round, clients send {told}")
         if sets
+        else Channel("absent", "not sent"),
+        "feature moments": Channel(
+            "disclosed",
+            "before the first round, the mean and variance of a client's features; of one "
+            "example, the example itself",
+        )
+        if standardized_in(f.model.encoder) is not None
         else Channel("absent", "not sent"),
         "positives": Channel("disclosed", "how many examples of each row's class a client has")
         if f.rules.counted

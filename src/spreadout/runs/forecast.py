@@ -77,7 +77,7 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     saved = _seconds_to_save(where, state)
     checkpoints = 1 + -(-e.rounds // (e.run.checkpoint_every or e.eval.every))
     visits = max(moved.participations, 1)
-    record = record_of(state, score(), 0.5 if state.scoring else None, 1 / 3, each * e.rounds)
+    record = record_of(f.model, state, score(), 0.5 if state.scoring else None, 1 / 3, each * e.rounds)
     room = disk_use(e, splits, f, state.whole(), record)
     return Forecast(
         clients=f.data.clients,

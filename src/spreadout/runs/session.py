@@ -182,7 +182,7 @@ class Session:
         found = evaluate(model, self.state, held_out, config.metrics, seen=self._seen)
         report = self.last_report
         loss = report.loss if report else None
-        record = record_of(self.state, found, tau, loss, self.seconds)
+        record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
         record |= self.federation.method.signs(self.state)
         if promise := privacy_of(self.federation, self.state):
             record["epsilon"] = promise["epsilon"]

@@ -24,20 +24,27 @@ from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.references import ReferenceSet, why_none
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust.limits import limits_in
+from spreadout.models.embedding import EmbeddingModel
 from spreadout.runs.diagnosis import Finding
 from spreadout.runs.promises import privacy_of, table_privacy_of
 
 
 def record_of(
-    state: ServerState, found: Evaluation, tau: float | None, loss: float | None, seconds: float
+    model: EmbeddingModel,
+    state: ServerState,
+    found: Evaluation,
+    tau: float | None,
+    loss: float | None,
+    seconds: float,
 ) -> Record:
     """One evaluation, as a line of `metrics.jsonl`."""
+    trained = {n: value for n, value in state.dense.items() if n not in model.constant_dense}
     return {
         "round": state.round,
         **found.metrics,
         **({} if tau is None else {"prior": tau}),
         "loss": loss,
-        "weights_norm": _norm(state.dense),
+        "weights_norm": _norm(trained),
         "bytes_down": state.traffic.down,
         "bytes_up": state.traffic.up,
         "seconds": round(seconds, 6),

@@ -6,23 +6,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from spreadout.core.errors import UserError
-from spreadout.data.arrays import as_examples, refuse_gaps, whole_numbers
-from spreadout.data.columns import Dense
+from spreadout.data.arrays import as_examples, feature_column, refuse_gaps, whole_numbers
 from spreadout.data.io.npz import read_npz
 from spreadout.data.sources.base import Instances, RawDataset, Source, register_source, single
-from spreadout.data.sources.images import as_column
 
 KNOWN = {"x", "y", "client", "x_test", "y_test"}
-SMALLEST = 8  # pixels on a side of an image; smaller matrices are features
-CHANNELS = (1, 3, 4)
 
 
 @register_source
@@ -53,29 +46,16 @@ class Npz(Source):
         if held_out is not None and held_out[0].shape[1:] != x.shape[1:]:
             shapes = f"{tuple(held_out[0].shape[1:])}, x of {tuple(x.shape[1:])}"
             raise UserError(f"{path}: x_test has examples of shape {shapes}: they must agree")
+        kinds = [arrays[name].dtype for name in ("x", "x_test") if name in arrays]
+        if len({kind == np.uint8 for kind in kinds}) > 1:
+            said = f"x is {kinds[0]} and x_test {kinds[1]}"
+            raise UserError(f"{path}: {said}: bytes are scaled, so give both as bytes or neither")
         if client is not None and client.shape != y.shape:
             raise UserError(f"{path}: client has {len(client)} entries, y has {len(y)}")
         labels = [y] if held_out is None else [y, held_out[1]]
         classes = int(max(part.max() for part in labels)) + 1
         test = None
         if held_out is not None:
-            test = Instances({"x": _column(held_out[0], arrays["x_test"])}, single(held_out[1]))
-        return RawDataset(Instances({"x": _column(x, arrays["x"])}, single(y), client), classes, test)
-
-
-def _column(features: Tensor, given: NDArray[Any]) -> Dense:
-    """Images with their channels first, bytes of them as pixels; anything else as it is."""
-    images = channels_first(features)
-    if images is None:
-        return Dense(features)
-    return as_column(images.to(torch.uint8)) if given.dtype == np.uint8 else Dense(images)
-
-
-def channels_first(features: Tensor) -> Tensor | None:
-    """(n, h, w), (n, h, w, channels) or (n, channels, h, w) → (n, channels, h, w); None: no images."""
-    sides = tuple(features.shape[1:])
-    if len(sides) == 2 and min(sides) >= SMALLEST:
-        return features[:, None]
-    if len(sides) == 3 and sides[0] not in CHANNELS and sides[2] in CHANNELS:
-        return features.movedim(-1, 1).contiguous()
-    return features if len(sides) == 3 else None
+            test = Instances({"x": feature_column(held_out[0], arrays["x_test"])}, single(held_out[1]))
+        train = Instances({"x": feature_column(x, arrays["x"])}, single(y), client)
+        return RawDataset(train, classes, test)

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from spreadout.core.errors import UserError
+from spreadout.data.arrays import as_column
 from spreadout.data.io.archive import Archive, opened
 from spreadout.data.io.pickled import read_pickle
 from spreadout.data.published import PublishedDataset, PublishedFile
 from spreadout.data.sources import image_folder
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
-from spreadout.data.sources.images import as_column
 
 PIXELS = 3 * 32 * 32
 

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.core.limits import refuse_bomb
+from spreadout.data.arrays import as_column
 from spreadout.data.io.archive import open_plain
 from spreadout.data.published import PublishedDataset, PublishedFile
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
-from spreadout.data.sources.images import as_column
 
 
 def _published(

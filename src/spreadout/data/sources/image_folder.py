@@ -16,9 +16,10 @@ import torch
 from pydantic import Field
 
 from spreadout.core.errors import UserError
+from spreadout.data.arrays import as_column
 from spreadout.data.io.archive import Archive, opened
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
-from spreadout.data.sources.images import as_column, decode_all, is_picture
+from spreadout.data.sources.images import decode_all, is_picture
 
 PARTS = {
     "train": "train",

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.core.limits import refuse_bomb
-from spreadout.data.columns import Dense
 from spreadout.data.io.archive import PICTURES
 from spreadout.data.sources.tiff import tile_pixels
 
@@ -40,11 +39,6 @@ def decode_all(
     for i, name in enumerate(names):
         pixels[i] = _decode(module, read(name), label(name), size, grey)
     return torch.from_numpy(pixels)
-
-
-def as_column(pixels: Tensor) -> Dense:
-    """Bytes 0 … 255, handed out as −1 … 1."""
-    return Dense(pixels, scale=2 / 255, shift=-1.0)
 
 
 def _decode(module: Any, raw: bytes, label: str, size: int, grey: bool) -> np.ndarray:

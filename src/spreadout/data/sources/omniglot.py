@@ -15,10 +15,11 @@ import torch
 from pydantic import Field
 
 from spreadout.core.errors import UserError
+from spreadout.data.arrays import as_column
 from spreadout.data.io.archive import opened
 from spreadout.data.published import PublishedDataset, PublishedFile
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
-from spreadout.data.sources.images import as_column, decode_all, is_picture
+from spreadout.data.sources.images import decode_all, is_picture
 
 FILES = "https://github.com/brendenlake/omniglot/raw/master/python/"
 OMNIGLOT = PublishedDataset(
