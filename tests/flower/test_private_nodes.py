@@ -410,6 +410,10 @@ def test_a_node_with_a_budget_sends_nothing_without_noise(tmp_path: Path) -> Non
     assert result.state.refused == {"node failed": 6}
     reply = asked(grid.nodes[100], TRAIN, first_training(grid.nodes[100]).content)
     assert "everything, without noise" in problem(reply)
+    task = RecordDict({"task": ConfigRecord({"run": "a", "round": 0, "setup": True})})
+    assert "setup" not in asked(grid.nodes[100], HELLO, task)  # its classes, counts or feature means
+    free = deployed(several_classes(), e, tmp_path / "free", 1)
+    assert "setup" in asked(next(iter(free.nodes.values())), HELLO, task)
 
 
 def test_the_audits_log_has_every_request_that_was_heard(tmp_path: Path) -> None:

@@ -228,7 +228,9 @@ def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
             "clients": messages.packed({"numbers": torch.tensor(numbers), "sizes": sizes}),
         }
     )
-    if task.setup and f.clients.privacy is None:  # it would travel without noise
+    ledger = clients_here.ledger
+    budgeted = ledger is not None and ledger.budget.epsilon is not None
+    if task.setup and f.clients.privacy is None and not budgeted:  # it would travel without noise
         key = _label_key(clients_here) if f.method.needs_shared_key else b""
         messages.put_setup(reply, dict(zip(numbers, client_setup(f, key), strict=False)))
     knows = not f.method.needs_popularity or "public" in clients_here.state
