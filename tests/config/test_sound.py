@@ -178,6 +178,11 @@ def test_what_was_chosen_is_chosen_again_for_another_method() -> None:
     values = tomllib.loads(first.to_toml())
     shorter = so.Experiment.of(values, overrides=["rounds=3", "eval.every=1"])
     assert {*(first.chosen or [])} - {*(shorter.chosen or [])} == {"rounds", "eval.every"}
+    hinge, _ = sound.prepared(so.Experiment.of({"method": {"name": "fedaws", "margin": 0.8}}))
+    soft = so.Experiment.of(tomllib.loads(hinge.to_toml()), overrides=["method.name=fedss"])
+    assert soft.method.model_dump()["loss_form"] == "sampled"  # both have such a key, with other values
+    back = so.Experiment.of(tomllib.loads(hinge.to_toml()), overrides=["method.name=fedalc"])
+    assert back.method.model_dump()["margin"] == 0.8  # set by hand
     other = so.Experiment.of(values, overrides=["method.name=fedmlh"])
     assert other.chosen is None
     assert is_open(other, "rounds")

@@ -18,6 +18,7 @@ import spreadout as so
 from deployment import TOY
 from memory_grid import MemoryGrid, deployed, served
 from spreadout.config.experiment import Experiment
+from spreadout.core.ragged import Ragged
 from spreadout.core.rows import sub_model
 from spreadout.core.state import ServerState
 from spreadout.flower import bounds, messages
@@ -382,3 +383,26 @@ def test_wrong_numbers_are_named() -> None:
         messages.refuse_wrong_numbers(torch.tensor([3, -5]))
     messages.refuse_wrong_numbers(torch.tensor([3, 10**18 - 1]))
     messages.refuse_wrong_numbers(torch.tensor([], dtype=torch.int64))
+
+
+def test_names_of_arrays_count_as_bytes() -> None:
+    content = RecordDict({"x": messages.packed({"n" * 5000: torch.zeros(1)})})
+    assert bounds.length(content) > 5000
+
+
+def test_a_request_that_is_no_list_of_rows_is_not_logged(tmp_path: Path) -> None:
+    experiment = Experiment.of(
+        TOY, overrides=["method.name=fedss", "method.negatives=2", "run.log_requests=true"]
+    )
+    grid = deployed(several_classes(), experiment, tmp_path / "project", 2)
+
+    def forged(question: Message, reply: Message) -> list[Message]:
+        asked = messages.requests_in(reply.content)
+        if asked:
+            junk = Ragged.from_lists([[2**62] * 50 for _ in asked])
+            reply.content["requests"] = messages.put_requests(list(asked), {"classes": junk})
+        return [reply]
+
+    grid.nodes[101].change = forged
+    served(grid, several_classes(), experiment, tmp_path / "run")
+    assert "4611686018427387904" not in (tmp_path / "run" / "requests.jsonl").read_text()

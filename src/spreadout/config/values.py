@@ -110,7 +110,15 @@ def reopened(values: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[s
         given |= {f"{name}.{key}" for key in change} if isinstance(change, Mapping) else set()
     if given.isdisjoint(CHOSEN_FOR):
         return {**values, "chosen": [key for key in chosen if key not in given]}
-    return without(values, {*chosen, "chosen"}) if chosen else values
+    if not chosen:
+        return values
+    rest = without(values, {*chosen, "chosen"})
+    section = rest.get("method")
+    if "method.name" in given and isinstance(section, Mapping) and section.get("name") in METHODS:
+        fields = METHODS[section["name"]].model_fields
+        defaults = {n for n, value in section.items() if n in fields and value == fields[n].default}
+        rest["method"] = without(section, defaults - {"name"})  # the run wrote them out, nobody set them
+    return rest
 
 
 def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,8 +45,8 @@ def length(content: RecordDict) -> int:
     """Bytes of a reply."""
     total = 0
     for name, record in content.items():
-        held = record.values() if isinstance(record, ArrayRecord) else ()
-        bytes_held = sum(len(array.data) for array in held)
+        held = record.items() if isinstance(record, ArrayRecord) else ()
+        bytes_held = sum(len(key) + len(array.data) for key, array in held)
         total += len(name) + (bytes_held if isinstance(record, ArrayRecord) else _plain_bytes(record))
     return total
 

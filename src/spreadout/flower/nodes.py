@@ -22,7 +22,7 @@ from spreadout.flower.access import ANOTHERS_CLIENT, NOT_ALLOWED, AccessControl,
 from spreadout.flower.messages import HELLO, REQUESTS, Malformed, TooManyClients
 from spreadout.flower.refusals import NOBODY, Refusals
 from spreadout.flower.rpc import Call, Replies
-from spreadout.methods.class_counts import SetupMessage
+from spreadout.methods.class_counts import SetupMessage, is_row_list
 
 BEFORE = 0.5  # the share of a round's time for calls that come before training
 MOST_SAID = 300  # characters of a node's own words that go into the log
@@ -249,8 +249,9 @@ class Nodes:
         for client, request in found.items():
             if self.node_of.get(client) == node:
                 self._requests[client] = round, request
-                if "classes" in request:
-                    self.heard.append(Heard(round, client, request["classes"].tolist()))
+                rows = request.get("classes")
+                if rows is not None and is_row_list(rows.numpy(), self.classes):  # else it is denied
+                    self.heard.append(Heard(round, client, rows.tolist()))
             else:
                 others += 1
         if others:
