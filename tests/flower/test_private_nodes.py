@@ -69,6 +69,17 @@ def asked(node: Node, kind: str, content: RecordDict) -> RecordDict:
     return node.app(Message(content, node.number, kind), node.context).content
 
 
+def log_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What nodes write into their own logs from now on, with errors in full."""
+    logged: list[str] = []
+
+    def log(level: int, text: str, *parts: object, exc_info: BaseException | None = None) -> None:
+        logged.append(f"{text % parts} {exc_info}\n")
+
+    monkeypatch.setattr("spreadout.flower.client_app.log", log)
+    return logged
+
+
 def problem(content: RecordDict) -> str:
     return str(messages.numbers_in(content, "problem").get("reason", ""))
 
@@ -335,9 +346,10 @@ def test_a_crash_between_checkpoints_forgets_no_release(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("noise", [NOISE, 0.0])
 def test_no_error_of_what_reads_the_data_reaches_the_server(
-    tmp_path: Path, noise: float, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, noise: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Flower sends the text of any error, and a reader's text has the cell that it could not read."""
+    logged = log_of(monkeypatch)
     config = tmp_path / "experiment.toml"
     config.write_text(experiment(f"privacy.noise={noise}").to_toml())
 
@@ -352,7 +364,7 @@ def test_no_error_of_what_reads_the_data_reaches_the_server(
     MemoryGrid([node])
     greeting = RecordDict({"task": ConfigRecord({"run": "a", "round": 0})})
     assert problem(asked(node, HELLO, greeting)) == FAILED
-    assert "HIV positive" in caplog.text  # the node's own log
+    assert "HIV positive" in "".join(logged)  # the node's own log
     config.write_text(Experiment.of(QUICK).to_toml())
     plain = Node(101, client_app(config, node_data), {"device": "cpu"})
     with pytest.raises(ValueError, match="HIV positive"):  # nobody asked to be protected
@@ -373,8 +385,9 @@ def test_a_node_without_a_ledger_reads_no_data(tmp_path: Path) -> None:
 
 
 def test_a_refusal_does_not_tell_where_the_ledger_is(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    logged = log_of(monkeypatch)
     e = experiment("rounds=1")
     grid = private_nodes(tmp_path, e)
     node = grid.nodes[100]
@@ -382,7 +395,7 @@ def test_a_refusal_does_not_tell_where_the_ledger_is(
     answer = problem(asked(node, TRAIN, first_training(node).content))
     assert answer.startswith("client 0: round 0 of this run")
     assert str(tmp_path) not in answer
-    assert f"{node.config['ledger']}: client 0: round 0" in caplog.text
+    assert f"{node.config['ledger']}: client 0: round 0" in "".join(logged)
 
 
 def test_what_an_operator_must_say_is_asked_for_by_name(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     found: dict[str, Any] = {"clients.per_round": "all" if busy <= EVERYBODY else EVERYBODY}
     alike = experiment.method.weighting == "uniform" and not hides_sizes(experiment)
     asked = None if is_open(experiment, "clients.per_round") else experiment.clients.per_round
-    some = busy > EVERYBODY if asked is None else asked != "all" and asked < busy
+    some = busy > EVERYBODY and (asked is None or (asked != "all" and asked < busy))
     if some and alike and not experiment.method.takes_histories:
         # Drawn by their size, clients count alike and examples too: the classes that carry most labels
         # are not lost among the many that carry few.
