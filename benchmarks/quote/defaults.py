@@ -26,7 +26,7 @@ def reached(path: str) -> str:
         references = [f"{known[one]['P@1']:.1f}" if one in known else "" for one in REFERENCES]
         rows.append([name, *references, *(_mean(found.get(m, [])) for m in (*CENTRAL, *ALL))])
     head = ("", *REFERENCES, *(f"{label}, one place" for label in CENTRAL.values()), *ALL.values())
-    seeds = "P@1, mean of three seeds; in parentheses one seed."
+    seeds = "P@1, mean of two or three seeds; in parentheses one seed."
     return table(head, rows, path, note=seeds)
 
 
