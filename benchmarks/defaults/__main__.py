@@ -18,22 +18,15 @@ from typing import Any
 
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
-from benchmarks.defaults.jobs import METHODS, ONLY, SETS, Job, run_all
+from benchmarks.defaults.jobs import METHODS, ONLY, SETS, Job, parser_for, run_all
 
 OUT = RESULTS / "defaults" / "table.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", default="digits,bibtex,delicious")
+    parser = parser_for(__doc__, sets="digits,bibtex,delicious", methods=METHODS, seeds="0", out=OUT)
     parser.add_argument("--folder", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--npz", action="append", default=[], metavar="NAME=PATH")
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after these")
-    parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(arguments)
     commit = record.commit()  # of the code that runs, not of what the tree holds when a run ends
     known = _done(given.out)

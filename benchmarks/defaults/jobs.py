@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,21 @@ SETS: dict[str, dict[str, Any]] = {
 }
 METHODS = ("fedaws", "fedalc", "fedss", "flag", "fedavg", "fedmlh", "centralized")
 ONLY = {"movielens-1m": ("dual_encoder",)}  # histories are for one method
+
+
+def parser_for(
+    about: str | None, *, sets: str, methods: Sequence[str], seeds: str, out: Path
+) -> ArgumentParser:
+    """The arguments that every command over sets and methods has, with its defaults."""
+    parser = ArgumentParser(description=about)
+    parser.add_argument("--sets", default=sets)
+    parser.add_argument("--methods", default=",".join(methods))
+    parser.add_argument("--seeds", default=seeds)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after these")
+    parser.add_argument("--out", type=Path, default=out)
+    return parser
 
 
 @dataclass(frozen=True)

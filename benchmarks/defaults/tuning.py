@@ -9,10 +9,8 @@ part with every seed of `--seeds`. No test score is read before that.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ import numpy as np
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
 from benchmarks.defaults.__main__ import add
-from benchmarks.defaults.jobs import ONLY, SETS, Job, run_all
+from benchmarks.defaults.jobs import ONLY, SETS, Job, parser_for, run_all
 from spreadout.core.randomness import key
 
 OUT = RESULTS / "defaults" / "tuned.json"
@@ -75,15 +73,8 @@ def drawn(name: str, method: str, points: int) -> list[tuple[str, ...]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", default="digits,bibtex")
-    parser.add_argument("--methods", default=",".join(METHODS))
+    parser = parser_for(__doc__, sets="digits,bibtex", methods=METHODS, seeds="0,1,2", out=OUT)
     parser.add_argument("--points", type=int, default=12)
-    parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after these")
-    parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(arguments)
     commit = record.commit()
     pairs = [

@@ -16,12 +16,8 @@ Runs = list[dict[str, Any]]
 
 def reached(path: str) -> str:
     """P@1 of every method on every set with nothing set, beside what trivial and central models have."""
-    by_set: dict[str, dict[str, Runs]] = {}
-    for run in read(path)["runs"]:
-        if "metrics" in run:
-            by_set.setdefault(run["set"], {}).setdefault(run["method"], []).append(run)
     rows = []
-    for name, found in by_set.items():
+    for name, found in _by_set(path).items():
         known = next(iter(found.values()))[0]["references"]
         references = [f"{known[one]['P@1']:.1f}" if one in known else "" for one in REFERENCES]
         rows.append([name, *references, *(_mean(found.get(m, [])) for m in (*CENTRAL, *ALL))])
@@ -32,12 +28,8 @@ def reached(path: str) -> str:
 
 def shares(path: str) -> str:
     """What the methods have of the best central model: the best of ridge, neighbours and one place."""
-    by_set: dict[str, dict[str, Runs]] = {}
-    for run in read(path)["runs"]:
-        if "metrics" in run:
-            by_set.setdefault(run["set"], {}).setdefault(run["method"], []).append(run)
     rows = []
-    for name, found in by_set.items():
+    for name, found in _by_set(path).items():
         known = next(iter(found.values()))[0]["references"]
         central = {one: known[one]["P@1"] for one in REFERENCES[1:] if one in known}
         central |= {f"{CENTRAL[m]}, one place": _p1(found[m]) for m in CENTRAL if m in found}
@@ -45,6 +37,15 @@ def shares(path: str) -> str:
         own = (_percent(_p1(found[m]) / central[best]) if m in found else "" for m in METHODS)
         rows.append([name, best, f"{central[best]:.1f}", *own])
     return table(("", "best central model", "its P@1", *METHODS.values()), rows)
+
+
+def _by_set(path: str) -> dict[str, dict[str, Runs]]:
+    """The runs that were not refused, by set and method."""
+    found: dict[str, dict[str, Runs]] = {}
+    for run in read(path)["runs"]:
+        if "metrics" in run:
+            found.setdefault(run["set"], {}).setdefault(run["method"], []).append(run)
+    return found
 
 
 def _p1(runs: Runs) -> float:

@@ -19,15 +19,6 @@ def resume(folder: Path) -> so.Result:
     return so.resume(folder, data=DATA, device="cpu")
 
 
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stopped after the first of its two rounds."""
-    folder = tmp_path_factory.mktemp("stopped") / "run"
-    with pytest.raises(so.Interrupted):
-        so.run(tiny(), data=DATA, out=folder, device="cpu", stop=lambda: True)
-    return folder
-
-
 @pytest.mark.parametrize(
     ("changes", "section"),
     [

@@ -34,15 +34,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stopped after the first of its two rounds."""
-    folder = tmp_path_factory.mktemp("stopped") / "run"
-    with pytest.raises(so.Interrupted):
-        so.run(tiny(), data=DATA, out=folder, device="cpu", stop=lambda: True)
-    return folder
-
-
 def every_state(work: Callable[[Path], None], folder: Path, copies: Path) -> Snapshots:
     """What the disk holds at all moments of some work."""
     seen = Snapshots(folder, copies)

@@ -54,7 +54,9 @@ def descend_(
     if not length:  # a first guess: rows move by `MOST` in the root mean square
         moving = float(added(way.new_tensor(len(way)), table))
         length = MOST * (moving / steepness) ** 0.5
-    start = float(loss.value)
+    # Scores of mined pairs come from a search; those to compare with, of the same pairs, from `value`.
+    # Distances of rows that nearly coincide differ between the two by more than a step may gain.
+    start = float(loss.value if loss.neighbours is None else value())
 
     def move(by: float) -> float:
         step = by * way
