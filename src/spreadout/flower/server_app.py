@@ -36,9 +36,10 @@ from spreadout.flower.releases import ReleaseLog
 from spreadout.flower.remote_clients import RemoteClients
 from spreadout.methods.base import Method
 from spreadout.runs import train as training
-from spreadout.runs.build import build_federation, cap_of, cohort_size, unfit_for_robust_rules
+from spreadout.runs.build import build_federation, cap_of, cohort_size
 from spreadout.runs.claim import DEPLOYMENT
 from spreadout.runs.folder import RunFolder
+from spreadout.runs.misfits import unfit_for_robust_rules
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.result import Result
 

@@ -25,14 +25,18 @@ NAMES = {
 
 
 def privacy_section(arms: Sequence[Arm]) -> str:
-    """What every run wrote down; nothing for runs of earlier versions."""
-    told = [(arm, arm.privacy) for arm in arms if arm.privacy is not None]
-    if not told:
+    """What every run wrote down, once for all that give away the same; nothing for earlier versions."""
+    same: dict[str, list[str]] = {}
+    for arm in arms:
+        if arm.privacy is not None:
+            said = f"<p class=note>{html.escape(_promise(arm.privacy))}</p>{_channels(arm.privacy)}"
+            same.setdefault(said, []).append(html.escape(arm.label))
+    if not same:
         return ""
-    parts = []
-    for arm, found in told:
-        heading = f"<h3>{html.escape(arm.label)}</h3>" if len(told) > 1 else ""
-        parts.append(f"{heading}<p class=note>{html.escape(_promise(found))}</p>{_channels(found)}")
+    alone = sum(map(len, same.values())) == 1
+    parts = (
+        (f"<h3>{', '.join(labels)}</h3>" if not alone else "") + said for said, labels in same.items()
+    )
     return f"<h2>What clients give away</h2>{''.join(parts)}"
 
 
@@ -61,6 +65,6 @@ def _channels(found: Mapping[str, Any]) -> str:
         for name, one in found["channels"].items()
     )
     return (
-        "<div class=wide><table><thead><tr><th></th><th scope=col>to the server</th>"
+        "<div class=wide><table class=words><thead><tr><th></th><th scope=col>to the server</th>"
         f"<th scope=col>how</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )

@@ -13,7 +13,6 @@ from spreadout.core.errors import UserError
 from spreadout.core.randomness import Ints
 from spreadout.data.columns import Dense, Lists, Sparse, total_bytes
 from spreadout.data.dataset import FederatedDataset, Splits
-from spreadout.evaluation.metrics import find_metric
 from spreadout.federated.aggregate import ServerOptimizers
 from spreadout.federated.augment import Augment
 from spreadout.federated.claims import claim_cap
@@ -25,7 +24,7 @@ from spreadout.federated.sampling import Selection
 from spreadout.methods.base import Method
 from spreadout.models.build import UNFIT_LAYERS, DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
-from spreadout.runs.unprotected import refuse_unprotected
+from spreadout.runs.misfits import refuse_misfits, refuse_unfit_optimizers, unfit_for_robust_rules
 from spreadout.runtime import distributed
 
 DENSE_UP_TO = 1 << 30
@@ -41,7 +40,7 @@ def build_federation(
     """All fixed parts of a run, from its description and its data; own parts take precedence."""
     e = experiment
     method = method or e.method
-    _refuse_misfits(e, splits, method)
+    refuse_misfits(e, splits, method)
     feature_rows = encoder is None and e.model.features_are_rows
     data = _train_data(e, splits.train, method, feature_rows=feature_rows)
     per_round, selection = cohort_size(e, data, method)
@@ -49,7 +48,7 @@ def build_federation(
     optimizers = ServerOptimizers(
         e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in model.tables}
     )
-    _refuse_unfit_optimizers(e, method)
+    refuse_unfit_optimizers(e, method)
     federation = Federation(
         data=data,
         model=model,
@@ -138,27 +137,6 @@ def _executor(e: Experiment, device: torch.device) -> Executor:
     return executor if alone else distributed.Distributed(executor)
 
 
-def _refuse_unfit_optimizers(e: Experiment, method: Method) -> None:
-    """A drift correction may be sound with some optimisers only."""
-    if e.clients.drift is None:
-        return
-    if e.privacy is not None and e.clients.drift.keeps_state:
-        raise UserError(
-            f"clients.drift = {e.clients.drift.name!r}: keeps states that noise would drive "
-            'off their mean; with [privacy] take "fedprox"'
-        )
-    if method.hides_sizes and e.clients.drift.keeps_state:
-        raise UserError(
-            f"clients.drift = {e.clients.drift.name!r}: a state follows from a client's number of "
-            f'examples, which method.name = {method.name!r} with dummies hides; take "fedprox", or '
-            "method.dummies = 0"
-        )
-    for server in (e.server.optimizer_for(), *e.server.tables.values()):
-        problem = e.clients.drift.validate_optimizers(e.clients.optimizer_for(), server)
-        if problem:
-            raise UserError(problem)
-
-
 def _robust(e: Experiment, method: Method) -> RobustRule | None:
     """The config's robust rule; None where updates are merely averaged."""
     rule = e.server.robust
@@ -172,16 +150,6 @@ def _robust(e: Experiment, method: Method) -> RobustRule | None:
     if problem := unfit_for_robust_rules(e):
         raise UserError(f"server.robust = {rule.name!r}: {problem}")
     return rule
-
-
-def unfit_for_robust_rules(e: Experiment) -> str | None:
-    """Why a config's updates cannot be judged one by one, or None."""
-    if e.clients.drift is not None and e.clients.drift.keeps_state:
-        return (
-            f"clients.drift = {e.clients.drift.name!r} has a control that is the mean of whatever "
-            'clients send, which no rule guards; take "fedprox", or no drift correction'
-        )
-    return None
 
 
 def _augment(e: Experiment, data: FederatedDataset) -> Augment:
@@ -199,55 +167,6 @@ def _example_shape(data: FederatedDataset) -> tuple[int, ...] | None:
     """Of the input x, where there is one and it is dense."""
     x = data.columns.get("x")
     return tuple(x.values.shape[1:]) if isinstance(x, Dense) else None
-
-
-def _refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
-    """Raise an error for parts that do not go together."""
-    data = splits.train
-    if problem := method.validate_data(data):
-        raise UserError(problem)
-    if "x" not in data.columns and not method.takes_histories:
-        raise UserError(
-            f"method.name = {method.name!r}: takes an input x, and the data has histories; "
-            'take method.name = "dual_encoder"'
-        )
-    y = data.columns["y"]
-    named = y.values if isinstance(y, Lists | Dense) else torch.empty(0)
-    if len(named) and int(named.max()) >= data.classes:
-        raise UserError(
-            f"a training label is {int(named.max())}: there are {data.classes} classes, numbered from 0"
-        )
-    if len(named) and int(named.min()) < 0:
-        raise UserError(f"a training label is {int(named.min())}: classes are numbered from 0")
-    if isinstance(y, Lists) and not method.label_sets:
-        remedy = 'give one class each, with a source of ours by data.targets = "each" or "one"'
-        if e.data.partition.name == "frequent_classes":
-            remedy = 'data.partition = "frequent_classes" keeps whole label sets: take another'
-        raise UserError(
-            f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
-            + remedy
-        )
-    if method.prior and not method.has_class_table:
-        raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
-    refuse_unprotected(e, method)
-    metrics = [find_metric(name) for name in e.eval.metrics]
-    ranked = [metric for metric in metrics if metric.needs_trained_classes]
-    if e.eval.split == "test" and len(splits.test) and _unseen(splits) and ranked:
-        raise UserError(
-            f"data.source = {splits.name!r}: its test classes are never trained on, so they have no "
-            f"{ranked[0].name}; take MAP@10, MAP@R or retrieval R@k, or set "
-            'data.validation_fraction and eval.split = "validation"'
-        )
-    for metric in metrics:
-        if not method.has_class_table and metric.needs_embeddings:
-            raise UserError(
-                f"eval.metrics: {metric.name} needs a score of every class; "
-                f"method.name = {method.name!r} has the best only: take P@k, R@k, nDCG@k or PSP@k"
-            )
-        if metric in ranked and (metric.looks_at or 0) > data.classes:
-            raise UserError(
-                f"eval.metrics: {metric.name} needs more classes than the {data.classes} there are"
-            )
 
 
 def cohort_size(e: Experiment, data: FederatedDataset, method: Method) -> tuple[int, Selection]:
@@ -286,12 +205,6 @@ def _model(
         known = ", ".join(model.tables)
         raise UserError(f"server.tables.{min(unknown)}: no such table; known: {known}")
     return model
-
-
-def _unseen(splits: Splits) -> bool:
-    """Whether no test class has a row in the table."""
-    labels = splits.test.labels.values
-    return len(labels) > 0 and int(labels.min()) >= splits.train.classes
 
 
 def _without_rows(data: FederatedDataset) -> FederatedDataset:

@@ -1,0 +1,99 @@
+"""What does not go together: data, method, model, metrics, optimisers, rules; each refused by name."""
+
+from __future__ import annotations
+
+import torch
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.data.columns import Dense, Lists
+from spreadout.data.dataset import Splits
+from spreadout.evaluation.metrics import find_metric
+from spreadout.methods.base import Method
+from spreadout.runs.unprotected import refuse_unprotected
+
+
+def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
+    """Raise an error for parts that do not go together."""
+    data = splits.train
+    if problem := method.validate_data(data):
+        raise UserError(problem)
+    if "x" not in data.columns and not method.takes_histories:
+        raise UserError(
+            f"method.name = {method.name!r}: takes an input x, and the data has histories; "
+            'take method.name = "dual_encoder"'
+        )
+    y = data.columns["y"]
+    named = y.values if isinstance(y, Lists | Dense) else torch.empty(0)
+    if len(named) and int(named.max()) >= data.classes:
+        raise UserError(
+            f"a training label is {int(named.max())}: there are {data.classes} classes, numbered from 0"
+        )
+    if len(named) and int(named.min()) < 0:
+        raise UserError(f"a training label is {int(named.min())}: classes are numbered from 0")
+    if isinstance(y, Lists) and not method.label_sets:
+        remedy = 'give one class each, with a source of ours by data.targets = "each" or "one"'
+        if e.data.partition.name == "frequent_classes":
+            remedy = 'data.partition = "frequent_classes" keeps whole label sets: take another'
+        raise UserError(
+            f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
+            + remedy
+        )
+    if method.prior and not method.has_class_table:
+        raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
+    refuse_unprotected(e, method)
+    metrics = [find_metric(name) for name in e.eval.metrics]
+    ranked = [metric for metric in metrics if metric.needs_trained_classes]
+    if e.eval.split == "test" and len(splits.test) and _unseen(splits) and ranked:
+        raise UserError(
+            f"data.source = {splits.name!r}: its test classes are never trained on, so they have no "
+            f"{ranked[0].name}; take MAP@10, MAP@R or retrieval R@k, or set "
+            'data.validation_fraction and eval.split = "validation"'
+        )
+    for metric in metrics:
+        if not method.has_class_table and metric.needs_embeddings:
+            raise UserError(
+                f"eval.metrics: {metric.name} needs a score of every class; "
+                f"method.name = {method.name!r} has the best only: take P@k, R@k, nDCG@k or PSP@k"
+            )
+        if metric in ranked and (metric.looks_at or 0) > data.classes:
+            raise UserError(
+                f"eval.metrics: {metric.name} needs more classes than the {data.classes} there are"
+            )
+
+
+def refuse_unfit_optimizers(e: Experiment, method: Method) -> None:
+    """A drift correction may be sound with some optimisers only."""
+    if e.clients.drift is None:
+        return
+    if e.privacy is not None and e.clients.drift.keeps_state:
+        raise UserError(
+            f"clients.drift = {e.clients.drift.name!r}: keeps states that noise would drive "
+            'off their mean; with [privacy] take "fedprox"'
+        )
+    if method.hides_sizes and e.clients.drift.keeps_state:
+        raise UserError(
+            f"clients.drift = {e.clients.drift.name!r}: a state follows from a client's number of "
+            f'examples, which method.name = {method.name!r} with dummies hides; take "fedprox", or '
+            "method.dummies = 0"
+        )
+    for server in (e.server.optimizer_for(), *e.server.tables.values()):
+        problem = e.clients.drift.validate_optimizers(e.clients.optimizer_for(), server)
+        if problem:
+            raise UserError(problem)
+
+
+def unfit_for_robust_rules(e: Experiment) -> str | None:
+    """Why a config's updates cannot be judged one by one, or None."""
+    if e.clients.drift is not None and e.clients.drift.keeps_state:
+        return (
+            f"clients.drift = {e.clients.drift.name!r} has a control that is the mean of whatever "
+            'clients send, which no rule guards; take "fedprox", or no drift correction'
+        )
+    return None
+
+
+def _unseen(splits: Splits) -> bool:
+    """Whether no test class has a row in the table."""
+    labels = splits.test.labels.values
+    return len(labels) > 0 and int(labels.min()) >= splits.train.classes
