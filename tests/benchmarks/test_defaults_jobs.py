@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.defaults.__main__ import main
-from benchmarks.defaults.jobs import Job
+from benchmarks.defaults.jobs import SETS, Job
+from benchmarks.defaults.trials import GROUPS
 from benchmarks.defaults.tuning import SPACE, drawn
 from benchmarks.defaults.tuning import main as tune
 
@@ -20,6 +21,15 @@ def test_points_differ_begin_with_the_default_and_are_valid(method: str) -> None
     assert points == drawn(name, method, 8)
     for changes in points:
         assert Job(name, method, 0, changes, "validation").experiment().eval.split == "validation"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_trials_are_valid_configs_judged_on_validation_data(group: str) -> None:
+    for name, method, changes in GROUPS[group]:
+        data = None if name in SETS else {"source": "mulan", "path": name}
+        asked = Job(name, method, 0, changes, "validation", data=data or {}).experiment()
+        assert asked.eval.split == "validation"
+        assert asked.method.name == method
 
 
 def test_a_table_is_gone_on_with(tmp_path: Path) -> None:

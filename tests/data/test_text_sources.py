@@ -23,6 +23,7 @@ from spreadout.data.sources.base import Instances, RawDataset
 from spreadout.data.sources.interactions import Interactions
 from spreadout.data.sources.libsvm import LibSVM
 from spreadout.data.sources.movielens import MovieLens
+from spreadout.data.sources.timeline import Windows
 from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.xc_text import XCText
 
@@ -281,7 +282,7 @@ def test_every_movielens_layout_gives_the_same_windows(
         with zipfile.ZipFile(path, "w") as file:
             for part in folder.iterdir():
                 file.write(part, f"ml-x/{part.name}")
-    found = MovieLens(name="movielens", window=2).parse(path)
+    found = MovieLens(name="movielens", window=2, ties="file").parse(path)
     title = {3: "Amélie (2001)", 7: "B", 9: "C", 50: "D"}
     expected = {
         user: [([title[m] for m in history], title[label]) for history, label in examples]
@@ -293,9 +294,25 @@ def test_every_movielens_layout_gives_the_same_windows(
     assert padded.tolist() == [[2, 0]]  # padded with 0 on the right; items count from 1
 
 
+def test_items_of_the_same_time_have_no_order() -> None:
+    users, items = np.repeat(np.arange(400), 3), np.tile(np.arange(1, 4), 400)
+    time = np.tile(np.array([5, 5, 6]), 400)  # items 1 and 2 at once, in file order 1, 2; then item 3
+
+    def seconds(windows: Windows, turned: bool = False) -> list[int]:
+        order = slice(None, None, -1) if turned else slice(None)
+        found = windows.examples(users[order], items[order], time[order])
+        return found.train.labels.values[::2].tolist()  # each user's second item
+
+    drawn = seconds(Windows())
+    assert set(seconds(Windows(ties="file"))) == {2}
+    assert 150 < drawn.count(1) < 250  # a fair coin over 400 users
+    assert drawn == seconds(Windows(), turned=True)  # the file's order says nothing
+    assert drawn != seconds(Windows(tie_seed=1))
+
+
 def test_movielens_options(tmp_path: Path) -> None:
     path = write_movielens(tmp_path, "ratings.dat")
-    published = MovieLens(name="movielens", numbering="published").parse(path)
+    published = MovieLens(name="movielens", numbering="published", ties="file").parse(path)
     assert published.classes == 51
     assert published.train.labels.values.tolist() == [50, 3, 50, 7]
     capped = MovieLens(name="movielens", cap=1).parse(path)
@@ -550,7 +567,7 @@ def test_times_are_really_in_order(tmp_path: Path) -> None:
         """The items a … in order of their times."""
         rows = "".join(f"u,{item},{time}\n" for item, time in zip("abcd", times, strict=False))
         path.write_text("user,item,time\n" + rows)
-        found = Interactions(window=9).parse(path)
+        found = Interactions(window=9, ties="file").parse(path)
         history, last = timeline(found)[0][-1]
         return "".join([*history, last])
 
@@ -685,7 +702,7 @@ def test_movielens_windows_equal_a_plain_loop_over_the_file(real_data: Path) -> 
         for t in range(1, len(movies)):
             history = movies[max(0, t - 10) : t]
             expected.append((history + [0] * (10 - len(history)), movies[t]))
-    found = MovieLens(name="movielens-1m", numbering="published").read(real_data / "ml-1m.zip")
+    found = MovieLens(name="movielens-1m", numbering="published", ties="file").read(real_data / "ml-1m.zip")
     some = torch.arange(len(expected))
     histories = found.train.columns["history"].take(some).tolist()
     assert histories == [history for history, _ in expected]

@@ -1,9 +1,11 @@
-"""SGD with momentum, Adam, Adagrad and Yogi as functions of tensors, shared by clients and server.
+"""SGD with momentum, Adam, Adagrad, Yogi and DoG as functions of tensors, shared by clients and server.
 
 One rule serves a dense tensor, a stack of clients' tensors, and some rows of a table: the state of a
 row moves only when the row does (lazy), so momentum never drags rows nobody touched.
 Server use follows adaptive federated optimisation (Reddi et al. 2021): the merged update is the
-negative gradient. Adam and Yogi correct their bias, as torch and optax do.
+negative gradient. Adam and Yogi correct their bias, as torch and optax do. DoG (Ivgi et al. 2023) has no
+rate: a step is as long as the longest way from the start so far, over the root of all squared gradients;
+here one for every tensor, and for every row of a table.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ class Optimizer(Section):
     tensor([-1.])
     """
 
-    optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"
-    lr: float = Field(1.0, gt=0)
+    optimizer: Literal["sgd", "adam", "adagrad", "yogi", "dog"] = "sgd"
+    lr: float = Field(1.0, gt=0)  # of dog a factor, meant to be 1
     momentum: float = Field(0.0, ge=0, lt=1)  # sgd only
     beta1: float = Field(0.9, ge=0, lt=1)  # adam, yogi
     beta2: float = Field(0.99, ge=0, lt=1)  # adam, yogi
@@ -61,6 +63,11 @@ class Optimizer(Section):
             slots["steps"] = torch.zeros(shape, dtype=torch.float32, device=like.device)
         if self.optimizer == "adagrad":
             slots["second"] = torch.full_like(like, 0.1)  # TensorFlow's and optax's start
+        if self.optimizer == "dog":
+            slots["way"] = torch.zeros_like(like)  # from the start
+            length = like.norm(dim=-1, keepdim=True) if rows is not None else like.norm().reshape(1)
+            slots["far"] = 1e-4 * (1 + length.float())  # the longest way so far; at first a short one
+            slots["squares"] = torch.zeros_like(slots["far"])  # Σ ‖gradient‖²
         return slots
 
     def move(self, gradient: Tensor, slots: Tensors, *, spend: bool = False) -> Tensor:
@@ -73,6 +80,8 @@ class Optimizer(Section):
                 return gradient * -self.lr
             velocity = slots["velocity"].mul_(self.momentum).add_(gradient)
             return velocity * -self.lr
+        if self.optimizer == "dog":
+            return self._over_gradients(gradient, slots)
         second = slots["second"]
         if self.optimizer == "adagrad":
             second.addcmul_(gradient, gradient)
@@ -89,6 +98,19 @@ class Optimizer(Section):
         scale = torch.div(second, 1 - self.beta2**steps, out=place).sqrt_().add_(self.eps)
         rate = -self.lr / (1 - self.beta1**steps)
         return torch.div(first, scale, out=scale).mul_(rate)
+
+    def _over_gradients(self, gradient: Tensor, slots: Tensors) -> Tensor:
+        """Distance over gradients: far / √Σ‖g‖² times the gradient, `far` never shrinking."""
+        way, far = slots["way"], slots["far"]  # far (1,) of a tensor, (m, 1) of rows
+        by_row = far.dim() > 1
+        squares = slots["squares"].add_(_length(gradient, by_row).square())
+        step = gradient * (-self.lr * far / squares.sqrt().clamp_min(1e-30))
+        torch.maximum(far, _length(way.add_(step), by_row), out=far)
+        return step
+
+
+def _length(value: Tensor, by_row: bool) -> Tensor:
+    return value.norm(dim=-1, keepdim=True) if by_row else value.norm().reshape(1)
 
 
 def step_dense_(optimizer: Optimizer, value: Tensor, gradient: Tensor, slots: Tensors) -> None:

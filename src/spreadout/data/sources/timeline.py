@@ -1,8 +1,12 @@
 """Next-item examples out of what users did when: every item, with the last few before it as context.
 
-As in the dual-encoder paper (003): each user's items in order of time, ties in file order; the item at
-every place but the first is a label, the up to `window` items before it its context, padded on the
-right with 0. Items are numbered from 1, so that 0 is nobody's id.
+As in the dual-encoder paper (003): each user's items in order of time; the item at every place but the
+first is a label, the up to `window` items before it its context, padded on the right with 0. Items are
+numbered from 1, so that 0 is nobody's id.
+
+Items of the same second have no order. That of the file is often not random (MovieLens-1M lists them as
+its pages showed them, and 53 % of its ratings share their second with another of the same user), and a
+model that learns it looks better than it is at what comes next.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import torch
 from pydantic import Field
 
 from spreadout.core.errors import UserError
-from spreadout.core.randomness import Ints
+from spreadout.core.randomness import Bits, Ints, bits, key
 from spreadout.core.registry import Section
 from spreadout.data.arrays import refuse_gaps
 from spreadout.data.columns import Lists
@@ -35,6 +39,8 @@ class Windows(Section):
 
     window: int = Field(10, ge=1)  # items of context
     cap: int | None = Field(None, ge=1)  # a user's first so many examples; None: all
+    ties: Literal["random", "file"] = "random"  # items of the same time: in which order
+    tie_seed: int = 0
     numbering: Literal["rated", "published"] = "rated"
     # rated: items that occur, 1 … n, by ascending id; published: the source's own ids, gaps and all
 
@@ -44,7 +50,7 @@ class Windows(Section):
         """Windowed examples of interactions in file order. `names` are the items', by id."""
         if not len(user):
             raise UserError("data.source: there are no interactions to make examples of")
-        order = np.lexsort((time, user))  # stable: by user, then time, then place in the file
+        order = np.lexsort((*self._tie_breaker(user, item), time, user))  # by user, then time; stable
         user, item = user[order], item[order]
         rows, ids, table_names = self._numbered(item, names or {})
         fresh = np.concatenate([[True], user[1:] != user[:-1]])
@@ -77,6 +83,10 @@ class Windows(Section):
             class_names=table_names,
             class_ids=ids,
         )
+
+    def _tie_breaker(self, user: Ints, item: Ints) -> tuple[Bits, ...]:
+        """What decides among items of one user and time: not their place in the file, unless asked."""
+        return () if self.ties == "file" else (bits(key(self.tie_seed, "ties"), user, item),)
 
     def _numbered(
         self, item: Ints, names: Mapping[int, str]

@@ -1,0 +1,117 @@
+"""Changes that might make better defaults, each tried on the validation part of some sets.
+
+    python -m benchmarks.defaults.trials --groups rates,histories --mulan ~/mulan --workers 15
+
+Results are added to `results/defaults/trials.json`; what is there already is not run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.common import record
+from benchmarks.common.paths import RESULTS
+from benchmarks.defaults.__main__ import add
+from benchmarks.defaults.jobs import SETS, Job, parser_for, run_all
+
+OUT = RESULTS / "defaults" / "trials.json"
+ADAM = ("server.optimizer=adam", "server.eps=1e-8", "server.lr_decay=cosine")
+ONE_STEP = ("clients.local_steps=1", "clients.lr=0.1", "clients.lr_decay=cosine")
+SHORT = "rounds=50"  # of a range test
+MULAN = ("enron", "medical", "yeast", "scene", "emotions")
+
+
+def adam(rate: float) -> tuple[str, ...]:
+    return (*ADAM, f"server.lr={rate}")
+
+
+def _rates() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """One rate for all sets, a rate for each set by a short range test, or no rate at all (DoG)."""
+    dog = ("server.optimizer=dog", "server.lr=1.0", "server.lr_decay=cosine")
+    for name in ("digits", "bibtex", "delicious", "synthetic-1000", *MULAN):
+        for method in ("fedaws", "fedss"):
+            for rate in (0.001, 0.003, 0.01, 0.03):
+                yield name, method, adam(rate)
+                yield name, method, (*adam(rate), SHORT)
+            yield name, method, dog
+
+
+def _histories() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """One local step of many examples instead of an epoch of many steps."""
+    name, method, large = "movielens-1m", "dual_encoder", "clients.batch=256"
+    yield name, method, ("rounds=300",)
+    yield name, method, ("rounds=300", *adam(0.01), "clients.lr=0.1", "clients.local_steps=8")
+    yield name, method, (*ONE_STEP, *adam(0.003), "clients.batch=64", "rounds=1000")
+    for rate in (0.001, 0.003, 0.01):
+        yield name, method, (*ONE_STEP, *adam(rate), large, "rounds=1000")
+    for change in (
+        ("rounds=500",),
+        ("rounds=1000", "model.dim=128"),
+        ("rounds=1000", "model.layers=2"),
+        ("rounds=1000", "method.scale=20"),
+        ("rounds=1000", "method.negatives=1024"),
+        ("rounds=1000", "method.weighting=uniform"),
+    ):
+        yield name, method, (*ONE_STEP, *adam(0.003), large, *change)
+
+
+def _pictures() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for method in ("fedaws", "fedss"):
+        for change in ((), ("rounds=1000",), ("rounds=1000", "clients.image_shift=2")):
+            yield "cifar-10", method, change
+        yield "cifar-10", method, ("rounds=1000", *adam(0.01))
+        yield "cifar-10", method, ("rounds=1000", "model.encoder=resnet8")
+
+
+def _many_classes() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Twenty thousand clients with one class each: how many of them a round, at which rate."""
+    name = "synthetic-20000"
+    for method in ("fedaws", "fedalc"):
+        for clients in (200, 1000, 2000):
+            yield name, method, (f"clients.per_round={clients}", "rounds=1000")
+        yield name, method, ("clients.per_round=1000", "rounds=1000", *adam(0.01))
+        yield name, method, ("clients.per_round=1000", "rounds=1000", "method.spreadout_form=topk")
+    yield name, "fedaws", ("clients.per_round=1000", "rounds=1000", "clients.selection=uniform")
+    yield name, "fedaws", ("clients.per_round=1000", "rounds=1000", "clients.input_dropout=0")
+    yield name, "fedss", ("clients.per_round=1000", "rounds=1000")
+
+
+GROUPS: Mapping[str, Sequence[tuple[str, str, tuple[str, ...]]]] = {
+    "rates": tuple(_rates()),
+    "histories": tuple(_histories()),
+    "pictures": tuple(_pictures()),
+    "many-classes": tuple(_many_classes()),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = parser_for(__doc__, sets="", methods=(), seeds="0", out=OUT)
+    parser.add_argument("--groups", default=",".join(GROUPS))
+    parser.add_argument("--mulan", type=Path, help="the folder of the sets in MULAN")
+    given = parser.parse_args(arguments)
+    commit = record.commit()
+    done = record.read(given.out)["runs"] if given.out.exists() else []
+    known = {(run["set"], run["method"], *run.get("changes", [])) for run in done}
+    jobs = [
+        replace(_job(name, method, changes, given.mulan), device=given.device)
+        for group in given.groups.split(",")
+        for name, method, changes in GROUPS[group]
+        if (name, method, *changes) not in known
+    ]
+    for job, found in run_all(jobs, given.workers, given.seconds):
+        about = {"changes": list(job.changes), "split": job.split, "commit": commit}
+        add(given.out, {**found, **about})
+
+
+def _job(name: str, method: str, changes: tuple[str, ...], mulan: Path | None) -> Job:
+    if name in SETS:
+        return Job(name, method, 0, changes, "validation")
+    assert mulan is not None, f"{name}: --mulan names the folder it lies in"
+    data = {"source": "mulan", "path": str(mulan / name)}
+    return Job(name, method, 0, changes, "validation", data=data)
+
+
+if __name__ == "__main__":
+    main()
