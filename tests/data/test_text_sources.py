@@ -23,8 +23,8 @@ from spreadout.data.sources.base import Instances, RawDataset
 from spreadout.data.sources.interactions import Interactions
 from spreadout.data.sources.libsvm import LibSVM
 from spreadout.data.sources.movielens import MovieLens
-from spreadout.data.sources.timeline import Windows
 from spreadout.data.sources.mulan_arff import MulanArff
+from spreadout.data.sources.timeline import Windows
 from spreadout.data.sources.xc_text import XCText
 
 

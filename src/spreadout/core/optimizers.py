@@ -65,8 +65,7 @@ class Optimizer(Section):
             slots["second"] = torch.full_like(like, 0.1)  # TensorFlow's and optax's start
         if self.optimizer == "dog":
             slots["way"] = torch.zeros_like(like)  # from the start
-            length = like.norm(dim=-1, keepdim=True) if rows is not None else like.norm().reshape(1)
-            slots["far"] = 1e-4 * (1 + length.float())  # the longest way so far; at first a short one
+            slots["far"] = 1e-4 * (1 + _length(like, rows is not None))  # the longest way so far; at first a short one
             slots["squares"] = torch.zeros_like(slots["far"])  # Σ ‖gradient‖²
         return slots
 
@@ -110,7 +109,8 @@ class Optimizer(Section):
 
 
 def _length(value: Tensor, by_row: bool) -> Tensor:
-    return value.norm(dim=-1, keepdim=True) if by_row else value.norm().reshape(1)
+    length: Tensor = torch.linalg.vector_norm(value, dim=-1 if by_row else None, keepdim=by_row)
+    return length if by_row else length.reshape(1)
 
 
 def step_dense_(optimizer: Optimizer, value: Tensor, gradient: Tensor, slots: Tensors) -> None:
