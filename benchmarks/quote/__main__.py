@@ -24,6 +24,7 @@ from benchmarks.quote import (
     fedmlh,
     fedss,
     parts,
+    privacy,
     rounds,
     soak,
 )
@@ -93,6 +94,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "attacks-rules": attacks.rules,
     "attacks-goal": attacks.goal,
     "attacks-backdoors": attacks.backdoors,
+    "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),
     "soak": soak.soaks,
 }
 

@@ -251,6 +251,7 @@ ARMS: dict[str, dict[str, object]] = {
     "popular": {"sampled_rows": 7, "draw": "popular"},
     "negonly": {"sampled_rows": 7, "loss_form": "negatives", "matched": True},
     "posonly": {"loss_form": "positives"},
+    "cover": {"draw": "cover", "cover": 4},
     "spread": {"name": "fedaws-softmax", "strength": 0.05},
     "full": {"name": "fedavg"},
 }
@@ -284,6 +285,9 @@ def test_the_ledger_counts_the_rows_of_the_sample() -> None:
         ({"negatives": 3, "sampled_rows": 9}, "not both"),
         ({"loss_form": "positives", "negatives": 3}, "has no negatives"),
         ({"matched": True}, "is for loss_form"),
+        ({"draw": "cover"}, "needs cover"),
+        ({"draw": "cover", "cover": 4, "negatives": 3}, "leave the other sizes out"),
+        ({"cover": 4}, 'is for draw = "cover"'),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(method: dict[str, object], said: str) -> None:
@@ -603,7 +607,7 @@ def test_an_audit_goes_by_how_the_runs_negatives_are_drawn(draw: str) -> None:
     y = np.array([0, 0, 0, 0, 0, 1, 2, 3, 4, 5])
     data = FederatedDataset.from_arrays(x, y, np.arange(10))  # half of all clients have class 0
     requests = [(5, [0, 1, 2])] * 2
-    looks = Watched(requests, data, FedSS(sampled_rows=3, draw=draw)).looks()  # type: ignore[arg-type]
+    looks = Watched(requests, data, FedSS(sampled_rows=3, draw=draw), 0).looks()  # type: ignore[arg-type]
     skew = data.popularity.double().numpy()
     how = {"by_popularity": draw.startswith("popular"), "fixed": draw.endswith("fixed")}
     expected = audit(requests, {5: np.array([1])}, skew, **how)

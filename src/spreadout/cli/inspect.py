@@ -85,7 +85,7 @@ def audit(
     if as_json:
         print(json.dumps([asdict(look) for look in looks], indent=2))
         return
-    print_audit(looks)
+    print_audit(looks, watched.row_bytes)
 
 
 def confusion(

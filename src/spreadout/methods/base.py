@@ -84,6 +84,7 @@ class Draws:
 
     by_popularity: bool = False  # else uniformly
     fixed: bool = False  # once for all rounds; else again in every round
+    cover: int | None = None  # they are the rest of public blocks of so many classes
 
 
 class ClassSpread(Protocol):

@@ -40,10 +40,12 @@ from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.negatives import with_negatives, with_popular_negatives
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
+from spreadout.privacy.cover import blocks_of, covered
 
-Draw = Literal["fresh", "fixed", "popular", "popular-fixed"]
+Draw = Literal["fresh", "fixed", "popular", "popular-fixed", "cover"]
 """How a client draws its negatives: anew every round, or once and for all; uniformly, or by how many
-clients hold a class. `spreadout audit` shows what the server learns from it."""
+clients hold a class. Or not at all: with "cover" they are the other classes of the public blocks that
+its own are in. `spreadout audit` shows what the server learns from it."""
 
 
 NEGATIVES = 100  # the default
@@ -68,6 +70,7 @@ class FedSS(Method):
     sampled_rows: int | None = Field(None, ge=2)  # |S_k|
     matched: bool = False  # NegOnly: |P_k| − 1 more negatives, as many rivals as FedSS has (§4.4)
     draw: Draw = "fresh"
+    cover: int | None = Field(None, ge=2)  # classes of a block, at least; with draw = "cover"
     correct: bool = True  # logits of negatives by −log(m q), Eq. 3
     scale: float = Field(20.0, gt=0)  # logits are scale · cosine
     merge: RowMerge = "weighted-mean"
@@ -80,7 +83,13 @@ class FedSS(Method):
             raise ValueError(
                 'loss_form = "positives" has no negatives: leave negatives and sampled_rows out'
             )
-        if self.loss_form == "positives" and self.draw != "fresh":
+        if self.draw == "cover" and self.cover is None:
+            raise ValueError('draw = "cover": needs cover, the number of classes of a block')
+        if self.draw == "cover" and (self.negatives or self.sampled_rows or self.matched):
+            raise ValueError('draw = "cover": cover says what is requested: leave the other sizes out')
+        if self.draw != "cover" and self.cover is not None:
+            raise ValueError(f'cover = {self.cover}: is for draw = "cover"')
+        if self.loss_form == "positives" and self.draw not in ("fresh", "cover"):
             raise ValueError(f'draw = {self.draw!r}: loss_form = "positives" draws nothing')
         if self.matched and self.loss_form != "negatives":
             raise ValueError('matched: is for loss_form = "negatives"')
@@ -96,11 +105,16 @@ class FedSS(Method):
 
     @property
     def draws(self) -> Draws:
-        return Draws(by_popularity=self.needs_popularity, fixed=self.draw.endswith("fixed"))
+        fixed = self.draw.endswith("fixed") or self.cover is not None
+        return Draws(by_popularity=self.needs_popularity, fixed=fixed, cover=self.cover)
 
     @property
     def row_access(self) -> RowAccess:
-        return "own" if self.loss_form == "positives" else "sample"
+        return "own" if self.loss_form == "positives" and self.cover is None else "sample"
+
+    @property
+    def has_secret_draws(self) -> bool:
+        return super().has_secret_draws and self.cover is None  # blocks are public
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
@@ -108,9 +122,12 @@ class FedSS(Method):
     def request(
         self, data: FederatedDataset, clients: Tensor, *, seed: int, round: int
     ) -> dict[str, Ragged]:
-        """S_k = P_k ∪ N_k, ascending, so that the order does not reveal P_k."""
+        """S_k = P_k ∪ N_k, ascending, so that the order does not reveal P_k; or the blocks of P_k."""
         requests = data.rows_of(clients)
         own = requests["classes"]
+        if self.cover is not None:
+            blocks = blocks_of(data.first_class, data.classes, self.cover)
+            return {**requests, "classes": covered(own, blocks)}
         if self.loss_form == "positives":
             return requests
         counts = np.full(len(clients), self.negatives or NEGATIVES)
@@ -174,6 +191,8 @@ class FedSS(Method):
         if self.loss_form == "negatives":
             target = torch.arange(scores.shape[1], device=scores.device) == batch["y"][:, None]
             rivals = rivals & (~mine | target)
+        if self.loss_form == "positives":  # a cover set has others too
+            rivals = rivals & mine
         correction = losses.log_expected(real, mine, self._chance(info)) if self.correct else None
         each = losses.softmax(scores, batch["y"], rivals, scale=self.scale, correction=correction)
         return losses.masked_mean(each, batch["mask"])
@@ -186,6 +205,8 @@ class FedSS(Method):
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         most = data.classes - data.first_class
+        if self.cover is not None and self.cover > most:
+            return f"method.cover = {self.cover}: there are only {most} classes"
         if self.sampled_rows is not None and self.sampled_rows > most:
             return f"method.sampled_rows = {self.sampled_rows}: there are only {most} classes"
         if self.negatives is not None and self.negatives >= most:
@@ -204,7 +225,7 @@ class FedSS(Method):
                 "their own and request no negatives: one request shows the server which they are"
             )
         most, every = int(own.max()), data.classes - data.first_class
-        drawn = self.loss_form != "positives"
+        drawn = self.loss_form != "positives" and self.cover is None
         if drawn and most >= every:
             left = "nothing to learn from" if self.loss_form == "negatives" else "it needs none"
             return f"a client holds every class: there are no negatives left for it, and {left}"

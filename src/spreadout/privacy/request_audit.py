@@ -10,7 +10,8 @@ only. How rows have moved is in `update_audit.py`.
 Drawn without replacement, classes are not independent. They are taken to be, given how many are drawn:
 as if each rang after a time of its own, at the rate of its popularity, and those were drawn that ring
 before a common time t. Beliefs are Bayes' rule under that approximation; with one own class among
-uniform negatives they are exact.
+uniform negatives they are exact. Of cover sets (`cover.py`) no draw is left: beliefs follow from the
+popularity of classes alone, and from each block's holding one of the client's.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spreadout.privacy.counted_events import exactly, in_blocks
 
 Classes = NDArray[np.int64]
 Weights = NDArray[np.float64]
@@ -46,12 +49,14 @@ def posterior(
     popularity: Weights,
     *,
     by_popularity: bool = False,
+    blocks: Classes | None = None,
     clock: Callable[[int], float] | None = None,
 ) -> Weights:
     """For each candidate, the probability that it is one of the client's `own` classes.
 
     requested: how many rows it requests; popularity: (C,) shares; by_popularity: negatives are drawn by
-    them, else uniformly; clock: `ringing` of this popularity, if it is at hand.
+    them, else uniformly; blocks: (C,) of cover sets, where requests are whole ones; clock: `ringing` of
+    this popularity, if it is at hand.
     """
     if own == 0:
         return np.zeros(len(candidates))
@@ -60,13 +65,15 @@ def posterior(
     until = clock or partial(ringing, popularity)
     rate = np.maximum(popularity[candidates], 1e-12)
     odds = np.log(rate) if own == 1 else np.log(np.expm1(rate * until(own)))
+    if blocks is not None and len(np.unique(blocks[candidates])) <= own:  # else it is no cover set
+        return in_blocks(odds, blocks[candidates], own)
     if not by_popularity or requested <= own:  # drawn by chance, all are alike
-        return _exactly(odds, own)
-    belief = _exactly(odds - requests * np.log(-np.expm1(-rate * until(requested))), own)
+        return exactly(odds, own)
+    belief = exactly(odds - requests * np.log(-np.expm1(-rate * until(requested))), own)
     strange = np.ones(len(popularity))  # the others are drawn among those that are not its own
     strange[candidates] -= belief
     drawn = ringing(popularity, requested - own, strange)
-    return _exactly(odds - requests * np.log(-np.expm1(-rate * drawn)), own)
+    return exactly(odds - requests * np.log(-np.expm1(-rate * drawn)), own)
 
 
 def ringing(popularity: Weights, count: int, present: Weights | None = None) -> float:
@@ -88,28 +95,6 @@ def ringing(popularity: Weights, count: int, present: Weights | None = None) -> 
     return high
 
 
-def _exactly(odds: Weights, count: int) -> Weights:
-    """Chances of independent events given that exactly so many happen; odds are logarithms.
-
-    With E_p the elementary symmetric polynomial of the odds: o_j E_{p−1}(all but j) / E_p(all).
-    """
-    before = _polynomials(odds, count)[:-1]  # of those before each event: (n, count + 1)
-    after = _polynomials(odds[::-1], count)[:-1][::-1]  # of those after it
-    others = np.logaddexp.reduce(before[:, :count] + after[:, count - 1 :: -1], axis=1)
-    every = np.logaddexp(before[-1, count], before[-1, count - 1] + odds[-1])
-    return np.asarray(np.exp(np.minimum(odds + others - every, 0.0)))
-
-
-def _polynomials(odds: Weights, count: int) -> Weights:
-    """log E_0 … log E_count of the first 0, 1, … of the odds: (n + 1, count + 1)."""
-    found = np.full((len(odds) + 1, count + 1), -np.inf)
-    found[0, 0] = 0.0
-    for i, one in enumerate(odds):
-        found[i + 1] = found[i]
-        found[i + 1, 1:] = np.logaddexp(found[i, 1:], found[i, :-1] + one)
-    return found
-
-
 def watch(
     requests: Iterable[tuple[int, Sequence[int]]],
     own: Mapping[int, Classes],
@@ -117,11 +102,13 @@ def watch(
     *,
     by_popularity: bool = False,
     fixed: bool = False,
+    blocks: Classes | None = None,
 ) -> Iterator[tuple[int, int, Classes, Weights]]:
     """After every request: whose it was, which of its requests, the candidates left, his belief in them.
 
     requests: (client, rows) in the order they came; fixed: the client requests the same
-    rows every time, so that seeing them again is no evidence. Clients without classes are passed over.
+    rows every time, so that seeing them again is no evidence; blocks: as in `posterior`. Clients
+    without classes are passed over.
     """
     seen: dict[int, tuple[int, Classes]] = {}
     clock = cache(partial(ringing, popularity))
@@ -135,7 +122,7 @@ def watch(
         seen[client] = turn + 1, candidates
         times = 1 if fixed else turn + 1
         known = candidates, len(mine), times, len(requested), popularity
-        belief = posterior(*known, by_popularity=by_popularity, clock=clock)
+        belief = posterior(*known, by_popularity=by_popularity, blocks=blocks, clock=clock)
         yield client, turn + 1, candidates, belief
 
 
@@ -146,10 +133,12 @@ def audit(
     *,
     by_popularity: bool = False,
     fixed: bool = False,
+    blocks: Classes | None = None,
 ) -> list[Look]:
     """What `watch` sees, in the mean over clients: one look for every number of requests."""
     found: dict[int, list[tuple[float, float, float, float]]] = {}
-    watched = watch(requests, own, popularity, by_popularity=by_popularity, fixed=fixed)
+    how = {"by_popularity": by_popularity, "fixed": fixed}
+    watched = watch(requests, own, popularity, blocks=blocks, **how)
     for client, turn, candidates, belief in watched:
         mine = own[client]
         right = np.isin(candidates, mine)

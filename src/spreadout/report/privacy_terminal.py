@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from spreadout.core.traffic import human_bytes
 from spreadout.privacy.canary import Shown
 from spreadout.privacy.request_audit import Look
 from spreadout.privacy.update_audit import Moved
@@ -71,8 +72,8 @@ def print_moved(found: Moved) -> None:
     )
 
 
-def print_audit(looks: Sequence[Look]) -> None:
-    """What an observer of requests knows, by how many of a client's he has seen."""
+def print_audit(looks: Sequence[Look], row_bytes: int) -> None:
+    """What an observer of requests knows, by how many of a client's he has seen; and what they cost."""
     table = Table(title="What the server can learn from requests")
     for name in ("requests seen", "clients", "candidates", "confidence", "classes found", "exposed"):
         table.add_column(name, justify="right")
@@ -84,11 +85,13 @@ def print_audit(looks: Sequence[Look]) -> None:
             f"{look.candidates:.1f}",
             *(f"{100 * share:.0f} %" for share in (look.confidence, look.found, look.exposed)),
         )
+    rows = looks[0].candidates
     console = Console(highlight=False)
     console.print(table)
     console.print(
         "Candidates: classes in all of a client's requests so far. Confidence: the probability the "
         "observer gives to a class the client really holds. Found: the share of the client's classes "
-        "among the observer's best guesses. Exposed: clients whose classes are all known for certain.",
+        "among the observer's best guesses. Exposed: clients whose classes are all known for certain. "
+        f"A request is of {rows:.1f} rows: {human_bytes(rows * row_bytes)} down, and as much up.",
         soft_wrap=True,
     )

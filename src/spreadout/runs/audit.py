@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_setup
 from spreadout.methods.base import Method
 from spreadout.privacy.canary import Shown, attack
+from spreadout.privacy.cover import blocks_of
 from spreadout.privacy.release import released
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
 from spreadout.privacy.update_audit import Moved, moved
@@ -39,19 +40,28 @@ class Watched:
     requests: Iterable[tuple[int, Sequence[int]]]
     data: FederatedDataset
     method: Method
+    row_bytes: int  # of a class row as it travels, with its number
 
     def looks(self) -> list[Look]:
         """What an observer knows, in the mean over clients."""
         own, popularity = self._known()
-        return audit(self._sound(), own, popularity, **asdict(self.method.draws))
+        return audit(self._sound(), own, popularity, **self._drawn())
 
     def beliefs(self) -> Iterator[dict[str, Any]]:
         """After every request: the candidates for that client's classes, and how likely each is."""
         own, popularity = self._known()
-        watched = watch(self._sound(), own, popularity, **asdict(self.method.draws))
+        watched = watch(self._sound(), own, popularity, **self._drawn())
         for client, turn, candidates, belief in watched:
             likely = dict(zip(candidates.tolist(), belief.round(6).tolist(), strict=True))
             yield {"client": client, "request": turn, "posterior": likely}
+
+    def _drawn(self) -> dict[str, Any]:
+        """How rows are drawn: all of it is public."""
+        how = self.method.draws
+        found: dict[str, Any] = {"by_popularity": how.by_popularity, "fixed": how.fixed}
+        if how.cover is not None:
+            found["blocks"] = blocks_of(self.data.first_class, self.data.classes, how.cover)
+        return found
 
     def _sound(self) -> Iterator[tuple[int, Sequence[int]]]:
         """The requests, as long as they are of this federation."""
@@ -84,7 +94,7 @@ def logged(path: Path) -> Watched:
     refuse_own_parts(folder)
     experiment = Experiment.load(folder.config)
     data = load_data(experiment.data, experiment.seed).train
-    return Watched(folder.requests(), data, experiment.method)
+    return Watched(folder.requests(), data, experiment.method, 4 * experiment.model.dim + 8)
 
 
 def refuse_own_parts(folder: RunFiles) -> None:
@@ -100,7 +110,7 @@ def foreseen(config: str, overrides: Sequence[str], rounds: int | None) -> Watch
     experiment, splits = prepared(Experiment.load(config, overrides))
     federation = build_federation(experiment, splits, pick_device("cpu"))
     requests = _requests(federation, rounds or experiment.rounds)
-    return Watched(requests, federation.data, federation.method)
+    return Watched(requests, federation.data, federation.method, 4 * experiment.model.dim + 8)
 
 
 def moved_rows(config: str, overrides: Sequence[str]) -> Moved:

@@ -137,6 +137,12 @@ def _rows(f: Federation) -> Channel:
         return Channel("absent", "every client requests every row, or there are none")
     if f.method.row_access == "own":
         return Channel("disclosed", "a client requests the rows of its own classes and names them so")
+    if (size := f.method.draws.cover) is not None:
+        return Channel(
+            "disclosed",
+            f"which public blocks of {size} or more classes hold a client's own; requests do not tell "
+            "which of a block",
+        )
     how = "always the same" if f.method.draws.fixed else "drawn anew in every round"
     return Channel("disclosed", f"a client's own classes among others that are {how}")
 
