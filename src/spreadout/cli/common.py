@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spreadout.cli.parser import complete_config
+
 if TYPE_CHECKING:
     from spreadout.runs.observer import Observer
 
+CONFIG_HELP = "A TOML file, or the name of a preset."
+Config = Annotated[str, typer.Argument(help=CONFIG_HELP, autocompletion=complete_config)]
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]

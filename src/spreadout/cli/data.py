@@ -102,7 +102,7 @@ def check(name: Name, path: Where = None, as_json: AsJson = False) -> None:
 @app.command()
 def describe(
     name: Annotated[str, typer.Argument(help="A data set or format, a config, or a preset.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Keys of [data], key=value …")] = None,
+    overrides: Annotated[list[str] | None, typer.Argument(help="Keys of data: key=value …")] = None,
     path: Where = None,
     seed: Annotated[int, typer.Option(help="Of the run whose data this is.")] = 0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write a page too.")] = None,

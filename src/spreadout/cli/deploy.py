@@ -10,19 +10,17 @@ from typing import Annotated
 
 import typer
 
-from spreadout.cli.common import Force, Out, Stop, fresh_folder, resumable
+from spreadout.cli.common import CONFIG_HELP, Config, Force, Out, Stop, fresh_folder, resumable
 from spreadout.cli.data import AsJson
 from spreadout.core.errors import UserError
 
 app = typer.Typer(help="Put a config on real clients, over Flower.", no_args_is_help=True)
 
-Config = Annotated[str, typer.Argument(help="A TOML file, or the name of a preset.")]
-
 
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="A folder for the project; new or empty.")],
-    config: Annotated[str, typer.Option("--config", help="A TOML file, or the name of a preset.")],
+    config: Annotated[str, typer.Option("--config", help=CONFIG_HELP)],
     overrides: Annotated[
         list[str] | None, typer.Argument(help="section.key=value …", metavar="[KEY=VALUE]...")
     ] = None,

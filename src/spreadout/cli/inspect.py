@@ -151,7 +151,7 @@ def plan_privacy(
     ] = None,
     epsilon: Annotated[float, typer.Option("--epsilon", help="The budget of one client.")] = 8.0,
     delta: Annotated[float, typer.Option("--delta", help="The δ of that budget.")] = 1e-6,
-    rounds: Annotated[int | None, typer.Option("--rounds", min=1)] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Rounds of the run.")] = None,
     cohort: Annotated[int | None, typer.Option("--cohort", min=1, help="Clients in a round.")] = None,
     population: Annotated[int | None, typer.Option("--population", min=1, help="All clients.")] = None,
     parameters: Annotated[

@@ -19,6 +19,7 @@ from spreadout.cli import data as cli_data
 from spreadout.cli import deploy as cli_deploy
 from spreadout.cli import inspect as cli_inspect
 from spreadout.cli.common import (
+    Config,
     Device,
     Force,
     Out,
@@ -30,6 +31,7 @@ from spreadout.cli.common import (
     watched,
 )
 from spreadout.cli.data import AsJson
+from spreadout.cli.parser import parser_of, usage_problem
 from spreadout.core.errors import UserError, memory_ran_out
 
 NO_MEMORY = "not enough memory for this; take less data, fewer clients, or a smaller model"
@@ -39,7 +41,6 @@ app = typer.Typer(
     help="Federated learning when each client holds only a sliver of the label space.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 app.add_typer(cli_data.app, name="data")
@@ -50,7 +51,7 @@ def main() -> None:
     """Entry point: turns expected failures into one line and an exit code."""
     try:
         _import_own()
-        sys.exit(app(standalone_mode=False))  # the code a command left with; None is 0
+        sys.exit(parser_of(app)(standalone_mode=False))  # the code a command left with; None is 0
     except UserError as error:
         _fail(str(error))
     except typer.Abort:
@@ -66,7 +67,7 @@ def main() -> None:
             _fail(NO_MEMORY)
         if not hasattr(error, "format_message"):
             raise
-        _fail(f"{error.format_message().rstrip('.')}; see --help")  # a usage error of the parser
+        _fail(usage_problem(error, sys.argv[1:]))
 
 
 def _import_own() -> None:
@@ -94,7 +95,7 @@ def _import_own() -> None:
 
 @app.command()
 def run(
-    config: Annotated[str, typer.Argument(help="A TOML file, or the name of a preset.")],
+    config: Config,
     overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value …")] = None,
     out: Out = None,
     device: Device = "auto",

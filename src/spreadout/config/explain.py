@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from spreadout.config.whereabouts import places_of
 from spreadout.core.registry import NamedSection, near
 
 _BOUNDS = {
@@ -58,9 +59,10 @@ def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str,
         names = names or [f"{section}.{name}" for name in RENAMED[key]]
         return f"{key}: is called {' or '.join(names)} now"
     if kind == "extra_forbidden":
-        return (
-            f"{key}: unknown key{near(key.rpartition('.')[2], _siblings(model, found['loc'], values))}"
-        )
+        name = key.rpartition(".")[2]
+        if places := [place for place in places_of(name) if place != key]:  # the key of another section
+            return f"{key}: unknown key; did you mean {' or '.join(places)}?"
+        return f"{key}: unknown key{near(name, _siblings(model, found['loc'], values))}"
     if kind == "missing":
         return f"{key}: is required"
     if kind == "union_tag_invalid":
