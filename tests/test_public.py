@@ -139,7 +139,7 @@ def test_a_comparison_in_memory_finds_what_one_on_disk_does(tmp_path: Path) -> N
 def test_a_comparison_shows_a_line_for_each_variant_and_escapes_labels(tmp_path: Path) -> None:
     suite = tmp_path / "suite.toml"
     suite.write_text(
-        "seeds = [0, 1]\ncommon = {rounds = 1}\nvariants = {x = {label = 'A <i>'}, y = {eval = {metrics = ['R@2']}}}"
+        "seeds = [0, 1]\ncommon = {rounds = 1, data = {source = 'digits'}}\nvariants = {x = {label = 'A <i>'}, y = {eval = {metrics = ['R@2']}}}"
     )
     found = so.compare(suite)
     first, *lines = repr(found).splitlines()

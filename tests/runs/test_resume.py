@@ -167,7 +167,9 @@ def test_a_run_is_not_resumed_on_other_data_or_without_its_own_parts(
             out=tmp_path / "run",
             stop=lambda: next(rounds) == 2,
         )
-    with pytest.raises(so.UserError, match="was run with its own data; give it to resume too"):
+    with pytest.raises(
+        so.UserError, match=r"the data of this run \(toy\) were given in Python; give them again"
+    ):
         so.resume(tmp_path / "run")
     x = toy.test.inputs["x"].take(torch.arange(len(toy.test))).numpy()
     other = so.Splits(

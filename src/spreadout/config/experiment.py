@@ -20,7 +20,15 @@ from spreadout import runtime  # noqa: F401  (its executors register themselves)
 from spreadout.config.explain import explain
 from spreadout.config.keys import without_auto
 from spreadout.config.private import with_equal_weights
-from spreadout.config.values import changes_of, imports_of, overlay, read_toml, refuse_deep, reopened
+from spreadout.config.values import (
+    changes_of,
+    imports_of,
+    naming_no_other,
+    overlay,
+    read_toml,
+    refuse_deep,
+    reopened,
+)
 from spreadout.core.errors import UserError
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.registry import IMPORTED, Section, import_modules
@@ -164,6 +172,8 @@ class Experiment(Section):
     privacy: GaussianMechanism | None = None
     run: RunConfig = RunConfig()
     deploy: DeployConfig = DeployConfig()
+    # Parts that the run was given in Python in place of those that this config names.
+    own: list[Literal["encoder", "method"]] = Field(default_factory=list)
     # Keys that were chosen for the data (`sound.py`); a config that lists them is complete.
     chosen: list[str] | None = None
 
@@ -191,7 +201,8 @@ class Experiment(Section):
     @classmethod
     def load(cls, source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
         """Read a TOML file, or a preset by name, with `section.key=value` overrides on top."""
-        return cls.of(read_toml(source), str(source), overrides)
+        values, changes = read_toml(source), list(overrides)
+        return cls.of(naming_no_other(values, changes_of(changes)), str(source), changes)
 
     @classmethod
     def of(

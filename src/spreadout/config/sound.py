@@ -19,6 +19,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.registry import NamedSection
 from spreadout.data.dataset import Splits
 from spreadout.data.load import DataConfig, load_data, read
+from spreadout.data.sources.python import GivenInPython
 from spreadout.methods.base import Method
 
 Decision = Callable[[Experiment, Splits], Mapping[str, Any]]
@@ -101,7 +102,9 @@ def announcement(experiment: Experiment) -> str | None:
 
 def asks_the_same(experiment: Experiment, complete: Experiment) -> bool:
     """Whether a complete experiment is this one with its open keys filled."""
-    filled = {key for key in complete.chosen or [] if is_open(experiment, key)} | {"chosen"}
+    filled = {key for key in complete.chosen or [] if is_open(experiment, key)} | {"chosen", "own"}
+    if isinstance(complete.data.source, GivenInPython):  # whatever the config said of them
+        filled.add("data.source")
     return without(experiment.model_dump(), filled) == without(complete.model_dump(), filled)
 
 

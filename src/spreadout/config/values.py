@@ -121,6 +121,15 @@ def reopened(values: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[s
     return rest
 
 
+def naming_no_other(values: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values of a file: if neither they nor the changes name its data, no other data is meant."""
+    section, change = values.get("data", {}), changes.get("data", {})
+    named = [part for part in (section, change) if not isinstance(part, Mapping) or "source" in part]
+    if named or "variants" in values:
+        return values
+    return {**values, "data": {"source": "python", **section}}
+
+
 def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The values with the changes on top, section by section.
 
@@ -146,6 +155,8 @@ def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
         if key == "model" and change.get("encoder", section.get("encoder")) != section.get("encoder"):
             idle = idle_keys(str(change["encoder"]))
             section = {name: value for name, value in section.items() if name not in idle}
+        if key == "data" and "source" in change:
+            section = {name: value for name, value in section.items() if name != "path"}  # the old one's
         for one, other in ALTERNATIVES.get(key, []):
             if (one in change) != (other in change):  # giving one of them takes the other back
                 section = {n: v for n, v in section.items() if n not in (one, other)}

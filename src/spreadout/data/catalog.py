@@ -28,7 +28,7 @@ def formats() -> dict[str, str]:
         name: source.about or (inspect.getdoc(source) or "").partition("\n")[0]
         for source in SOURCES.parts()
         for name in source.names()
-        if name not in sets
+        if name not in sets and source.listed
     }
 
 

@@ -24,6 +24,7 @@ from spreadout.data.partitions import AnyPartition, ByLabel, users_of
 from spreadout.data.sources import SOURCES, AnySource
 from spreadout.data.sources.base import Instances, RawDataset, Source
 from spreadout.data.sources.digits import Digits
+from spreadout.data.sources.python import source_for
 
 
 class DataConfig(Section):
@@ -73,6 +74,16 @@ class DataConfig(Section):
     def _signs_of_something(self) -> DataConfig:
         if self.hash_signs and self.hash_features is None:
             raise ValueError("hash_signs: needs hash_features, what they are the signs of")
+        return self
+
+    @model_validator(mode="after")
+    def _path_is_read(self) -> DataConfig:
+        """A file that nobody reads is not the data that somebody meant."""
+        if self.path is not None and not self.source.reads_path:
+            raise ValueError(
+                f"path: source = {self.source.name!r} reads no file; for {self.path.name} set "
+                f"data.source = {source_for(self.path)}"
+            )
         return self
 
     @field_validator("path")

@@ -17,7 +17,7 @@ from torch import nn
 from spreadout.config.experiment import Experiment
 from spreadout.config.explain import explain
 from spreadout.config.sound import asks_the_same, prepared
-from spreadout.config.values import changes_of, overlay, read_toml
+from spreadout.config.values import changes_of, naming_no_other, overlay, read_toml
 from spreadout.core.checksums import write_sealed
 from spreadout.core.errors import UserError
 from spreadout.core.files import sweep
@@ -124,7 +124,8 @@ class Suite:
             own = dict(changes)
             labels[name] = str(own.pop("label", name))
             merged = {**overlay(overlay(base, suite.common), own), "name": name}
-            variants[name] = Experiment.of(merged, f"{source}: variants.{name}", overrides)
+            named = naming_no_other(merged, changes_of(overrides))
+            variants[name] = Experiment.of(named, f"{source}: variants.{name}", overrides)
         return cls(suite.name, tuple(seeds or suite.seeds), variants, labels)
 
 

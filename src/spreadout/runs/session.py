@@ -35,6 +35,7 @@ from spreadout.runs.build import pick_device
 from spreadout.runs.diagnosis import Finding
 from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import RunFolder, request_records
+from spreadout.runs.given import refuse_without_own, saying_what_was_given
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.predict import Predictor
 from spreadout.runs.promises import is_spent, privacy_of
@@ -75,8 +76,13 @@ class Session:
         where = pick_device(device)
         data, encoder, method = own
         _refuse_other_kinds(data, encoder, method)
+        given = {"data": data, "encoder": encoder, "method": method}
+        names = [name for name, part in given.items() if part is not None]
+        refuse_without_own(experiment, names)
         experiment, held = prepared(experiment, data, method=method, own_encoder=encoder is not None)
         federation = build(experiment, held, where, encoder, method)
+        if not federation.executor.clients_elsewhere:  # a deployment's config is for its nodes too
+            experiment = saying_what_was_given(experiment, held, names)
         sharded = distributed.sharded(federation, experiment.run.shard_mb)
         dense, tables = federation.model.initial(experiment.seed, where, sharded)
         known = held.train.clients > 0  # a deployment's server has seen no example
@@ -84,8 +90,6 @@ class Session:
         for said in (*held.notes, caution, *advice.all_of(federation)):
             if said:
                 observer.warned(said)
-        given = {"data": data, "encoder": encoder, "method": method}
-        names = [name for name, part in given.items() if part is not None]
         state = ServerState(0, dense, tables)
         if where.type == "cuda":
             torch.cuda.reset_peak_memory_stats(where)

@@ -22,6 +22,7 @@ from spreadout.data.sources import (
     omniglot,
     products,
     synthetic,
+    python,
 )
 
 # isort: on
@@ -45,6 +46,7 @@ __all__ = [
     "mulan_arff",
     "omniglot",
     "products",
+    "python",
     "register_source",
     "synthetic",
     "xc_text",

@@ -127,6 +127,8 @@ class Source(NamedSection, ABC):
     about: ClassVar[str] = ""  # a line for `spreadout data list`; empty: the docstring's first
     published: ClassVar[tuple[PublishedDataset, ...]] = ()  # data sets it reads, each by its own name
     data_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults of keys of [data]
+    reads_path: ClassVar[bool] = True  # whether it reads a file or folder; if not, none may be named
+    listed: ClassVar[bool] = True  # whether `spreadout data list` shows it
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

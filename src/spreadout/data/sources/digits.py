@@ -25,6 +25,7 @@ class Digits(Source):
     """Nothing to set: the data is part of scikit-learn."""
 
     published: ClassVar = (DIGITS,)
+    reads_path: ClassVar = False
     name: str = DIGITS.name
 
     def locate(self, path: Path | None) -> Path:

@@ -44,6 +44,7 @@ class Synthetic(Source):
     """A learnable multi-label problem of any size."""
 
     about: ClassVar = "made-up extremes of any size; nothing to get"
+    reads_path: ClassVar = False
     name: str = "synthetic"
     classes: int = Field(1000, ge=2, le=10_000_000)
     features: int = Field(5000, ge=8, le=2**31 - 1)
