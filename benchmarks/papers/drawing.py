@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from spreadout.report.svg import Line, line_chart
+from spreadout.report.charts import Line, line_chart
 
 
 def table(head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:
@@ -24,10 +24,11 @@ def chart(
     x_title: str,
     y_title: str,
     y_range: tuple[float, float] | None = None,
+    *,
+    x_log: bool = False,
+    y_log: bool = False,
 ) -> str:
     """Lines over an axis, with their names below."""
-    drawn = line_chart(lines, x_title=x_title, y_title=y_title, y_range=y_range)
-    names = ((line.colour, html.escape(line.label)) for line in lines)
-    legend = "".join(f"<span><i style='background:{colour}'></i>{name}</span>" for colour, name in names)
-    title = f"<figcaption>{html.escape(caption)}</figcaption>"
-    return f"<figure>{title}{drawn}<p class=legend>{legend}</p></figure>"
+    return line_chart(
+        caption, lines, x_title=x_title, y_title=y_title, y_range=y_range, x_log=x_log, y_log=y_log
+    )

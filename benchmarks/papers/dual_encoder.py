@@ -17,8 +17,8 @@ from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read
 from benchmarks.papers.drawing import chart, table
 from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
-from spreadout.report.page import document
-from spreadout.report.svg import LINES, Line
+from spreadout.report.charts import Line
+from spreadout.report.document import document
 from spreadout.runs.compare import Suite
 
 SUITES = ("table2", "centralized", "figures", "ablation", "ours")
@@ -144,10 +144,10 @@ def figure_5(federated: Made, centralized: Made) -> str:
 def over_training(caption: str, curves: Mapping[str, Made], metric: str) -> str:
     """Curves over the share of training: rounds and steps in one place have no common unit."""
     lines = []
-    for colour, (label, curve) in zip(LINES, curves.items(), strict=False):
+    for label, curve in curves.items():
         share = [100 * r / curve["round"][-1] for r in curve["round"]]
         values = curve[metric]
-        lines.append(Line(label, colour, share, values, values, values))
+        lines.append(Line(label, share, values))
     top = 1.05 * max(max(line.mean) for line in lines)
     return chart(caption, lines, "share of training (%)", f"{metric} (%)", (0.0, top))
 

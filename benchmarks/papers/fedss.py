@@ -10,7 +10,6 @@ negatives, with what each costs in accuracy, and the gradient study of A.3 where
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,8 @@ from benchmarks.papers import gradient_noise
 from benchmarks.papers.drawing import chart, table
 from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
 from spreadout.models.nn.images import ConvNet, MobileNetV3Small, ResNet
-from spreadout.report.page import document
-from spreadout.report.svg import LINES, Line
+from spreadout.report.charts import Line
+from spreadout.report.document import document
 from spreadout.runs.audit import foreseen
 from spreadout.runs.compare import Suite
 
@@ -86,35 +85,34 @@ def figure_5(made: Made) -> str:
     """MAP@10 against how many numbers of the class layer a client gets."""
     found = {arm["label"]: arm["metrics"]["MAP@10"]["mean"] for arm in made["variants"]}
     lines = []
-    for i, name in enumerate(("FedSS", "NegOnly")):
+    for name in ("FedSS", "NegOnly"):
         values = [found[f"{name}, {share}"] for share in SHARES]
-        sizes = [math.log10(DIM * rows) for rows in SHARES.values()]
-        lines.append(Line(name, LINES[i], sizes, values, values, values))
-    span = [math.log10(DIM * OWN), math.log10(DIM * CLASSES)]
-    for i, label in enumerate(
-        ("PosOnly, 2 %", "FedAwS with softmax, 2 %", "FullSoftmax", "Centralized")
-    ):
+        sizes = [DIM * rows for rows in SHARES.values()]
+        lines.append(Line(name, sizes, values))
+    span = [DIM * OWN, DIM * CLASSES]
+    for label in ("PosOnly, 2 %", "FedAwS with softmax, 2 %", "FullSoftmax", "Centralized"):
         level = [found[label]] * 2
-        lines.append(Line(label, LINES[i + 2], span, level, level, level))
+        lines.append(Line(label, span, level))
     title = "Figure 5: accuracy by class layer"
-    return chart(title, lines, "numbers of the class layer sent, 10^x", "MAP@10 (%)")
+    return chart(title, lines, "numbers of the class layer sent", "MAP@10 (%)", x_log=True)
 
 
 def figure_8() -> str:
-    """The class layer's numbers as classes grow, beside those of the encoders, both as powers of ten."""
-    steps = list(range(2, 7))
-    values = [math.log10(DIM * 10**k) for k in steps]
-    lines = [Line("class layer, d = 64", LINES[0], steps, values, values, values)]
+    """The class layer's numbers as classes grow, beside those of the encoders, both on log scales."""
+    steps = [10**k for k in range(2, 7)]
+    values = [DIM * classes for classes in steps]
+    lines = [Line("class layer, d = 64", steps, values)]
     with torch.device("meta"):
         encoders = {
             "convnet": ConvNet(3, 64, DIM),
             "resnet20": ResNet(20, 3, DIM),
             "mobilenet_v3_small": MobileNetV3Small(3, 32, DIM),
         }
-    for i, (name, encoder) in enumerate(encoders.items()):
-        level = [math.log10(sum(p.numel() for p in encoder.parameters()))] * len(steps)
-        lines.append(Line(name, LINES[i + 1], steps, level, level, level))
-    return chart("Figure 8: where the parameters are", lines, "classes, 10^x", "parameters, 10^y")
+    for name, encoder in encoders.items():
+        level = [sum(p.numel() for p in encoder.parameters())] * len(steps)
+        lines.append(Line(name, steps, level))
+    title = "Figure 8: where the parameters are"
+    return chart(title, lines, "classes", "parameters", x_log=True, y_log=True)
 
 
 def observe(made: Made, out: Path) -> None:

@@ -9,7 +9,6 @@ correction of the logits. The chance error of a mean of so many draws is taken o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,8 +29,8 @@ from spreadout.core.types import Params
 from spreadout.federated.cohort import draw_clients, request_rows
 from spreadout.federated.federation import Federation
 from spreadout.methods.fedss import FedSS
-from spreadout.report.page import document
-from spreadout.report.svg import LINES, Line
+from spreadout.report.charts import Line
+from spreadout.report.document import document
 from spreadout.runs.build import pick_device
 from spreadout.runtime.simulator.staging import stage_chunk, stage_round
 
@@ -100,10 +99,10 @@ def figure(found: Sequence[Mapping[str, Any]]) -> str:
             points = [point for point in found if point["corrected"] == corrected]
             values = [point[name] for point in points]
             label = f"{name}, {'corrected' if corrected else 'not corrected'}"
-            at = [math.log2(point["negatives"]) for point in points]
-            lines.append(Line(label, LINES[len(lines)], at, values, values, values))
+            at = [point["negatives"] for point in points]
+            lines.append(Line(label, at, values))
     title = "A.3: the noise of sampled gradients"
-    return chart(title, lines, "negatives sampled, 2^x", "relative to the full gradient")
+    return chart(title, lines, "negatives sampled", "relative to the full gradient", x_log=True)
 
 
 if __name__ == "__main__":

@@ -260,7 +260,7 @@ def test_the_report_is_self_contained_and_quotes_the_runs(tmp_path: Path, monkey
     assert "http://www.w3.org/2000/svg" in text  # a name, not an address it fetches
     for outside in ("src=", "href=", "@import", "url("):
         assert outside not in text
-    assert text.count("<svg") == 5  # four charts and one plane
+    assert text.count("<figure data-kind=") == 6  # four curves, bytes, one map
 
 
 def test_force_replaces_nothing_before_the_new_comparison_can_run(

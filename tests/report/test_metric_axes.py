@@ -1,12 +1,12 @@
 """Curves of a metric are drawn in its own unit, over the part of its range where its values are."""
 
-import html
 import json
 import math
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,6 @@ from spreadout.core import registry
 from spreadout.evaluation.metric import METRICS, Metric, register_metric
 from spreadout.evaluation.metrics import described, find_metric
 from spreadout.report.page import page
-from spreadout.report.svg import BOTTOM, HEIGHT, TOP
 from spreadout.report.terminal import print_comparison, print_summary
 from spreadout.runs.arms import Arm, arms_of
 from toys import several_classes
@@ -63,19 +62,16 @@ def small(metrics: list[str], folder: Path, **changes: object) -> list[Arm]:
     return arms_of(folder)
 
 
-def chart(text: str, caption: str) -> str:
-    found = re.search(rf"<figcaption>{re.escape(caption)}</figcaption>(<svg.*?</svg>)", text, re.S)
-    assert found is not None, caption
-    return found[1]
+def runs_of(text: str) -> dict[str, Any]:
+    """What the page's script draws from."""
+    found = re.search("<script type=application/json id=runs>(.*?)</script>", text, re.S)
+    assert found is not None
+    return json.loads(found[1])
 
 
-def heights(svg: str) -> list[float]:
-    (points,) = re.findall(r'<polyline points="([^"]*)"', svg)
-    return [float(point.split(",")[1]) for point in points.split()]
-
-
-def y_ticks(svg: str) -> list[float]:
-    return [float(tick) for tick in re.findall(r'text-anchor="end">([^<]*)</text>', svg)]
+def quantity(text: str, name: str) -> dict[str, Any]:
+    (found,) = [one for one in runs_of(text)["quantities"] if one["name"] == name]
+    return found
 
 
 def test_mean_ranks_are_drawn_as_ranks_inside_their_plot(tmp_path: Path) -> None:
@@ -83,25 +79,23 @@ def test_mean_ranks_are_drawn_as_ranks_inside_their_plot(tmp_path: Path) -> None
     values = [record["mean rank"] for record in arms[0].histories[0]]
     assert min(values) > 100  # as percentages they would all lie on the upper edge
     text = page(arms, "ranks")
-    for caption in ("mean rank by round", "mean rank by traffic"):
-        svg = chart(text, caption)
-        assert "mean rank (lower is better)</text>" in svg
-        assert "%" not in svg
-        drawn = heights(svg)
-        assert all(TOP < y < HEIGHT - BOTTOM for y in drawn)
-        # Lower values stand lower, each at its own height.
-        assert sorted(range(5), key=lambda i: -drawn[i]) == sorted(range(5), key=values.__getitem__)
-        assert max(drawn) - min(drawn) > (HEIGHT - TOP - BOTTOM) / 4
-        assert min(values) < max(y_ticks(svg)) <= 1.1 * max(values)
+    told = quantity(text, "mean rank")
+    assert told["title"] == "mean rank (lower is better)"
+    assert told["lower"]
+    low, high = told["axis"]
+    assert 1 < low < min(values) < max(values) < high < 1.1 * max(values)
+    (arm,) = runs_of(text)["arms"]
+    assert arm["seeds"][0]["values"]["mean rank"] == values
+    assert arm["seeds"][0]["round"] == [0, 1, 2, 3, 4]
     assert "<th scope=col>mean rank (lower is better)</th><th scope=col>P@1 (%)</th>" in text
 
 
 def test_percentages_are_drawn_from_nothing_to_all(tmp_path: Path) -> None:
     arms = small(["R@5"], tmp_path / "run")
     assert max(record["R@5"] for record in arms[0].histories[0]) > 50
-    svg = chart(page(arms, "recall"), "R@5 by round")
-    assert "R@5 (%)</text>" in svg
-    assert y_ticks(svg) == [0, 20, 40, 60, 80, 100]
+    told = quantity(page(arms, "recall"), "R@5")
+    assert told["title"] == "R@5 (%)"
+    assert told["axis"] == [0, 100]
 
 
 BOUNDS = st.none() | st.floats(-1e6, 1e6)
@@ -164,20 +158,21 @@ def test_own_metrics_are_drawn_as_they_say_after_their_run_too(
     with monkeypatch.context() as there:
         there.syspath_prepend(tmp_path)
         arms = small(["misses"], tmp_path / "run", imports=["own_axes"])
-        assert "misses (examples, lower is better)</text>" in chart(page(arms, "own"), "misses by round")
+        assert quantity(page(arms, "own"), "misses")["title"] == "misses (examples, lower is better)"
         # As in another process: the report finds the module by the run's own config.
         METRICS._parts.clear()
         METRICS._parts.update(known)
         del sys.modules["own_axes"]
         assert described("misses").unit == ""
         arms = arms_of(tmp_path / "run")
-        assert "misses (examples, lower is better)</text>" in chart(page(arms, "own"), "misses by round")
+        assert quantity(page(arms, "own"), "misses")["title"] == "misses (examples, lower is better)"
     METRICS._parts.clear()
     METRICS._parts.update(known)
     sys.modules.pop("own_axes", None)
-    svg = chart(page(arms_of(tmp_path / "run"), "bare"), "misses by round")  # and without the module
-    assert ">misses</text>" in svg
-    assert all(TOP <= y <= HEIGHT - BOTTOM for y in heights(svg))
+    told = quantity(page(arms_of(tmp_path / "run"), "bare"), "misses")  # and without the module
+    assert told["title"] == "misses"
+    values = [record["misses"] for record in arms[0].histories[0]]
+    assert told["axis"][0] <= min(values) <= max(values) <= told["axis"][1]
 
 
 def test_a_metric_without_a_value_leaves_a_gap_and_a_dash(tmp_path: Path) -> None:
@@ -185,13 +180,12 @@ def test_a_metric_without_a_value_leaves_a_gap_and_a_dash(tmp_path: Path) -> Non
     register_metric("fitful", needs=("ranking",))(lambda inputs: next(told))
     text = page(small(["fitful"], tmp_path / "run"), "gaps")
     assert "<b>–</b>" in text
-    svg = chart(text, "fitful by round")
-    found = re.search('data-lines="([^"]*)"', svg)
-    assert found is not None
-    (line,) = json.loads(html.unescape(found[1]))
-    assert [at[2:] for at in line["at"]] == [["1", "3"], ["2", "4"]]
+    (arm,) = runs_of(text)["arms"]
+    assert arm["seeds"][0]["values"]["fitful"] == [None, 3, 4, None]
     register_metric("never", needs=("ranking",))(lambda inputs: math.nan)
-    assert "never by round" not in page(small(["never"], tmp_path / "other"), "none")
+    none = page(small(["never"], tmp_path / "other"), "none")
+    assert "never" not in [one["name"] for one in runs_of(none)["quantities"]]
+    assert "data-kind=traffic" not in none  # nothing to draw
 
 
 def test_the_terminal_says_which_way_is_better(

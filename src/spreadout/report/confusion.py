@@ -18,8 +18,8 @@ from spreadout.data.dataset import Examples, FederatedDataset
 from spreadout.data.load import load_data
 from spreadout.evaluation.embed import ranked
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.report.page import document
-from spreadout.report.svg import heat_map
+from spreadout.report.charts import matrix
+from spreadout.report.document import document
 from spreadout.runs.audit import refuse_own_parts
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.predict import Predictor
@@ -28,7 +28,7 @@ from spreadout.runs.predict import Predictor
 def confusion(
     model: EmbeddingModel, state: ServerState, view: FederatedDataset
 ) -> tuple[Tensor, Tensor]:
-    """The client's classes (m,), and for each what shares of its examples are taken for which class:
+    """The client's classes (m,), and for each how many of its examples are taken for which class:
     (m, m + 1), the last column for classes the client does not hold."""
     every = torch.arange(view.examples)
     label = view.columns["y"].take(every).cpu()
@@ -44,21 +44,24 @@ def confusion(
     place = torch.where(classes[place] == taken, place, len(classes))
     counts = torch.zeros(len(classes), len(classes) + 1)
     counts.index_put_((true, place), torch.ones(len(label)), accumulate=True)
-    return classes, counts / counts.sum(1, keepdim=True)
+    return classes, counts
 
 
-def write_confusion(shares: Tensor, names: Sequence[str], output: Path, *, title: str) -> Path:
+def write_confusion(counts: Tensor, names: Sequence[str], output: Path, *, title: str) -> Path:
     """A page with the matrix; the last column is all classes the client does not hold."""
     columns = [*names, "a class it does not hold"]
-    square = [*shares.tolist(), [0.0] * len(columns)]
+    shares = counts / counts.sum(1, keepdim=True)
     right = float(torch.diagonal(shares).mean())
+    cells = [(i, j, float(shares[i, j]), int(counts[i, j])) for i, j in counts.nonzero().tolist()]
     note = (
         f"Rows: the client's {len(names)} classes; columns: what its examples are taken for, among all "
         f"classes, the last column for those it does not hold. {100 * right:.0f} % are right, in the "
         "mean over its classes."
     )
-    drawn = heat_map(square, columns, title=title)
-    figure = f"<figure style='max-width:640px'>{drawn}</figure><p class=note>{html.escape(note)}</p>"
+    drawn = matrix(
+        title, names, columns, cells, row_title="its class", column_title="what it is taken for"
+    )
+    figure = f"{drawn}<p class=note>{html.escape(note)}</p>"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(
         document(title, "confusion on one client's own examples", [figure]), encoding="utf-8"
@@ -82,6 +85,6 @@ def draw_confusion(path: Path, client: int, output: Path) -> Path:
         raise UserError(f"{path}: its examples have label sets; a confusion matrix needs one label each")
     if not view.examples:
         raise UserError(f"--client {client}: has no examples")
-    classes, shares = confusion(predictor.model, predictor.state, view)
+    classes, counts = confusion(predictor.model, predictor.state, view)
     names = [splits.class_names[c] if c < len(splits.class_names) else str(c) for c in classes.tolist()]
-    return write_confusion(shares, names, output, title=f"{experiment.name}, client {client}")
+    return write_confusion(counts, names, output, title=f"{experiment.name}, client {client}")

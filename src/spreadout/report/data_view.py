@@ -12,8 +12,8 @@ from rich.table import Table
 
 from spreadout.core.randomness import Ints
 from spreadout.data.describe import Description, Spread
-from spreadout.report.page import document
-from spreadout.report.svg import LINES, Line, bar_chart, line_chart
+from spreadout.report.charts import Line, bar_chart, line_chart
+from spreadout.report.document import document
 
 BARS = 12
 BLOCKS = " ▏▎▍▌▋▊▉█"
@@ -63,27 +63,18 @@ def page(found: Description) -> str:
     )
     nonempty = found.size_of > 0
     curve = ranked(found.label_counts)
-    charts = [
-        (
-            "How much clients hold",
-            bar_chart(histogram(found.size_of[nonempty]), x_title="examples", y_title="clients"),
-        ),
-        (
-            "How many classes clients hold",
-            bar_chart(histogram(found.classes_of[nonempty]), x_title="classes", y_title="clients"),
-        ),
-        (
+    figures = [
+        _histogram("How much clients hold", found.size_of[nonempty], "examples"),
+        _histogram("How many classes clients hold", found.classes_of[nonempty], "classes"),
+        line_chart(
             "Label frequency",
-            line_chart(
-                [_log_line(curve)],
-                x_title="rank of the class (log scale)",
-                y_title="examples (log scale)",
-                x_format=_power,
-                y_format=_power,
-            ),
+            [Line("examples", [rank for rank, _ in curve], [count for _, count in curve])],
+            x_title="rank of the class",
+            y_title="examples",
+            x_log=True,
+            y_log=True,
         ),
     ]
-    figures = "".join(f"<figure><figcaption>{title}</figcaption>{svg}</figure>" for title, svg in charts)
     note = (
         "Divergences are in nats: of a client's labels from those of all clients together, and between "
         "random pairs of clients, each smoothed by one more example spread over all classes."
@@ -97,7 +88,7 @@ def page(found: Description) -> str:
             f"<div class=wide><table><thead><tr>{heads}</tr></thead>"
             f"<tbody>{spreads}</tbody></table></div>",
             f"<p class=note>{note}</p>",
-            f"<section class=grid2>{figures}</section>",
+            f"<div class=grid2>{''.join(figures)}</div>",
         ],
     )
 
@@ -149,14 +140,10 @@ def ranked(counts: Ints) -> list[tuple[int, int]]:
     return [(int(rank), int(counts[rank - 1])) for rank in ranks]
 
 
-def _log_line(curve: Sequence[tuple[int, int]]) -> Line:
-    x = [math.log10(rank) for rank, _ in curve] or [0.0]
-    y = [math.log10(count) for _, count in curve] or [0.0]
-    return Line("examples", LINES[2], x, y, y, y)
-
-
-def _power(exponent: float) -> str:
-    return f"{10**exponent:,.0f}" if exponent >= 0 else f"{10**exponent:.2g}"
+def _histogram(caption: str, values: Ints, what: str) -> str:
+    bars = histogram(values)
+    heights = {"clients": [value for _, value in bars]}
+    return bar_chart(caption, [label for label, _ in bars], heights, x_title=what, y_title="clients")
 
 
 def _print_bars(out: Console, bars: Sequence[tuple[str, float]], *, log: bool = False) -> None:

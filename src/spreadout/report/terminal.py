@@ -139,15 +139,11 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         rows.append(("stopped", f"early: {by} did not improve; the saved model is from the last round"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
     if geometry["max_cosine"] is not None:
-        bound = geometry["error_bound"]
-        promise = (
-            "" if bound is None or bound >= 1 else f", error at most {100 * bound:.0f} % by Prop. 1"
-        )
         rows.append(
             (
                 "classes",
                 f"largest cosine {geometry['max_cosine']:.3f}, "
-                f"effective rank {geometry['effective_rank']:.1f}{promise}",
+                f"effective rank {geometry['effective_rank']:.1f}",
             )
         )
     if summary["refused_updates"]:

@@ -105,8 +105,9 @@ def arms_of(folder: Path) -> list[Arm]:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
     arm = gather(folder.name, folder.name, [folder])
-    name = str(arm.summaries[0]["name"])
-    return [replace(arm, name=name, label=name)]
+    name, method = (str(arm.summaries[0][key]) for key in ("name", "method"))
+    label = name if method in name else f"{method} ({name})"  # the name of a config says little
+    return [replace(arm, name=name, label=label)]
 
 
 def with_distinct_labels(arms: Sequence[Arm], folders: Sequence[Path]) -> list[Arm]:

@@ -1,0 +1,140 @@
+"""What was reached: warnings, a card for each arm, and the table of all scores beside references."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+from spreadout.core.traffic import human_bytes
+from spreadout.evaluation.metrics import described
+from spreadout.report.document import swatch
+from spreadout.runs.arms import (
+    SHOWN_GEOMETRY,
+    Arm,
+    best_central_of,
+    shared_metrics,
+    shared_references,
+    shown,
+    shown_geometry,
+    spread,
+)
+
+_NOTES = {
+    "max_cosine": " The largest cosine is that of the two nearest classes: near 1 they have collapsed.",
+}
+
+
+def warnings(arms: Sequence[Arm]) -> str:
+    """What a reader must know before comparing numbers."""
+    said = []
+    data = list(dict.fromkeys(str(arm.summaries[0]["dataset"]) for arm in arms))
+    scored = {_scored(arm) for arm in arms} - {None}
+    if len(data) > 1:
+        said.append(
+            f"These runs are of different data: {', '.join(data)}. Their scores stand side by side but "
+            "cannot be compared."
+        )
+    elif len(scored) > 1:
+        said.append(
+            "These runs were scored on different held-out examples. Small differences mean nothing."
+        )
+    for arm in arms:
+        for one in arm.summaries[0].get("findings", []):
+            said.append(f"{arm.label}: {one['name']}: {one['sign']}; {one['remedy']}")
+    return "".join(f"<p class=warning>{html.escape(text)}</p>" for text in said)
+
+
+def _scored(arm: Arm) -> str | None:
+    found = arm.summaries[0].get("references_from") or {}
+    return found.get("scored") or None
+
+
+def cards(arms: Sequence[Arm]) -> str:
+    """Method, data, score, bytes, time and privacy of every arm at a glance."""
+    name = shared_metrics(arms)[0]
+    made = []
+    for i, arm in enumerate(arms):
+        summary = arm.summaries[0]
+        mean, deviation = shown(spread(arm.metric(name)))
+        moved = sum(sum(s["bytes"][way] for way in ("down", "up")) for s in arm.summaries)
+        facts = {
+            "method": str(summary["method"]),
+            "data": f"{summary['dataset']}, {summary['classes']:,} classes",
+            "clients": "all data in one place" if _is_central(arm) else f"{summary['clients']:,}",
+            "bytes": human_bytes(moved / len(arm.summaries)) if moved else "none travelled",
+            "time": _time(sum(s["seconds"] for s in arm.summaries) / len(arm.summaries)),
+            "privacy": _privacy(arm),
+        }
+        rows = "".join(f"<dt>{key}</dt><dd>{html.escape(text)}</dd>" for key, text in facts.items())
+        made.append(
+            f"<article class=card><h3>{swatch(i)}<bdi>{html.escape(arm.label)}</bdi></h3>"
+            f"<p class=score><b>{mean}</b> <small>{deviation} "
+            f"{html.escape(described(name).title)}</small></p><dl>{rows}</dl></article>"
+        )
+    return f"<div class=cards>{''.join(made)}</div>"
+
+
+def _is_central(arm: Arm) -> bool:
+    return not arm.summaries[0]["bytes"]["participations"]
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _privacy(arm: Arm) -> str:
+    found = arm.summaries[0].get("privacy")
+    if found is None:
+        return "no guarantee"
+    epsilon = "∞, no guarantee" if found["epsilon"] is None else f"{found['epsilon']:.2f}"
+    return f"ε = {epsilon} at δ = {found['delta']:g}"
+
+
+def score_table(arms: Sequence[Arm]) -> str:
+    """Shared metrics, bytes of one visit, the geometry of classes; references in the last rows."""
+    names = shared_metrics(arms)
+    geometry = [name for name in shown_geometry(arms) if name != "error_bound"]
+    head = [
+        *(described(name).title for name in names),
+        "down",
+        "up",
+        *(SHOWN_GEOMETRY[name] for name in geometry),
+    ]
+    rows = []
+    for i, arm in enumerate(arms):
+        scores = [spread(arm.metric(name)) for name in names]
+        moved = [arm.bytes_per_visit(way) for way in ("down", "up")]
+        cells = [
+            *("<b>{}</b> <small>{}</small>".format(*shown(score)) for score in scores),
+            *(human_bytes(count) if count else "–" for count in moved),
+            *(_shown(arm.geometry(name), 1 if name == "effective_rank" else 2) for name in geometry),
+        ]
+        name = f"{swatch(i)}<bdi>{html.escape(arm.label)}</bdi>"
+        filled = "".join(f"<td>{cell}</td>" for cell in cells)
+        rows.append(f"<tr><th scope=row>{name}</th>{filled}</tr>")
+    references = shared_references(arms)
+    for label, metrics in references.items():
+        values = [shown(metrics[name])[0] if name in metrics else "–" for name in names]
+        empty = ["–"] * (len(head) - len(names))
+        filled = "".join(f"<td>{cell}</td>" for cell in [*values, *empty])
+        rows.append(f"<tr class=reference><th scope=row>{html.escape(label)}</th>{filled}</tr>")
+    titles = "".join(f"<th scope=col>{html.escape(name)}</th>" for name in head)
+    return (
+        "<div class=wide tabindex=0 role=region aria-label=Scores><table><thead>"
+        f"<tr><th></th>{titles}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+        "<p class=note>Means over seeds, ± one standard deviation. Bytes per client and round, measured "
+        f"on the tensors that travel.{''.join(_NOTES.get(name, '') for name in geometry)}"
+        f"{_about_references(arms) if references else ''}</p>"
+    )
+
+
+def _about_references(arms: Sequence[Arm]) -> str:
+    best = best_central_of(arms)
+    known = f" The best with all data in one place is {html.escape(best)}." if best else ""
+    return f" The last rows are references, made from the training data in one place.{known}"
+
+
+def _shown(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"

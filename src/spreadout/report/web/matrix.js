@@ -1,0 +1,65 @@
+// Shares of rows taken for columns, as a labelled square; the pointer, a finger and arrow keys name a cell.
+const LABELLED = 60;
+
+function drawMatrix(figure, parts, spec) {
+  const rows = spec.rows, columns = spec.columns, count = Math.max(rows.length, columns.length, 1);
+  const width = Math.max(plotWidth(parts.plot), 240), named = count <= LABELLED && width / count >= 8;
+  const longest = (names) => Math.max(1, ...names.map((name) => Math.min(Array.from(name).length, 18)));
+  const left = named ? Math.min(12 + 7 * longest(rows), width * 0.34) : 26, top = named ? 12 + 6.4 * longest(columns) : 26;
+  const side = Math.min((width - left - 6) / columns.length, 34), letters = Math.min(12, side + 2);
+  const height = top + side * rows.length + 6, wide = left + side * columns.length + 6;
+  const image = svg("svg", { viewBox: `0 0 ${wide} ${height}`, role: "img", tabindex: 0,
+    "aria-label": `${spec.row_title} against ${spec.column_title}`, style: `max-width:${Math.max(wide, 240)}px` });
+  const shade = (share) => (0.1 + 0.9 * share).toFixed(3);
+  image.append(svg("rect", { class: "frame", x: left, y: top, width: side * columns.length, height: side * rows.length }));
+  for (const [i, j, share] of spec.cells) {
+    image.append(svg("rect", { class: i === j ? "right" : "wrong", x: left + j * side, y: top + i * side, width: side, height: side,
+      style: `fill:var(${i === j ? "--c0" : "--c1"})`, "fill-opacity": shade(share) }));
+  }
+  if (named) {
+    const step = Math.ceil(12 / side);
+    rows.forEach((name, i) => i % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, x: left - 5, y: top + (i + 0.5) * side + 4, "text-anchor": "end" }, shorten(name, Math.floor((left - 8) / 6.6)))));
+    columns.forEach((name, j) => j % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, transform: `translate(${left + (j + 0.5) * side + 4} ${top - 5}) rotate(-90)` }, shorten(name, 18))));
+  } else {
+    image.append(svg("text", { class: "tick", x: left, y: top - 8 }, `→ ${spec.column_title}`));
+    image.append(svg("text", { class: "tick", transform: `translate(${left - 8} ${top + side * rows.length}) rotate(-90)` }, `${spec.row_title} →`));
+  }
+  const cursor = image.appendChild(svg("g", { class: "cursor" }));
+  parts.plot.querySelector("svg")?.remove();
+  parts.plot.prepend(image);
+  parts.legend.replaceChildren();
+  pointAtCells(figure, parts, spec, { image, cursor, left, top, side, wide });
+  figure.rows = () => [[spec.row_title, spec.column_title, "share", "examples"],
+    ...spec.cells.map(([i, j, share, n]) => [rows[i], columns[j], share, n ?? ""])];
+}
+
+function pointAtCells(figure, parts, spec, { image, cursor, left, top, side, wide }) {
+  const tip = tipFor(parts.plot), shares = new Map(spec.cells.map(([i, j, share, n]) => [i * 4096 + j, [share, n]]));
+  let at = null;
+  const hide = () => { cursor.replaceChildren(); tip.hide(); at = null; };
+  function show(i, j, aloud) {
+    if (i < 0 || j < 0 || i >= spec.rows.length || j >= spec.columns.length) return;
+    at = [i, j];
+    const [share, n] = shares.get(i * 4096 + j) || [0, 0];
+    const text = `${shorten(spec.rows[i], 60)} taken for ${shorten(spec.columns[j], 60)}: ${(100 * share).toFixed(1)} %${isNumber(n) ? ` (${n} examples)` : ""}`;
+    cursor.replaceChildren(svg("rect", { class: "cell", x: left + j * side, y: top + i * side, width: side, height: side }));
+    const scale = image.getBoundingClientRect().width / wide;
+    tip.show((left + (j + 1) * side) * scale, (top + (i + 1) * side) * scale, el("bdi", {}, text));
+    if (aloud) say(figure, text);
+  }
+  const cell = (event) => {
+    const box = image.getBoundingClientRect(), scale = box.width / wide;
+    return [Math.floor(((event.clientY - box.top) / scale - top) / side), Math.floor(((event.clientX - box.left) / scale - left) / side)];
+  };
+  for (const kind of ["pointermove", "pointerdown"]) image.addEventListener(kind, (event) => show(...cell(event)));
+  image.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hide(); });
+  image.addEventListener("blur", hide);
+  image.addEventListener("keydown", (event) => {
+    const moves = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
+    if (event.key === "Escape") hide();
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    const [i, j] = at || [0, -1], [di, dj] = at ? moves[event.key] : [0, 1];
+    show(i + di, j + dj, true);
+  });
+}
