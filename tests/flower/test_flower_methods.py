@@ -177,7 +177,7 @@ def test_the_run_folder_is_that_of_the_contract(tmp_path: Path) -> None:
     x = np.zeros((1, 6), dtype=np.float32)
     from spreadout.runs.predict import Predictor
 
-    assert len(Predictor.load(out).from_arrays(x, 3)[0]) == 3  # it can be used like any other
+    assert len(Predictor.load(out).predict(x, 3)[0]) == 3  # it can be used like any other
 
 
 def test_what_a_deployment_cannot_do_is_said_before_it_begins(tmp_path: Path) -> None:

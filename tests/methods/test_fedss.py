@@ -702,14 +702,14 @@ def test_images_are_asked_in_any_layout_that_is_clear(tmp_path: Path) -> None:
         config({"sampled_rows": 6}, rounds=2, clients={}, eval=scored), data=data, out=tmp_path / "run"
     )
     asked = Predictor.load(tmp_path / "run")
-    flat = asked.from_arrays(bytes_.reshape(24, 64), 1)
-    assert flat == asked.from_arrays(bytes_, 1) == asked.from_arrays(bytes_[:, 0], 1)
+    flat = asked.predict(bytes_.reshape(24, 64), 1)
+    assert flat == asked.predict(bytes_, 1) == asked.predict(bytes_[:, 0], 1)
     as_trained = bytes_.astype(np.float32) * (2 / 255) - 1
-    for one, other in zip(flat, asked.from_arrays(as_trained, 1), strict=True):
+    for one, other in zip(flat, asked.predict(as_trained, 1), strict=True):
         assert one[0].id == other[0].id
-    assert flat == asked.from_arrays(bytes_.transpose(0, 2, 3, 1), 1)
+    assert flat == asked.predict(bytes_.transpose(0, 2, 3, 1), 1)
     with pytest.raises(so.UserError, match=r"takes images of \(n, 1, 8, 8\)"):
-        asked.from_arrays(bytes_.reshape(24, 1, 4, 16), 1)
+        asked.predict(bytes_.reshape(24, 1, 4, 16), 1)
 
 
 def test_another_encoder_takes_leave_of_the_old_ones_keys() -> None:

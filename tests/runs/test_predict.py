@@ -11,7 +11,7 @@ import torch
 
 import spreadout as so
 from spreadout.cli.main import main
-from spreadout.runs.histories import parse_histories
+from spreadout.data.unlabelled.histories import parse_histories
 from spreadout.runs.predict import Predictor
 
 TITLES = ["Apple (1990)", "Bread (1991)", "Cheese, Old (1992)", "Dates (1993)", "Eggs (1994)"]
@@ -51,12 +51,12 @@ def ask(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_what_comes_next_is_named_by_id_and_title(shop: Path) -> None:
     predictor = Predictor.load(shop)
     for history in (["10", "20"], ["Apple (1990)", "Bread (1991)"], ["apple", "BREAD"]):
-        (guesses,) = predictor.from_histories([history], top=2)
+        (guesses,) = predictor.predict([history], top=2)
         assert (guesses[0].id, guesses[0].name) == ("30", "Cheese, Old (1992)")
         assert guesses[0].score > guesses[1].score
-    (guesses,) = predictor.from_histories([["30", "40", "50", "10", "20"]], top=5, unseen=True)
+    (guesses,) = predictor.predict([["30", "40", "50", "10", "20"]], top=5, unseen=True)
     assert guesses == []
-    (guesses,) = predictor.from_histories([["10", "20", "30"]], top=5, unseen=True)
+    (guesses,) = predictor.predict([["10", "20", "30"]], top=5, unseen=True)
     assert {guess.id for guess in guesses} == {"40", "50"}
 
 
@@ -137,7 +137,7 @@ def test_a_run_on_arrays_is_asked_with_arrays(
         assert complaint in capsys.readouterr().err
     (tmp_path / "h.txt").write_text("1 2\n")
     assert ask(monkeypatch, str(tmp_path / "run"), "--input", str(tmp_path / "h.txt")) == 2
-    assert "takes arrays, not histories" in capsys.readouterr().err
+    assert "x has shape (1, 2): this run takes 64 numbers an example" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_model_says_so(
@@ -174,7 +174,7 @@ def test_words_for_ids_may_stand_with_commas(tmp_path: Path) -> None:
     )
     so.run(experiment, out=tmp_path / "run")
     predictor = Predictor.load(tmp_path / "run")
-    one = predictor.from_histories([["item-a,item-b"], ["item-a item-b"], ["item-a", "item-b"]], 3)
+    one = predictor.predict([["item-a,item-b"], ["item-a item-b"], ["item-a", "item-b"]], 3)
     assert one[0] == one[1] == one[2]
     with pytest.raises(so.UserError, match="item 'item-z': no such id"):
-        predictor.from_histories([["item-z"]], 3)
+        predictor.predict([["item-z"]], 3)

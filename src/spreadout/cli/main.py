@@ -10,11 +10,12 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from spreadout import __version__
+from spreadout.cli import ask as cli_ask
 from spreadout.cli import data as cli_data
 from spreadout.cli import deploy as cli_deploy
 from spreadout.cli import inspect as cli_inspect
@@ -211,48 +212,7 @@ def report(
     print(write_page(arms, output, title=title))
 
 
-@app.command()
-def predict(
-    folder: Annotated[Path, typer.Argument(help="A finished run folder.")],
-    source: Annotated[
-        Path, typer.Option("--input", help="Histories (text, one a line; - for stdin), or .npy/.npz.")
-    ],
-    top: Annotated[
-        int, typer.Option("--top", min=1, help="How many classes or items to print per input.")
-    ] = 10,
-    unseen: Annotated[
-        bool, typer.Option("--unseen", help="Leave out items that are already in the history.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """The best classes, or next items, with their names and scores."""
-    from dataclasses import asdict
-
-    from spreadout.core.files import as_json as to_json
-    from spreadout.runs.histories import parse_histories, read_histories
-    from spreadout.runs.predict import Predictor
-
-    note_unchecked(folder)
-    predictor = Predictor.load(folder)
-    if source.suffix in (".npy", ".npz"):
-        if unseen:
-            raise UserError("--unseen: is for histories; arrays have none")
-        found = predictor.from_arrays(_array(source), top)
-    else:
-        stdin = str(source) == "-"
-        histories = list(parse_histories(sys.stdin.read(), "stdin")) if stdin else read_histories(source)
-        if not histories:
-            raise UserError(f"{source}: has no histories; write one a line")
-        found = predictor.from_histories(histories, top, unseen=unseen)
-    if as_json:
-        print(to_json([[asdict(guess) for guess in guesses] for guesses in found], indent=2))
-        return
-    for number, guesses in enumerate(found, 1):
-        if len(found) > 1:
-            print(f"{number}:")
-        for guess in guesses:
-            name = "" if guess.name == guess.id else f"  {guess.name}"
-            print(f"  {guess.score:7.4f}  {guess.id}{name}")
+cli_ask.add_to(app)  # here, as help lists commands in this order
 
 
 @app.command()
@@ -330,18 +290,6 @@ def _again(command: str, *arguments: str, out: Path, seeds: str | None, set_: li
     parts += [part for change in set_ or [] for part in ("--set", change)]
     parts += [part for module in IMPORTED for part in ("--import", module)]
     return shlex.join(parts)
-
-
-def _array(path: Path) -> Any:
-    """The array of an .npy file, or `x` of an .npz file."""
-    from spreadout.data.io.npz import read_npy, read_npz
-
-    if path.suffix != ".npz":
-        return read_npy(path)
-    found = read_npz(path, ["x"], others=True)
-    if "x" not in found:
-        raise UserError(f"{path}: has no array x")
-    return found["x"]
 
 
 def _seeds(text: str | None) -> list[int] | None:

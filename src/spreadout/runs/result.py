@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import Tensor, nn
+
+from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.references import Reference
 from spreadout.federated.federation import Federation
-from spreadout.runs.predict import Predictor
+from spreadout.runs.folder import RunFolder
+from spreadout.runs.predict import Guess, Predictor
 from spreadout.runs.tables import data_frame, html_table
 
 if TYPE_CHECKING:
@@ -20,7 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(repr=False)
 class Result:
-    """A finished run: `metrics` at its end, `history` on the way, `predictor` to ask the model.
+    """A finished run: `metrics` at its end, `history` on the way, and the trained model.
+
+    `predict`, `embed`, `encoder` and `class_vectors` are those of its `predictor`; `save` it for later.
 
     >>> import spreadout as so
     >>> result = so.run(so.Experiment(rounds=2, clients={"local_steps": 1}))
@@ -36,6 +43,46 @@ class Result:
     federation: Federation
     predictor: Predictor  # the trained model, as `so.load` gives it of a run folder
     folder: Path | None = None
+    leave: Callable[[RunFolder], None] | None = field(default=None, compare=False)  # writes it all down
+
+    def predict(self, inputs: Any, top: int = 10, *, unseen: bool = False) -> list[list[Guess]]:
+        """The best classes of every input, best first: see `Predictor`."""
+        return self.predictor.predict(inputs, top, unseen=unseen)
+
+    def embed(self, inputs: Any) -> Tensor:
+        """Every input as it is compared with `class_vectors`: (n, dim)."""
+        return self.predictor.embed(inputs)
+
+    @property
+    def encoder(self) -> nn.Module:
+        """The trained encoder; the one given to `so.run` keeps the weights it came with."""
+        return self.predictor.encoder
+
+    @property
+    def class_vectors(self) -> Tensor:
+        """What embeddings are compared with, a row for every class: (C, dim)."""
+        return self.predictor.class_vectors
+
+    def save(self, folder: str | Path, *, force: bool = False) -> Path:
+        """Write the run into a folder, as `so.run(out=…)` does, for `so.load` and every command.
+
+        It has no checkpoint: it is finished, and cannot be resumed.
+
+        >>> import tempfile
+        >>> import spreadout as so
+        >>> result = so.run(so.Experiment(rounds=2))
+        >>> folder = result.save(tempfile.mkdtemp() + "/mine")
+        >>> so.load(folder).predict([[0.0] * 64], top=3) == result.predict([[0.0] * 64], top=3)
+        True
+        """
+        if self.leave is None:
+            raise UserError("this result cannot be saved: it was not made by so.run or so.resume")
+        written = RunFolder.claimed(Path(folder), force=force)
+        try:
+            self.leave(written)
+        finally:
+            written.release()
+        return written.path
 
     @property
     def metrics(self) -> dict[str, float]:

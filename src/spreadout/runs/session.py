@@ -37,7 +37,7 @@ from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.given import refuse_without_own, saying_what_was_given
 from spreadout.runs.observer import Interrupted, Observer
-from spreadout.runs.predict import Predictor
+from spreadout.runs.predict import Predictor, with_weights
 from spreadout.runs.promises import is_spent, privacy_of
 from spreadout.runs.result import Result
 from spreadout.runs.summary import record_of, summarize
@@ -283,17 +283,30 @@ class Session:
             references,
             self._findings(whole, references),
         )
+        with_weights(self.federation.model, whole)  # who looks at the encoder finds it trained
         asked = Predictor.of(self.experiment.data, self.data, self.federation, whole)
         if self.folder is not None and self.folder.finished:  # it was resumed at its end
             summary = self.folder.summary()
         elif self.folder is not None:
-            drawable = "classes" in self.state.tables
-            test = self.data.test
-            projection = projection_of(self.federation.model, whole, test) if drawable else None
-            given = evidence(self.federation, self.state)
-            self.folder.finish(summary, whole, projection, asked.about(self.own), given)
+            self._leave(self.folder, summary, asked)
+
+        def leave(folder: RunFolder) -> None:
+            folder.begin(self.experiment.to_toml())
+            for record in self.history:
+                folder.append(record)
+            self._leave(folder, summary, asked)
+
         path = self.folder.path if self.folder else None
-        return Result(summary, self.history, self.state, self.federation, asked, path)
+        return Result(summary, self.history, self.state, self.federation, asked, path, leave)
+
+    def _leave(self, folder: RunFolder, summary: dict[str, Any], asked: Predictor) -> None:
+        """What a finished run leaves in a folder."""
+        drawable = "classes" in self.state.tables
+        projection = (
+            projection_of(self.federation.model, asked.state, self.data.test) if drawable else None
+        )
+        given = evidence(self.federation, self.state)
+        folder.finish(summary, asked.state, projection, asked.about(self.own), given)
 
 
 def _refuse_other_kinds(data: object, encoder: object, method: object) -> None:

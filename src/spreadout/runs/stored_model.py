@@ -105,9 +105,10 @@ def _refuse_other_parts(path: Path, own: Sequence[str], given: Mapping[str, obje
     """A run is asked with the parts it was given in Python, and with no others."""
     for name, part in given.items():
         if name in own and part is None:
+            there = ", or name it with --encoder MODULE:NAME" if name == "encoder" else ""
             raise UserError(
                 f"{path}: was trained with its own {name}; load it in Python: "
-                f"so.load({str(path)!r}, {name}=...)"
+                f"so.load({str(path)!r}, {name}=...){there}"
             )
         if name not in own and part is not None:
             raise UserError(f"{path}: was trained with the {name} its config names; give no other")

@@ -42,8 +42,8 @@ def run(
     Without `out`, nothing is written to disk.
 
     `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; training
-    starts from the encoder's own weights and leaves them as they are. `build` puts the parts together:
-    another one may have clients that are not in this process.
+    starts from the encoder's own weights and leaves them as they are: `result.encoder` is the trained
+    one. `build` puts the parts together: another one may have clients that are not in this process.
 
     >>> import numpy as np
     >>> import spreadout as so

@@ -32,8 +32,9 @@ from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.omniglot import Omniglot
 from spreadout.data.sources.products import OnlineProducts
 from spreadout.data.sources.xc_text import XCText
+from spreadout.data.unlabelled.files import read_inputs
+from spreadout.data.unlabelled.wanted import Wanted
 from spreadout.flower.data import own_file
-from spreadout.runs.histories import read_histories
 
 Files = dict[str, bytes]
 Read = Callable[[Path], object]
@@ -55,6 +56,11 @@ class Base:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         return folder / self.entry
+
+
+def asked(wanted: Wanted) -> Read:
+    """Without labels, as a trained model is asked."""
+    return lambda path: read_inputs(path, wanted)
 
 
 def parsed(source: object) -> Read:
@@ -284,5 +290,15 @@ BASES: dict[str, Base] = {
     "movielens": Base(movielens(), parsed(MovieLens()), "ml-1m.zip", zipped("ml-1m.zip")),
     "movielens-csv": Base(movielens_csv(), parsed(MovieLens())),
     "online-products": Base(products(), parsed(OnlineProducts(size=8)), "s.zip", zipped("s.zip")),
-    "histories": Base({"h.txt": HISTORIES}, read_histories, "h.txt"),
+    "histories": Base({"h.txt": HISTORIES}, asked(Wanted(None, histories=True)), "h.txt"),
+    "asked-events": Base(
+        {"e.csv": b"user,item,time\n1,a,3\n1,b,4\n2,a,1\n"}, asked(Wanted(None, histories=True)), "e.csv"
+    ),
+    "asked-numbers": Base({"n.csv": b"a,b\n1,2.5\n-3e4,4\n"}, asked(Wanted(2)), "n.csv"),
+    "asked-sparse": Base({"s.txt": b"2 9 3\n1,2 3:0.5 8:1\n 0:1 4:2\n"}, asked(Wanted(9)), "s.txt"),
+    "asked-arff": Base(
+        {"a.arff": b"@relation r\n@attribute a real\n@attribute c {x,y}\n@data\n1,y\n{0 2}\n"},
+        asked(Wanted(2)),
+        "a.arff",
+    ),
 }

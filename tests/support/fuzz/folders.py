@@ -53,7 +53,7 @@ Files = dict[str, bytes]
 
 
 def predict(run: Path, whole: Path) -> None:
-    Predictor.load(run).from_arrays(np.zeros((2, 5), np.float32), 2)
+    Predictor.load(run).predict(np.zeros((2, 5), np.float32), 2)
 
 
 def report(run: Path, whole: Path) -> None:

@@ -99,6 +99,11 @@ def _read(folder: Path, name: str, dimensions: int) -> Tensor:
     path = next((p for p in tries if p.exists()), None)
     if path is None:
         raise UserError(f"{folder}: has no {name} (or {name}.gz)")
+    return read_idx_file(path, dimensions)
+
+
+def read_idx_file(path: Path, dimensions: int) -> Tensor:
+    """The bytes of one file, in so many dimensions."""
     with open_plain(path) as stream:
         head = stream.read(4 + 4 * dimensions)
         if len(head) < 4 + 4 * dimensions or head[:4] != bytes([0, 0, 8, dimensions]):

@@ -44,7 +44,7 @@ class Interactions(Windows, FileSource):
         if path.suffix == ".parquet":
             columns = read_parquet(path, wanted)
         else:
-            columns = _csv(path, wanted, self.delimiter)
+            columns = read_csv(path, wanted, self.delimiter)
         user, item, time = columns
         if self.numbering == "published":
             return self.examples(_codes(user)[0], _published(path, item), in_order(path, time))
@@ -76,7 +76,8 @@ def _published(path: Path, item: np.ndarray) -> Ints:
         ) from None
 
 
-def _csv(path: Path, wanted: Sequence[str], delimiter: str) -> list[np.ndarray]:
+def read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> list[np.ndarray]:
+    """These columns, found by name in the header, as byte strings."""
     if len(delimiter.encode("utf-8", "replace")) != 1 or delimiter in '\r\n"\0':
         raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
     with open_plain(path) as stream:

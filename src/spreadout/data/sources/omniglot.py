@@ -51,6 +51,7 @@ class Omniglot(FileSource):
 
     published: ClassVar = (OMNIGLOT,)
     data_defaults: ClassVar = {"partition": "few_classes"}
+    turns_ink_bright: ClassVar = True
     name: str = OMNIGLOT.name
     size: int = Field(28, ge=4, le=105)  # pixels a side
 

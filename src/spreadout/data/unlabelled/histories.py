@@ -5,21 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from spreadout.core.errors import UserError
 
 
-def read_histories(path: Path) -> list[list[str]]:
-    """One history a line: a JSON list, or items with tabs between them, or ids with commas or spaces."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({error})") from None
-    return list(parse_histories(text, str(path)))
-
-
 def parse_histories(text: str, origin: str) -> Iterator[list[str]]:
+    """One history a line: a JSON list, or items with tabs between them, or ids with commas or spaces."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue

@@ -1,0 +1,1 @@
+"""Files of inputs without labels: what a trained model is asked about."""

@@ -1,0 +1,101 @@
+"""Inputs in text: sparse rows, tables of numbers, ARFF. Labels may stand there, and are left out."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from spreadout.core.errors import UserError
+from spreadout.data.io.archive import beside, open_plain
+from spreadout.data.io.text import BOM
+from spreadout.data.sources.arff import read_header, unescaped
+from spreadout.data.sources.arff_rows import read_cells
+from spreadout.data.sources.mulan_table import Table
+from spreadout.data.sources.sparse_rows import Rows, as_sparse, line_of, read_rows
+from spreadout.data.unlabelled.wanted import Unlabelled, Wanted
+
+HEADER = re.compile(rb"\s*\d+(\s+\d+){1,2}\s*")  # N D L, or N D
+MARKS = ",;\t "
+
+
+def read_sparse(path: Path, wanted: Wanted) -> Unlabelled:
+    """Lines `label,label feature:value …`, with labels or without, with a header `N D L` or without."""
+    with open_plain(path) as stream:
+        headed = HEADER.fullmatch(stream.readline(1000).removeprefix(BOM)) is not None
+    with open_plain(path) as stream:
+        if headed:
+            stream.readline()
+        rows = read_rows(stream, str(path), skip_lines=int(headed), comments=not headed)
+    filled = rows.label_counts + rows.feature_counts > 0
+    last = int(np.flatnonzero(filled)[-1]) + 1 if filled.any() else 0
+    # Under a header an empty line is an example without features; elsewhere it is no example.
+    kept = np.arange(len(filled)) < last if headed else filled
+    rows = _from_zero(path, _of_lines(rows, kept), getattr(wanted.source, "first_feature", 0))
+    width = 1 + int(rows.features.max(initial=0)) if wanted.features is None else wanted.features
+    return Unlabelled(as_sparse(rows, str(path), width))
+
+
+def _of_lines(rows: Rows, kept: np.ndarray) -> Rows:
+    counts = {name: getattr(rows, name)[kept] for name in ("label_counts", "feature_counts", "line")}
+    return replace(rows, **counts)
+
+
+def _from_zero(path: Path, rows: Rows, first: int) -> Rows:
+    if len(rows.features) and rows.features.min() < first:
+        at = int(np.flatnonzero(rows.features < first)[0])
+        line = line_of(at, rows.feature_counts, rows.line)
+        raise UserError(f"{path}:{line}: feature 0, but the run's features are counted from {first}")
+    return replace(rows, features=rows.features - first)
+
+
+def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
+    """A table of numbers, one input a line, with a header or without."""
+    with open_plain(path) as stream:
+        try:
+            text = stream.read().decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise UserError(f"{path}: is no text; this run takes {wanted.described}") from None
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not lines:
+        return Unlabelled()
+    mark = max(MARKS[:3], key=lines[0][1].count)
+    mark = mark if mark in lines[0][1] else " "
+    rows: list[list[float]] = []
+    for place, (number, line) in enumerate(lines):
+        cells = line.split() if mark == " " else next(csv.reader([line], delimiter=mark))
+        try:
+            rows.append([float(cell) for cell in cells])
+        except ValueError:
+            if place:  # the first line may be a header
+                said = f"has a cell that is no number in {line[:40]!r}"
+                raise UserError(f"{path}:{number}: {said}; this run takes {wanted.described}") from None
+        if rows and len(rows[-1]) != len(rows[0]):
+            raise UserError(f"{path}:{number}: {len(rows[-1])} numbers, others have {len(rows[0])}")
+    if not rows:
+        raise UserError(f"{path}: has no line of numbers; this run takes {wanted.described}")
+    return Unlabelled(np.array(rows, dtype=np.float32))
+
+
+def read_arff(path: Path, wanted: Wanted) -> Unlabelled:
+    """The features of an ARFF file; its labels, known by name, may be there or not."""
+    archive, label = beside(path), str(path)
+    with archive.open(path.name) as stream:
+        header = read_header(stream, label)
+        names = {unescaped(name) for name in wanted.labels}
+        places = [i for i, one in enumerate(header.attributes) if unescaped(one.name) in names]
+        labels = [header.attributes[i].name for i in places]
+        table = Table(label, header, read_cells(stream, label, header), labels, places)
+    if missed := sorted(table.missed()):
+        name = table.features[missed[0]].name
+        raise UserError(
+            f"{label}: has no value of {name[:40]!r} in some rows; fill it, the run does not keep what "
+            "its training rows had there"
+        )
+    x = table.inputs({})
+    if wanted.features is not None and x.width != wanted.features:
+        raise UserError(f"{label}: has {x.width} features; this run takes {wanted.described}")
+    return Unlabelled(x)

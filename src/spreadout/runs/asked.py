@@ -1,0 +1,226 @@
+"""Inputs in whatever form a person has them, as the columns a model takes.
+
+Arrays, tensors, data frames, SciPy's sparse matrices, histories of items, pictures by their paths, and
+every file that `data/unlabelled` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged
+from spreadout.data.arrays import refuse_infinite
+from spreadout.data.columns import Column, Dense, Lists, Sparse
+from spreadout.data.dataset import Examples
+from spreadout.data.feature_hashing import hashed as hash_features
+from spreadout.data.sources.base import Source
+from spreadout.data.sources.interactions import Interactions
+from spreadout.data.unlabelled.events import histories_of
+from spreadout.data.unlabelled.files import read_inputs
+from spreadout.data.unlabelled.pictures import read_picture_files
+from spreadout.data.unlabelled.wanted import Unlabelled, Wanted
+from spreadout.models.build import DataShape
+from spreadout.runs.class_names import ClassNames
+
+LARGEST_FEATURE = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Inputs in the form that the model takes."""
+
+    examples: Examples  # without labels
+    called: Sequence[str] = ()  # what their file calls each of them
+    histories: list[list[int]] | None = None  # the rows of all items in each history
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Turns what is given into what a model of this shape takes."""
+
+    shape: DataShape
+    classes: ClassNames
+    takes_histories: bool
+    hashed: tuple[int, bool] | None = None  # features hashed into so many, with signs or without
+    source: Source | None = None  # what read the run's data
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        return Wanted(
+            features=None if self.hashed else self.shape.features,
+            image=self.shape.image,
+            bytes_are_pixels=self.shape.bytes_as is not None,
+            histories=self.takes_histories,
+            source=self.source,
+            labels=self.classes.names,
+        )
+
+    def of(self, given: Any) -> Asked:
+        """Inputs of any form, checked."""
+        if isinstance(given, Asked):
+            return given
+        if isinstance(given, Unlabelled):
+            return self._unlabelled(given)
+        if isinstance(given, str | Path):
+            return self._unlabelled(read_inputs(Path(given), self.wanted))
+        if self.takes_histories:
+            return self._unlabelled(_as_histories(given, self.wanted))
+        if isinstance(given, list | tuple) and given and all(isinstance(p, str | Path) for p in given):
+            return self._unlabelled(read_picture_files([Path(p) for p in given], self.wanted))
+        if hasattr(given, "tocsr"):
+            return self._features(_from_scipy(given))
+        if isinstance(given, Tensor) and given.layout is not torch.strided:
+            given = given.detach().cpu().to_dense()
+        return self._features(self._array(given))
+
+    def _unlabelled(self, found: Unlabelled) -> Asked:
+        if found.histories is not None:
+            return self._histories(found.histories, found.called)
+        if found.x is None:
+            raise UserError("there are no inputs; give at least one")
+        return self._features(found.x, found.called)
+
+    def _histories(self, histories: Sequence[Sequence[str]], called: Sequence[str] = ()) -> Asked:
+        """The last items of each, as many as the model looks at."""
+        if not self.takes_histories:
+            raise UserError("this run takes arrays, not histories: give an .npy or .npz file")
+        if not histories:
+            raise UserError("there are no histories; give at least one")
+        rows = [self.classes.rows_of(history) for history in histories]
+        for history, given in zip(rows, histories, strict=True):
+            if not history:
+                raise UserError(f"a history is empty: {list(given)!r}")
+        recent = Ragged.from_lists([history[-(self.shape.window or 1) :] for history in rows])
+        column = Lists.of(recent, pad=0, width=self.shape.window)
+        return Asked(_examples({"history": column}, len(rows)), called, rows)
+
+    def _features(self, x: np.ndarray | Sparse, called: Sequence[str] = ()) -> Asked:
+        if self.takes_histories:
+            raise UserError("this run takes histories of items, not arrays: give lists, or a text file")
+        if isinstance(x, Sparse):
+            column: Column = self._sparse(x)
+        else:
+            column = Dense(self._dense(x))
+        if not len(column):
+            raise UserError("there are no inputs; give at least one")
+        return Asked(_examples({"x": column}, len(column)), called)
+
+    def _sparse(self, x: Sparse) -> Column:
+        refuse_infinite(x.weights[:, None])
+        if self.hashed is not None and x.width != self.hashed[0]:
+            x = hash_features(x, self.hashed[0], signed=self.hashed[1])
+        if x.width != self.shape.features:
+            raise UserError(f"x has {x.width} features: this run takes {self.wanted.described}")
+        return x if self.shape.image is None else Dense(self._images(x.dense().values, is_bytes=False))
+
+    def _dense(self, x: np.ndarray) -> Tensor:
+        if x.dtype.kind not in "fiub" or x.ndim < 2:
+            raise UserError(
+                f"x has shape {x.shape} and type {x.dtype}: this run takes {self.wanted.described}"
+            )
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
+            features = torch.from_numpy(x.astype(np.float32))
+        refuse_infinite(features)
+        if self.hashed is not None and features.dim() == 2 and features.shape[1] != self.hashed[0]:
+            return self._hashed(features)
+        if self.shape.image is not None:
+            return self._images(features, is_bytes=x.dtype == np.uint8)
+        if features.shape[1:].numel() != self.shape.features:
+            raise UserError(f"x has shape {x.shape}: this run takes {self.wanted.described}")
+        return features
+
+    def _hashed(self, features: Tensor) -> Tensor:
+        """Raw features as the run's own hash makes them."""
+        width, signed = self.hashed or (1, False)
+        count = features.shape[1]
+        each = Sparse(torch.arange(count), torch.ones(count), torch.arange(count + 1), count)
+        return features @ hash_features(each, width, signed=signed).take(torch.arange(count))
+
+    def _images(self, features: Tensor, *, is_bytes: bool) -> Tensor:
+        """As (n, channels, height, width), bytes scaled as in training; ink is bright, as in MNIST."""
+        channels, high, wide = self.shape.image or (0, 0, 0)
+        known = [(channels, high, wide), (channels * high * wide,)]
+        known += [(high, wide)] if channels == 1 else []
+        if tuple(features.shape[1:]) == (high, wide, channels) not in known:
+            features = features.movedim(-1, 1)  # channels last
+        if tuple(features.shape[1:]) not in known:
+            said = f"x has shape {tuple(features.shape)}"
+            raise UserError(f"{said}: this run takes {self.wanted.described}")
+        if is_bytes and self.shape.bytes_as is not None:
+            scale, shift = self.shape.bytes_as
+            features = features * scale + shift
+        return features.reshape(len(features), channels, high, wide)
+
+    def _array(self, given: Any) -> np.ndarray:
+        """Anything that is an array of numbers: lists, tensors, data frames."""
+        if isinstance(given, Tensor):
+            plain = given.detach().cpu()
+            return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
+        if hasattr(given, "columns") and hasattr(given, "to_numpy"):
+            for name, kind in zip(given.columns, given.dtypes, strict=True):
+                if getattr(kind, "kind", "O") not in "fiub":
+                    raise UserError(
+                        f"x: column {str(name)!r} holds {kind}, no numbers; this run takes "
+                        f"{self.wanted.described}"
+                    )
+            return np.asarray(given.to_numpy(dtype=np.float64, na_value=np.nan))
+        try:
+            return np.asarray(given)
+        except (ValueError, TypeError):
+            raise UserError(
+                f"x has rows of different lengths; this run takes {self.wanted.described}"
+            ) from None
+
+
+def _examples(columns: dict[str, Column], count: int) -> Examples:
+    return Examples(columns, Ragged(torch.zeros(count + 1, dtype=torch.int64), torch.empty(0)))
+
+
+def _from_scipy(matrix: Any) -> Sparse:
+    """A sparse matrix of SciPy, whichever of its kinds."""
+    rows = matrix.tocsr()
+    if rows.ndim != 2 or rows.dtype.kind not in "fiub":
+        raise UserError(f"x is sparse, of shape {rows.shape} and type {rows.dtype}: give numbers (n, …)")
+    if rows.shape[1] > LARGEST_FEATURE:
+        raise UserError(f"x has {rows.shape[1]:,} features: at most {LARGEST_FEATURE:,} are known here")
+    ids, weights, offsets = (
+        torch.from_numpy(np.asarray(part, dtype=kind))
+        for part, kind in (
+            (rows.indices, np.int64),
+            (rows.data, np.float32),
+            (rows.indptr, np.int64),
+        )
+    )
+    return Sparse(ids, weights, offsets, int(rows.shape[1]))
+
+
+def _as_histories(given: Any, wanted: Wanted) -> Unlabelled:
+    """Lists of items, or a data frame of events."""
+    if hasattr(given, "columns") and hasattr(given, "to_numpy"):
+        named = wanted.source if isinstance(wanted.source, Interactions) else Interactions()
+        if not {named.user, named.item} <= set(given.columns):
+            raise UserError(
+                f"a data frame of events has the columns {named.user!r} and {named.item!r}; "
+                f"this one has {', '.join(map(str, given.columns))[:80]!r}"
+            )
+        time = given[named.time].to_numpy() if named.time in given.columns else None
+        return histories_of(given[named.user].to_numpy(), given[named.item].to_numpy(), time)
+    if isinstance(given, Tensor):
+        given = given.tolist()
+    if any(isinstance(one, str | int | float) or not hasattr(one, "__iter__") for one in given):
+        raise UserError(
+            "this run takes histories, each a list of items: give [[10, 20]] rather than [10, 20]"
+        )
+    return Unlabelled(histories=[[str(item) for item in history] for history in given])
