@@ -55,6 +55,7 @@ def assert_same(a: ServerState, b: ServerState) -> None:
         assert torch.equal(kept.clients, b.clients[part].clients)
         torch.testing.assert_close(kept.values, b.clients[part].values, rtol=1e-4, atol=2e-6)
     torch.testing.assert_close(vars(a.records), vars(b.records))
+    torch.testing.assert_close(a.central, b.central, rtol=1e-4, atol=2e-6)
     assert a.traffic == b.traffic
     assert a.refused == b.refused
 
@@ -83,6 +84,7 @@ ARMS = {
     "drop remainder leaves small clients out": ["clients.drop_remainder=true"],
     "norm limit refuses some": ["clients.max_update_norm=0.9"],
     "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5", "method.prior=0"],
+    "noise on the sum": ["privacy.model=central", "privacy.clip=0.1", "privacy.noise=0.5", "privacy.clip_quantile=0.5", "clients.per_round=3"],
     "top-k spreadout": ["method.spreadout_form=topk", "method.k=2", "method.candidates=4"],
     "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],
     "rates that fall": ["clients.lr_decay=cosine", "rounds=8"],

@@ -93,6 +93,9 @@ class ServerState:
     scoring: Tensors = field(default_factory=dict)  # `counts` n_c and `prior` τ · log n_c: (C,) each
     clients: ClientStates = field(default_factory=dict)  # what stays with clients; in simulation only
     robust: Tensors = field(default_factory=dict)  # what a robust rule keeps: limits, a centre, momenta
+    central: Tensors = field(
+        default_factory=dict
+    )  # of noise on the server: what rows are owed, the clip
     traffic: Traffic = field(default_factory=Traffic)
     refused: Counter[str] = field(default_factory=Counter)
     setup_done: bool = False  # whether what comes before the first round is done

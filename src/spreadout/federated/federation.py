@@ -87,6 +87,11 @@ class Federation:
         return replace(self.method.rules(), most=self.server.claim_cap)
 
     @property
+    def noises_sums(self) -> bool:
+        """Whether the server adds noise to the sum over its clients."""
+        return self.clients.privacy is not None and self.clients.privacy.on_the_server
+
+    @property
     def noise_seed(self) -> int | None:
         """The seed of the server's own noise; None where it is real."""
         return None if self.server.real_noise else self.seed

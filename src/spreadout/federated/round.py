@@ -7,15 +7,17 @@ select clients → each requests rows → server sends SubModels → local train
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from spreadout.core.merging import RowSum
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
+from spreadout.federated import central
 from spreadout.federated.aggregate import apply_, total
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.drift.control import advance_control_
@@ -88,25 +90,28 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
     if robust.needs_first_limits(f, state) and not f.executor.clients_elsewhere:
         # Trained twice: lengths are known only after the first time. Real clients are asked once.
         robust.set_first_limits(f, state, total(f.executor.train(f, state, cohort)).lengths)
+    if f.noises_sums:
+        central.settle_requested_(f, state, cohort)
     aggregate = total(f.executor.train(f, state, cohort))
-    if aggregate.clients:  # a round with no accepted update leaves the model unchanged
+    if f.noises_sums:  # a round with nobody releases noise all the same
+        central.step_(f, state, aggregate)
+        if f.method.steps_on_server:
+            central.settle_all_(f, state)
+            _server_step(f, state, central.every_row(state))
+    elif aggregate.clients:  # a round with no accepted update leaves the model unchanged
         dense, rows = robust.merged(f, state, aggregate)
         for name in f.model.constant_dense:  # whatever clients say of it
             dense.pop(name, None)
         apply_(state, dense, rows, f.rules, f.optimizers_at(state.round), f.model.sphere)
         advance_control_(f, state, aggregate)
-        training = f.training_at(state.round)
-        rates = {name: optimizer.lr for name, optimizer in training.rows.items()}
-        factor = f.rate_factor(state.round)
-        context = ServerContext(f.seed, f.noise_seed, state.round, rates, aggregate.rows, f.bf16, factor)
-        f.method.server_step(state, f.model, context)
+        _server_step(f, state, aggregate.rows)
     state.keep_clients_(aggregate.client_states)
     if not f.method.is_centralized:  # data in one place crosses no network
         state.traffic += aggregate.traffic
     state.refused += aggregate.refused
     if f.clients.training.fixed:  # what never changes is sent to a client once
         state.records.sent_fixed_(cohort.clients, f.data.clients)
-    if f.clients.privacy is not None:
+    if f.clients.privacy is not None and not f.noises_sums:
         state.records.released_(cohort.clients, f.data.clients)
     state.round += 1
     return RoundReport(
@@ -118,3 +123,11 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
         aggregate.traffic,
         cohort,
     )
+
+
+def _server_step(f: Federation, state: ServerState, touched: Mapping[str, RowSum]) -> None:
+    training = f.training_at(state.round)
+    rates = {name: optimizer.lr for name, optimizer in training.rows.items()}
+    factor = f.rate_factor(state.round)
+    context = ServerContext(f.seed, f.noise_seed, state.round, rates, touched, f.bf16, factor)
+    f.method.server_step(state, f.model, context)

@@ -11,16 +11,17 @@ from torch import Tensor
 from spreadout.core import randomness
 from spreadout.core.randomness import Ints
 
-Selection = Literal["uniform", "nonempty", "weighted", "fixed", "full"]
-"""`uniform`: without replacement, all equally likely; `nonempty`: the same among those that have
-examples; `weighted`: without replacement, in proportion to their examples; `fixed`: the same uniform
-draw every round; `full`: everyone, every round."""
+Selection = Literal["uniform", "poisson", "nonempty", "weighted", "fixed", "full"]
+"""`uniform`: without replacement, all equally likely; `poisson`: each by itself, so that their number
+varies and may be 0, as noise on the server needs it; `nonempty`: uniform among those that have examples;
+`weighted`: without replacement, in proportion to their examples; `fixed`: the same uniform draw every
+round; `full`: everyone, every round."""
 
 
 def sample_clients(
     selection: Selection, sizes: Ints, per_round: int, *, seed: int, round: int
 ) -> Tensor:
-    """The round's cohort: distinct client numbers, ascending: (per_round,).
+    """The round's cohort: distinct client numbers, ascending: (per_round,), by `poisson` about as many.
 
     sizes: how many examples each client trains on.
     """
@@ -33,6 +34,8 @@ def sample_clients(
         return torch.from_numpy(busy)[drawn]
     drawn_in = 0 if selection == "fixed" else round
     generator = randomness.generator(seed, "cohort", drawn_in)
+    if selection == "poisson":
+        return torch.from_numpy(np.flatnonzero(generator.random(clients) < per_round / clients))
     chance = None
     if selection == "weighted":
         chance = sizes / sizes.sum()

@@ -45,8 +45,18 @@ def read_secret(node: NodeConfig, key: str) -> bytes:
     return found
 
 
+def refuse_noise_elsewhere(privacy: GaussianMechanism | None) -> None:
+    """A node gives nothing away on the word of a server that it will add the noise."""
+    if privacy is not None and privacy.model != "local":
+        raise UserError(
+            f'privacy.model = "{privacy.model}": is for simulations; a deployment has '
+            'privacy.model = "local", where each node adds its own noise'
+        )
+
+
 def node_ledger(node: NodeConfig, privacy: GaussianMechanism | None) -> NodeLedger | None:
     """The node's own count of what it gives away; with noise it must have one, and a budget."""
+    refuse_noise_elsewhere(privacy)
     noisy = privacy is not None and privacy.noise > 0
     if LEDGER not in node:
         if noisy or EPSILON in node:

@@ -28,6 +28,7 @@ from spreadout.flower.access import LOG, AccessControl, access_log, read_roster
 from spreadout.flower.data import ServerData, held_out
 from spreadout.flower.events import Events
 from spreadout.flower.grid import GridExecutor
+from spreadout.flower.node_settings import refuse_noise_elsewhere
 from spreadout.flower.nodes import Nodes
 from spreadout.flower.processes import end_with_starter
 from spreadout.flower.refusals import Refusals
@@ -259,6 +260,7 @@ def refuse_misfits(e: Experiment, method: Method) -> None:
         raise UserError(
             f"method.name = {method.name!r}: pools the data, and here it stays on its clients"
         )
+    refuse_noise_elsewhere(e.privacy)
     for name in e.eval.metrics:
         if "frequencies" in find_metric(name).needs:
             raise UserError(

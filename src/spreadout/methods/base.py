@@ -277,6 +277,11 @@ class Method(NamedSection, ABC):
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """What the server does to its tables after the merge; nothing by default."""
 
+    @property
+    def steps_on_server(self) -> bool:
+        """Whether `server_step` does anything: then it may read every row of a table."""
+        return type(self).server_step is not Method.server_step
+
     def privacy(self, state: ServerState) -> dict[str, Any] | None:
         """What the server's own noise promises so far, for the run's summary; None without any."""
         return None

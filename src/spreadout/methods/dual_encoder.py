@@ -159,6 +159,10 @@ class DualEncoder(Method):
     def can_shard(self) -> bool:
         return False  # contexts read rows too
 
+    @property
+    def steps_on_server(self) -> bool:
+        return self.server_spreadout > 0
+
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """A step of the whole table down its own spreadout, at the clients' rate."""
         if not self.server_spreadout:

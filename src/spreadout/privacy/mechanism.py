@@ -1,17 +1,19 @@
 """Differential privacy on what clients send (FedAwS §2): clip the update, add Gaussian noise to it.
 
-The noise is added on the client, to every tensor it sends, so the guarantee holds against the server
-itself. Under the `replace` merge a class row reaches the table without averaging; only noise on the
-client protects it. Real clients make theirs in `release.py`; what is here simulates it, from a seed.
+`model = "local"`: noise is added on the client, to every tensor it sends, so the guarantee holds against
+the server itself. Under the `replace` merge a class row reaches the table without averaging; only noise
+on the client protects it. Real clients make theirs in `release.py`; what is here simulates it, from a
+seed. `model = "central"`: the server is trusted, and adds noise to the sum (`federated/central.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from spreadout.core import randomness
@@ -22,24 +24,45 @@ from spreadout.core.types import Params
 class GaussianMechanism(Section):
     """Clip an update's Euclidean norm to `clip`, then add noise of deviation `noise · clip`."""
 
+    model: Literal["local", "central"] = "local"  # who adds the noise: each client, or the server
     clip: float = Field(gt=0)
     noise: float = Field(ge=0)  # noise multiplier; 0 clips only and promises nothing
     delta: float = Field(1e-6, gt=0, lt=1)
     epsilon: float | None = Field(None, gt=0)  # training ends before any client would give away more
+    # central: the clip follows this quantile of the updates' lengths, from `clip` on; None: it is fixed
+    clip_quantile: float | None = Field(None, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _of_the_model(self) -> Self:
+        if self.clip_quantile is not None and self.model != "central":
+            raise ValueError('clip_quantile: is for model = "central"')
+        return self
+
+    @property
+    def on_the_server(self) -> bool:
+        """Whether the server is trusted, and adds the noise to the sum over its clients."""
+        return self.model == "central"
 
 
 def clip_norm(change: Params, bound: float) -> Params:
     """One client's change, scaled down to the bound if it is longer; what is not finite becomes zero."""
-    finite = Params(*({name: _finite(value) for name, value in part.items()} for part in change))
+    return clipped(change, bound)[0]
+
+
+def clipped(change: Params, bound: float) -> tuple[Params, Tensor]:
+    """The same, and how long it was: () in doubles."""
+    finite = without_non_finite(change)
     values = [*finite.dense.values(), *finite.rows.values()]
     lengths = [torch.linalg.vector_norm(value, dtype=torch.float64) for value in values]
     norm = torch.stack(lengths).norm()  # in doubles: squares of tiny or huge numbers are no floats
     factor = bound / torch.maximum(norm, torch.full_like(norm, bound))
-    return Params(*({n: value * factor.to(value.dtype) for n, value in part.items()} for part in finite))
+    short = Params(*({n: v * factor.to(v.dtype) for n, v in part.items()} for part in finite))
+    return short, norm
 
 
-def _finite(value: Tensor) -> Tensor:
-    return torch.where(value.isfinite(), value, 0.0)
+def without_non_finite(change: Params) -> Params:
+    """A change with zeros in place of what is not finite."""
+    return Params(*({n: torch.where(v.isfinite(), v, 0.0) for n, v in part.items()} for part in change))
 
 
 def simulate_noise_(

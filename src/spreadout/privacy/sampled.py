@@ -4,14 +4,19 @@ Poisson sampling: every client is in a round with probability q, by itself, and 
 updates gets noise of σ clips; adjacency adds or removes a client, so the sensitivity is one clip. By
 privacy loss distributions (PLD, nearly exact); Rényi (RDP) is a second accountant beside it.
 
-Cohorts of a fixed size are not Poisson samples, and what is said here does not hold for them.
+Cohorts of a fixed size are not Poisson samples. There one client's data is replaced, and only Rényi has
+a bound (`fixed_size_epsilon`).
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scipy.optimize import brentq
@@ -35,19 +40,53 @@ class Accounted(NamedTuple):
         return min(self.pld, self.rdp)
 
 
+@lru_cache(maxsize=256)
 def poisson_epsilon(noise: float, rate: float, rounds: int, delta: float) -> Accounted:
     """Of so many rounds, each client in each of them with probability `rate`."""
-    pld = _library(".pld")
-    nearly_exact = pld.PLDAccountant().compose(_event(noise, rate), rounds).get_epsilon(delta)
+    nearly_exact = _losses(noise, rate, rounds).get_epsilon(delta)
     return Accounted(float(nearly_exact), _renyi(noise, rate, rounds, delta))
 
 
+@lru_cache(maxsize=4096)
+def fixed_size_epsilon(noise: float, cohort: int, population: int, rounds: int, delta: float) -> float:
+    """Of rounds with exactly `cohort` of `population` clients, one client's data replaced.
+
+    noise: in units of what replacing one client may move the sum by.
+    """
+    dp = _library("")
+    accountant = _library(".rdp").RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+    event = dp.GaussianDpEvent(noise)
+    if cohort < population:
+        event = dp.SampledWithoutReplacementDpEvent(population, cohort, event)
+    with _quiet():
+        return float(accountant.compose(event, rounds).get_epsilon(delta))
+
+
+def there() -> bool:
+    """Whether the library is installed."""
+    return importlib.util.find_spec("dp_accounting") is not None
+
+
+@lru_cache(maxsize=8)
+def _losses(noise: float, rate: float, rounds: int) -> Any:
+    """What so many rounds compose to; asked at one δ after another."""
+    return _library(".pld").PLDAccountant().compose(_event(noise, rate), rounds)
+
+
 def _renyi(noise: float, rate: float, rounds: int, delta: float) -> float:
-    accountant, log = _library(".rdp").RdpAccountant(), logging.getLogger("absl")
-    before = log.level
-    log.setLevel(logging.ERROR)  # orders that it leaves out make ε no smaller than it is
-    try:
+    accountant = _library(".rdp").RdpAccountant()
+    with _quiet():
         return float(accountant.compose(_event(noise, rate), rounds).get_epsilon(delta))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without warnings of orders that it leaves out: they make ε no smaller than it is."""
+    log = logging.getLogger("absl")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
     finally:
         log.setLevel(before)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,11 +31,16 @@ def print_privacy_plans(
     console = Console(highlight=False)
     console.print(table)
     clip = "" if setting.clip is None else f" The median update has length {setting.clip:.3g}: a clip."
+    at = "…" if setting.clip is None else f"{setting.clip:.3g}"
+    for plan in plans:
+        noise = math.ceil(plan.noise * 1e4) / 1e4  # rounded down it would exceed the budget
+        keys = f"clip = {at}\nnoise = {noise}\ndelta = {delta:g}\nepsilon = {epsilon:g}"
+        console.print(f'[privacy]\nmodel = "{plan.model}"\n{keys}\n', markup=False)
     console.print(
         f"Signal to noise: at best, of {setting.parameters:,} numbers, if all updates are alike and as "
         "long as the clip. On each update ([privacy]): local, one client's data replaced, for the "
-        "client that is drawn most often. On the sum: central, clients drawn by Poisson sampling, one "
-        f"added or removed; it is planned here and cannot be trained yet.{clip}",
+        'client that is drawn most often. On the sum (privacy.model = "central"): clients drawn by '
+        f"Poisson sampling, one added or removed.{clip}",
         soft_wrap=True,
         markup=False,
     )

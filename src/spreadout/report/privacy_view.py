@@ -21,6 +21,7 @@ NAMES = {
     "presence": "Which clients took part, and when",
     "timing": "How long clients take, and how much they send",
     "examples": "The examples themselves",
+    "logs": "How much was sent in the run",
 }
 
 
@@ -47,8 +48,11 @@ def _promise(found: Mapping[str, Any]) -> str:
         return said
     levels = ", ".join(_level(one) for one in found["epsilon"])
     most = max((int(count) for count in found["releases"]), default=0)
+    about = f"A client that took part most often has sent {most} noised updates"
+    if found.get("audience"):  # noise on the server's sum
+        about = f"The server has released {most} noised sums over its clients"
     return (
-        f"{said} A client that took part most often has sent {most} noised updates: {levels}. "
+        f"{said} {about}: {levels}. "
         f"The unit is {found['unit']}: {found['adjacency']}. Adversary: {found['adversary']}."
     )
 
@@ -64,7 +68,8 @@ def _channels(found: Mapping[str, Any]) -> str:
         f"<td><b>{html.escape(one['status'])}</b></td><td>{html.escape(one['what'])}</td></tr>"
         for name, one in found["channels"].items()
     )
+    audience = html.escape(found.get("audience") or "the server")
     return (
-        "<div class=wide><table class=words><thead><tr><th></th><th scope=col>to the server</th>"
+        f"<div class=wide><table class=words><thead><tr><th></th><th scope=col>to {audience}</th>"
         f"<th scope=col>how</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )

@@ -15,6 +15,7 @@ from spreadout.data.columns import Dense, Lists, Sparse, total_bytes
 from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.federated.aggregate import ServerOptimizers
 from spreadout.federated.augment import Augment
+from spreadout.federated.central import rounds_of
 from spreadout.federated.claims import claim_cap
 from spreadout.federated.executor import EXECUTORS, Executor, ExecutorOptions
 from spreadout.federated.federation import ClientSettings, Federation, ServerSettings
@@ -25,6 +26,7 @@ from spreadout.methods.base import Method
 from spreadout.models.build import UNFIT_LAYERS, DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.runs.misfits import refuse_misfits, refuse_unfit_optimizers, unfit_for_robust_rules
+from spreadout.runs.unprotected import refuse_empty_budget
 from spreadout.runtime import distributed
 
 DENSE_UP_TO = 1 << 30
@@ -79,6 +81,11 @@ def build_federation(
         bf16=e.run.precision == "bf16",
         activations=model.activations(_example_shape(data)),
     )
+    if federation.noises_sums and e.privacy is not None and e.privacy.epsilon is not None:
+        one = rounds_of(federation).at_most(e.privacy.noise, 1, e.privacy.delta)
+        if one > e.privacy.epsilon:  # by the quick accountant; what is the closest?
+            one = rounds_of(federation).spent(e.privacy.noise, 1, e.privacy.delta).epsilon
+        refuse_empty_budget(e.privacy, one)
     if not feature_rows and not federation.executor.keeps_sparse(federation):
         data = _densified(data)
     return replace(federation, data=data.to(device) if _fits(data, device) else data)

@@ -30,7 +30,18 @@ from spreadout.core.written import as_written
 from spreadout.runs.written import Pointer
 
 FORMAT = 3
-GROUPS = ("dense", "tables", "slots", "method", "records", "control", "clients", "scoring", "robust")
+GROUPS = (
+    "dense",
+    "tables",
+    "slots",
+    "method",
+    "records",
+    "control",
+    "clients",
+    "scoring",
+    "robust",
+    "central",
+)
 POINTER, STATES = "state.json", "state-*.safetensors"
 REMEDY = "restore the folder from a copy, or run it again with --force"
 
@@ -145,6 +156,7 @@ def load(
             control=groups["control"],
             scoring=groups["scoring"],
             robust=groups["robust"],
+            central=groups["central"],
             clients=_per_client(groups["clients"]),
             traffic=Traffic(**record["traffic"]),
             refused=Counter(record["refused"]),
@@ -167,6 +179,7 @@ def tensors_of(state: ServerState) -> dict[str, Tensor]:
         "control": state.control,
         "scoring": state.scoring,
         "robust": state.robust,
+        "central": state.central,
         "clients": {f"{part}|clients": kept.clients for part, kept in state.clients.items()}
         | {f"{part}|values": kept.values for part, kept in state.clients.items()},
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from spreadout import __version__
 from spreadout.core.state import ServerState
@@ -15,25 +15,20 @@ from spreadout.federated.federation import Federation
 from spreadout.models.nn.scaling import standardized_in
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.mechanism import GaussianMechanism
-from spreadout.runs.promises import SIMULATED, privacy_of, table_privacy_of
+from spreadout.runs.central_evidence import of_central
+from spreadout.runs.promises import DELTAS, SIMULATED, UNIT, Channel, privacy_of, table_privacy_of
 
-DELTAS = (1e-5, 1e-6, 1e-8)  # beside the config's own
 WITHOUT = "none: the config has no [privacy]"
 ADJACENCY = "one client's data is replaced by any other"
 THE_SAME_ROWS = " that requests the same rows; between data that does not, nothing is promised"
 IN_ONE_PLACE = "none: all data is in one place"
 
 
-class Channel(NamedTuple):
-    """One way in which something of a client may reach the server."""
-
-    status: Literal["protected", "disclosed", "absent"]
-    what: str
-
-
 def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
     """All that `privacy.json` says."""
     f, mechanism = federation, federation.clients.privacy
+    if f.noises_sums and mechanism is not None:
+        return of_central(f, state, mechanism)
     deployed = f.executor.clients_elsewhere
     promise = privacy_of(f, state)
     guarantee = IN_ONE_PLACE if f.method.is_centralized else WITHOUT
@@ -47,7 +42,7 @@ def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
     return {
         "guarantee": guarantee if promise is None else promise["guarantee"],
         "setting": "deployment" if deployed else SIMULATED,
-        "unit": "a client, with all of its data",
+        "unit": UNIT,
         "adjacency": ADJACENCY
         + (THE_SAME_ROWS if "disclosed" in (out["rows"], out["features"]) else ""),
         "adversary": "the server, and whoever reads what reaches it; not a node's operator or its code",

@@ -1,5 +1,5 @@
 """A run's folder: `config.toml`, `metrics.jsonl`, `summary.json`, `checkpoint/`, `model/`, `SHA256SUMS`,
-on demand `requests.jsonl`, of a deployment `refusals.jsonl`.
+on demand `requests.jsonl`, of a deployment `refusals.jsonl`, of noise on the server `releases.jsonl`.
 
 Every moment at which the process may die leaves a folder that can be resumed, or started again:
 
@@ -42,6 +42,7 @@ from spreadout.runs.claim import (
 )
 from spreadout.runs.files import ABOUT, PRIVACY, PROJECTION, SUMMARY, WEIGHTS, RunFiles
 from spreadout.runs.logs import LOGS, METRICS, REFUSALS, REQUESTS, Marker
+from spreadout.runs.release_ledger import RELEASES
 from spreadout.runs.sums import check, read_sums, unchecked, write_sums
 
 WRITTEN = {
@@ -176,6 +177,11 @@ class RunFolder(RunFiles):
             return False
         return saved is not None and ended == saved["round"]
 
+    def write_privacy(self, privacy: Mapping[str, Any]) -> None:
+        """What clients have given away so far, for a run that is interrupted."""
+        digest = write_json(self.path / PRIVACY, privacy)
+        write_sums(self.path, {**(read_sums(self.path) or {}), PRIVACY: digest})
+
     def unfinish(self) -> None:
         """It is going on: what it left at its end is to be made again."""
         (self.path / SUMMARY).unlink(missing_ok=True)
@@ -198,6 +204,8 @@ class RunFolder(RunFiles):
         if projection is not None:
             sums[PROJECTION] = write_json(self.path / PROJECTION, projection)
         sums[PRIVACY] = write_json(self.path / PRIVACY, privacy)
+        if (self.path / RELEASES).is_file():
+            sums[RELEASES] = digest_of(self.path / RELEASES)
         payload = json_bytes(summary)
         write_sums(self.path, {**sums, SUMMARY: sha256(payload)})
         write_atomic(self.path / SUMMARY, payload)  # last: it says the run is finished

@@ -94,7 +94,7 @@ def measured(config: str, overrides: Sequence[str]) -> Setting:
     sizes = torch.tensor([_flat(update).numel() for update in updates])
     clip = float(lengths.median()) if len(lengths) else None
     parameters = int(sizes.median()) if len(sizes) else 1
-    return Setting(f.rounds, len(cohort.clients), f.data.clients, parameters, clip)
+    return Setting(f.rounds, f.server.per_round, f.data.clients, parameters, clip)
 
 
 def _flat(update: Update) -> torch.Tensor:

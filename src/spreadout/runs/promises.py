@@ -1,20 +1,31 @@
-"""What the noise on clients' updates promises, to whom, and what it leaves open."""
+"""What noise promises, on clients' updates or on the server's sum: to whom, and what it leaves open."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from spreadout.core.state import ServerState
+from spreadout.federated.central import clip_of, releases_of, rounds_of
 from spreadout.federated.federation import Federation
 from spreadout.privacy.accounting import epsilon_of
+from spreadout.privacy.mechanism import GaussianMechanism
 
 SIMULATED = "simulated: no guarantee"
+DELTAS = (1e-5, 1e-6, 1e-8)  # beside the config's own
+UNIT = "a client, with all of its data"
 NONE = "none: updates are clipped, but no noise is added"
 LOCAL = (
     "local: the values of a client's updates on the rows it requests, against the server; each node "
     "adds its own noise; ε is of this run alone, and the nodes' ledgers have all runs"
 )
+
+
+class Channel(NamedTuple):
+    """One way in which something of a client may reach whom it is to be hidden from."""
+
+    status: Literal["protected", "disclosed", "absent"]
+    what: str
 
 
 def table_privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | None:
@@ -31,8 +42,23 @@ def is_spent(federation: Federation, state: ServerState) -> bool:
     mechanism = federation.clients.privacy
     if mechanism is None or mechanism.epsilon is None:
         return False
+    if federation.noises_sums:
+        after, drawn = releases_of(state) + 1, rounds_of(federation)
+        most = max(after, federation.rounds)
+        return drawn.allowed(mechanism.noise, mechanism.epsilon, mechanism.delta, most) < after
     most = max(federation.executor.releases(state).values(), default=0)
     return epsilon_of(mechanism.noise, most + 1, mechanism.delta) > mechanism.epsilon
+
+
+def epsilon_by_now(federation: Federation, state: ServerState) -> float | None:
+    """For a record: an upper bound that is found at once; None without `[privacy]`."""
+    f, mechanism = federation, federation.clients.privacy
+    if mechanism is None:
+        return None
+    if f.noises_sums:
+        return rounds_of(f).at_most(mechanism.noise, releases_of(state), mechanism.delta)
+    most = max(f.executor.releases(state).values(), default=0)
+    return epsilon_of(mechanism.noise, most, mechanism.delta)
 
 
 def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | None:
@@ -40,11 +66,14 @@ def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | N
     f, mechanism = federation, federation.clients.privacy
     if mechanism is None:
         return None
+    if f.noises_sums:
+        return _central(f, state, mechanism)
     releases = max(f.executor.releases(state).values(), default=0)
     epsilon = epsilon_of(mechanism.noise, releases, mechanism.delta)
     simulated = not f.executor.clients_elsewhere
     return {
         "guarantee": NONE if not mechanism.noise else SIMULATED if simulated else LOCAL,
+        "model": mechanism.model,
         "simulated": simulated,
         "not_protected": ["rows asked for", "participation", "time taken"],
         "clip": mechanism.clip,
@@ -54,4 +83,30 @@ def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | N
         "budget_is_spent": is_spent(f, state),
         "most_releases_by_a_client": releases,
         "epsilon": epsilon if math.isfinite(epsilon) else None,
+    }
+
+
+def _central(f: Federation, state: ServerState, mechanism: GaussianMechanism) -> dict[str, Any]:
+    """Noise on the sum: a simulation, whose noise and cohorts follow from the seed."""
+    releases, drawn = releases_of(state), rounds_of(f)
+    spent = drawn.spent(mechanism.noise, releases, mechanism.delta)
+    return {
+        "guarantee": SIMULATED if mechanism.noise else NONE,
+        "model": mechanism.model,
+        "simulated": True,
+        "unit": UNIT,
+        "adjacency": drawn.adjacency,
+        "sampler": drawn.drawn,
+        "rate": drawn.rate,
+        "accountant": drawn.accountant,
+        "not_protected": ["what reaches the server", "the run's logs and counts of bytes"],
+        "clip": mechanism.clip,
+        "clip_by_now": clip_of(state, mechanism),
+        "noise": mechanism.noise,
+        "delta": mechanism.delta,
+        "budget": mechanism.epsilon,
+        "budget_is_spent": is_spent(f, state),
+        "releases": releases,
+        "epsilon": spent.epsilon if math.isfinite(spent.epsilon) else None,
+        "epsilon_by_renyi": spent.rdp if math.isfinite(spent.rdp) else None,
     }

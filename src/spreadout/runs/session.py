@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet, remembered_references
 from spreadout.evaluation.scoring import log_prior
+from spreadout.federated.central import count_releases_, rounds_of, settle_all_
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
@@ -38,7 +40,8 @@ from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.given import refuse_without_own, saying_what_was_given
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.predict import Predictor, with_weights
-from spreadout.runs.promises import is_spent, privacy_of
+from spreadout.runs.promises import epsilon_by_now, is_spent
+from spreadout.runs.release_ledger import ReleaseLedger
 from spreadout.runs.result import Result
 from spreadout.runs.summary import record_of, summarize
 from spreadout.runtime import distributed
@@ -126,12 +129,14 @@ class Session:
         self.observer.started(self.experiment, self.state.round)
         started = time.perf_counter() - self.seconds
         run_setup(self.federation, self.state)
+        ledger = self._ledger()
         if not self.history:
             self._evaluate()
             self._save()
         if self.folder is not None and self._goes_on():
             self.folder.unfinish()
         while self._goes_on():
+            self._spend(ledger)
             report = run_round(self.federation, self.state)
             self.seconds = time.perf_counter() - started
             self._hear(report)
@@ -142,12 +147,32 @@ class Session:
             if stopping or self._checkpoint_is_due():
                 self._save()
             if stopping:
+                if self.folder is not None:
+                    self.folder.write_privacy(evidence(self.federation, self.state))
                 raise Interrupted(self.folder.path if self.folder else None, self.state.round)
         if self.history[-1]["round"] != self.state.round:  # the privacy budget ended it
             self._evaluate()
             self._save()
         self.seconds = time.perf_counter() - started
         return self._finish()
+
+    def _ledger(self) -> ReleaseLedger | None:
+        """Where noised sums are written down; what a crash made the state forget counts again."""
+        if self.folder is None or not self.federation.noises_sums:
+            return None
+        ledger = ReleaseLedger(self.folder.path)
+        count_releases_(self.state, ledger.count)
+        return ledger
+
+    def _spend(self, ledger: ReleaseLedger | None) -> None:
+        """Before a noised sum is released, that it is."""
+        mechanism = self.federation.clients.privacy
+        if ledger is not None and mechanism is not None:
+            after = rounds_of(self.federation).at_most(
+                mechanism.noise, ledger.count + 1, mechanism.delta
+            )
+            told = {"noise": mechanism.noise, "epsilon": after, "delta": mechanism.delta}
+            ledger.spend(round=self.state.round + 1, **told)
 
     def _goes_on(self) -> bool:
         patient = not out_of_patience(self.experiment.eval, self.history)
@@ -165,7 +190,8 @@ class Session:
         idle_before = self.last_report is not None and self.last_report.accepted == 0
         self.last_report = report
         self.observer.round_done(report)
-        if report.accepted == 0 and not idle_before:  # once for a whole stretch of such rounds
+        silent = report.accepted == 0 and not self.federation.noises_sums
+        if silent and not idle_before:  # once for a whole stretch of such rounds
             why = ", ".join(f"{count} {reason}" for reason, count in report.refused.items())
             self.observer.warned(
                 f"round {report.round}: no update was accepted ({why or 'no client answered'}); "
@@ -174,6 +200,7 @@ class Session:
 
     def _evaluate(self) -> None:
         config = self.experiment.eval
+        settle_all_(self.federation, self.state)
         for name, value in (*self.state.tables.items(), *self.state.dense.items()):
             if distributed.any_of(not bool(local_of(value).isfinite().all())):
                 what = f"the table of {name}" if name in self.state.tables else name
@@ -188,8 +215,9 @@ class Session:
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
         record |= self.federation.method.signs(self.state)
-        if promise := privacy_of(self.federation, self.state):
-            record["epsilon"] = promise["epsilon"]
+        spent = epsilon_by_now(self.federation, self.state)
+        if spent is not None:
+            record["epsilon"] = spent if math.isfinite(spent) else None
         self.history.append(record)
         if self.folder is not None:
             self.folder.append(record)
@@ -230,6 +258,7 @@ class Session:
         return self.state.whole(slots=slots) if written else self.state
 
     def _save(self) -> None:
+        settle_all_(self.federation, self.state)  # what is written has all its noise
         whole = self._gathered()
         if self.folder is not None:
             extra = {

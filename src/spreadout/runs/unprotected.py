@@ -23,6 +23,8 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
     rules = method.rules()
     if method.is_centralized:
         raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
+    if e.privacy is not None and e.privacy.on_the_server:
+        _refuse_for_sums(e, method)
     if rules.counted:
         table = min(rules.counted)
         raise UserError(
@@ -45,7 +47,7 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
             f"method.weighted = true: needs how many examples a class has, told {told}; "
             f"with {where} set method.weighted = false"
         )
-    if e.clients.selection == "weighted":
+    if e.clients.selection == "weighted" and not (e.privacy and e.privacy.on_the_server):
         raise UserError(
             "clients.selection = 'weighted': chooses clients by their numbers of examples, told "
             f'{told}; with {where} set clients.selection = "uniform"'
@@ -57,12 +59,45 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
         )
     if e.privacy is not None:
         _refuse_setup(method)
-        _refuse_empty_budget(e.privacy)
+        if not e.privacy.on_the_server:
+            refuse_empty_budget(e.privacy, epsilon_of(e.privacy.noise, 1, e.privacy.delta))
 
 
-def _refuse_empty_budget(mechanism: GaussianMechanism) -> None:
-    """A budget that the first round would exceed trains nothing."""
-    one = epsilon_of(mechanism.noise, 1, mechanism.delta)
+def _refuse_for_sums(e: Experiment, method: Method) -> None:
+    """Noise on a sum hides a client only where the sum moves by no more than its clip."""
+    central = 'privacy.model = "central"'
+    for table, rule in sorted(method.rules().rows.items()):
+        if rule != "sum":
+            why = {
+                "replace": "a row would be one client's own value, which no sum hides",
+                "mean": "is divided by how many clients hold a row, which depends on who came",
+            }.get(rule, "is divided by how many examples stand behind a row, which depends on who came")
+            raise UserError(
+                f'method.merge = {rule!r}: of {table}, {why}; with {central} set method.merge = "sum"'
+            )
+    if e.clients.selection not in ("poisson", "uniform", "full"):
+        why = {
+            "nonempty": "depends on which clients have examples",
+            "weighted": "draws clients by their numbers of examples",
+            "fixed": "draws the same clients every round, and sampling hides nobody",
+        }[e.clients.selection]
+        raise UserError(
+            f'clients.selection = {e.clients.selection!r}: {why}; with {central} take "poisson"'
+        )
+    if e.server.robust is not None and e.server.robust.name != "mean":
+        raise UserError(
+            f"server.robust = {e.server.robust.name!r}: moves by more than one client's clip when a "
+            f"client is added; with {central} leave it out: every update is clipped anyway"
+        )
+    if e.clients.max_update_norm is not None:
+        raise UserError(
+            "clients.max_update_norm: how many updates are refused would be told without noise; with "
+            f"{central} leave it out: longer updates are clipped"
+        )
+
+
+def refuse_empty_budget(mechanism: GaussianMechanism, one: float) -> None:
+    """A budget that the first round would exceed trains nothing; one: what that gives away."""
     if mechanism.epsilon is not None and one > mechanism.epsilon:
         raise UserError(
             f"privacy.epsilon = {mechanism.epsilon:g}: one round with privacy.noise = "

@@ -13,7 +13,7 @@ from spreadout.core.rows import Rows, SubModel, Update, nbytes, sub_model
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Params, Tensors
-from spreadout.federated import aggregate, checks
+from spreadout.federated import aggregate, central, checks
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.batches import cohort_batches, positives_of, row_ids, row_info
 from spreadout.federated.cohort import Cohort
@@ -22,7 +22,7 @@ from spreadout.federated.executor import Executor, register_executor
 from spreadout.federated.federation import Federation
 from spreadout.federated.local import local_update
 from spreadout.federated.robust import merging as robust
-from spreadout.privacy.mechanism import clip_norm, simulate_noise_
+from spreadout.privacy.mechanism import clip_norm, simulate_noise_, without_non_finite
 
 
 @register_executor("sequential")
@@ -70,7 +70,10 @@ def accepted(federation: Federation, state: ServerState, update: Update, control
     f = federation
     change = stack_of(update)
     ids = {name: rows.ids[None] for name, rows in update.tables.items()}
-    bounded, lengths = robust.looked_at(f, state, change, ids)
+    if f.noises_sums:
+        bounded, lengths = central.clipped_stack(f, state, change)
+    else:
+        bounded, lengths = robust.looked_at(f, state, change, ids)
     part = aggregate.of_update(_with_change(update, bounded), f.rules)
     part.lengths = lengths
     part.updates = robust.held(
@@ -139,7 +142,9 @@ def train_client(
     changes = state_changes(f, moved, steps.steps, sent.control, sent.round)
     kept = new_states(states, number, changes)
     privacy = f.clients.privacy
-    if privacy is not None:
+    if f.noises_sums:
+        change = without_non_finite(change)  # clipped by the server, who knows the clip of the round
+    elif privacy is not None:
         change = clip_norm(change, privacy.clip)
         simulate_noise_(change.dense, change.rows, privacy, seed=f.seed, round=sent.round, client=client)
     tables = {name: Rows(sent.tables[name].ids, value) for name, value in change.rows.items()}

@@ -14,7 +14,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import row_bytes
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Params, Tensors
-from spreadout.federated import checks
+from spreadout.federated import central, checks
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.batches import positives_of
 from spreadout.federated.cohort import Cohort
@@ -44,12 +44,17 @@ def accepted_sum(
     f = chunk.federation
     with torch.no_grad():
         moved = _state_changes(chunk, state, change)
-        if f.clients.privacy is not None:
+        lengths: Tensors = {}
+        if f.noises_sums:
+            change, lengths = central.clipped_stack(f, state, change)
+        elif f.clients.privacy is not None:
             change = _privatised(chunk, change)
+        if f.clients.privacy is not None:
             loss = torch.zeros_like(loss)  # it is not told
         bad = checks.invalid_clients(change.dense, change.rows, loss, chunk.examples, f.clients.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
-        change, lengths = robust.looked_at(f, state, change, chunk.ids)
+        if f.server.robust is not None:
+            change, lengths = robust.looked_at(f, state, change, chunk.ids)
         updates = _held(chunk, change, accepted)
         weight = f.rules.client_weight(chunk.examples)
         if len(loss) >= MANY:
