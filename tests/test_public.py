@@ -275,15 +275,52 @@ def test_run_takes_a_preset_a_file_and_values(tmp_path: Path) -> None:
     ("given", "said"),
     [
         ({"data": "digits"}, "data: is a str; give so.Splits"),
+        ({"data": (1, 2, 3, 4)}, "data: has 4 parts; give so.Splits"),
+        ({"data": (1, 2)}, r"data: its train part is a int; give so.FederatedDataset.from_arrays\(x"),
         ({"encoder": "mlp"}, "encoder: is a str; give a torch.nn.Module"),
-        ({"method": "fedaws"}, "method: is a str; give an instance"),
+        ({"encoder": torch.nn.Identity}, "encoder: is the class Identity; give a torch.nn.Module"),
+        ({"method": "fedawz"}, "method.name = 'fedawz': unknown; did you mean 'fedaws'"),
+        ({"method": torch.nn.Identity}, "method: is the class Identity; give an instance"),
+        ({"method": 3}, "method: is a int; give an instance"),
     ],
-)
+)  # fmt: skip
 def test_parts_of_another_kind_are_named(given: dict[str, Any], said: str) -> None:
     with pytest.raises(so.UserError, match=said):
         so.run(so.Experiment(rounds=1), **given)
     with pytest.raises(so.UserError, match="experiment: is a int"):
         so.run(3)  # type: ignore[arg-type]
+
+
+def test_run_takes_a_pair_of_data_and_a_method_by_its_name_or_class(toy: so.Splits) -> None:
+    class Own(so.PositiveOnly):
+        name: str = "own"
+
+    class Needy(so.PositiveOnly):
+        name: str = "needy"
+        rate: float
+
+    plain = so.run(SHORT, data=toy)
+    pair = so.run(SHORT, data=(toy.train, toy.test))
+    assert (pair.metrics, pair.summary["dataset"]) == (plain.metrics, "own data")
+    held = so.run(SHORT, data=[toy.train, toy.test, toy.test])
+    assert held.summary["clients"] == plain.summary["clients"]
+    with pytest.raises(so.UserError, match=r"its test part is a FederatedDataset; give so\.Examples"):
+        so.run(SHORT, data=(toy.train, toy.train))
+    named = so.run({"rounds": 2, "clients": {"lr": 0.3}}, method="baseline-2")
+    same = so.run({"rounds": 2, "clients": {"lr": 0.3}, "method": {"name": "baseline-2"}})
+    assert (named.summary["method"], named.metrics) == ("baseline-2", same.metrics)
+    assert so.run(SHORT, data=toy, method=Own).summary["method"] == "own"
+    with pytest.raises(so.UserError, match=r"Needy has keys without defaults; give an instance, Needy"):
+        so.run(SHORT, data=toy, method=Needy)
+
+
+def test_a_notebook_completes_the_public_names() -> None:
+    pytest.importorskip("IPython")
+    from IPython.core.completer import Completer
+
+    found = Completer(namespace={"so": so}).attr_matches("so.re")
+    assert {"so.resume", "so.register_method", "so.references_of"} <= set(found)
+    assert all(name.removeprefix("so.") in so.__all__ for name in found)
 
 
 def test_configs_without_a_name_are_compared_by_their_files(tmp_path: Path) -> None:

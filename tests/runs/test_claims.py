@@ -154,14 +154,12 @@ def test_a_folder_deleted_in_mid_run_ends_the_run_with_that_sentence(tmp_path: P
 def test_a_deleted_folder_is_one_line_and_exit_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from spreadout.report import terminal
-
     folder = tmp_path / "run"
 
     def deletes(self: object, report: object) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
-    monkeypatch.setattr(terminal.TerminalObserver, "round_done", deletes)
+    monkeypatch.setattr("spreadout.runs.progress.Progress.round_done", deletes)
     assert (
         invoke(monkeypatch, "run", "digits-fedaws", "rounds=3", "eval.every=1", "--out", str(folder))
         == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spreadout.cli.parser import complete_config
+from spreadout.runs.stopping import Stop, speaks
 
 if TYPE_CHECKING:
     from spreadout.runs.observer import Observer
@@ -25,49 +24,19 @@ Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
 
 
-class Stop:
-    """The first Ctrl-C (or SIGTERM) asks a run to stop after its round; a second one stops it now."""
-
-    def __init__(self) -> None:
-        self._requested = False
-
-    def requested(self) -> bool:
-        return self._requested
-
-    def _request(self, _signum: int, _frame: object) -> None:
-        if self._requested:
-            raise KeyboardInterrupt
-        self._requested = True
-        if speaks():
-            print("\nstopping after this round; press Ctrl-C again to stop now", file=sys.stderr)
-
-    def __enter__(self) -> Stop:
-        self._before = [signal.signal(s, self._request) for s in (signal.SIGINT, signal.SIGTERM)]
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for s, handler in zip((signal.SIGINT, signal.SIGTERM), self._before, strict=True):
-            signal.signal(s, handler)
-
-
 @contextmanager
 def watched(device: str) -> Iterator[tuple[Stop, Observer]]:
     """A run that can be stopped and is shown; of several processes, the first one shows it."""
-    from spreadout.report.terminal import TerminalObserver
     from spreadout.runs.observer import Observer
+    from spreadout.runs.progress import Progress
     from spreadout.runtime import distributed
 
     with distributed.joined(device), Stop() as stop:
         if not distributed.is_first():
             yield stop, Observer()
             return
-        with TerminalObserver() as observer:
+        with Progress() as observer:
             yield stop, observer
-
-
-def speaks() -> bool:
-    """Whether this process prints: under torchrun only the first one does."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def note_unchecked(*folders: Path) -> None:

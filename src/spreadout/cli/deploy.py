@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from spreadout.cli.common import CONFIG_HELP, Config, Force, Out, Stop, fresh_folder, resumable
+from spreadout.cli.common import CONFIG_HELP, Config, Force, Out, fresh_folder, resumable
 from spreadout.cli.data import AsJson
 from spreadout.core.errors import UserError
+from spreadout.runs.stopping import Stop
 
 app = typer.Typer(help="Put a config on real clients, over Flower.", no_args_is_help=True)
 
@@ -53,11 +54,12 @@ def local(
     _need_flower()
     from spreadout.config.experiment import Experiment
     from spreadout.flower.local import rehearse
-    from spreadout.report.terminal import TerminalObserver, print_summary
+    from spreadout.report.terminal import print_summary
+    from spreadout.runs.progress import Progress
 
     experiment = Experiment.load(config, overrides or [])
     folder = out or fresh_folder(experiment.name)
-    with Stop() as stop, TerminalObserver() as observer:
+    with Stop() as stop, Progress() as observer:
         summary = resumable(
             lambda: rehearse(
                 experiment,
@@ -81,9 +83,10 @@ def resume(
     """Continue a stopped or killed rehearsal from its last checkpoint."""
     _need_flower()
     from spreadout.flower.local import resume as resume_rehearsal
-    from spreadout.report.terminal import TerminalObserver, print_summary
+    from spreadout.report.terminal import print_summary
+    from spreadout.runs.progress import Progress
 
-    with Stop() as stop, TerminalObserver() as observer:
+    with Stop() as stop, Progress() as observer:
         summary = resumable(
             lambda: resume_rehearsal(folder, observer=observer, stop=stop.requested), _again(folder)
         )

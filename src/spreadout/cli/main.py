@@ -24,16 +24,15 @@ from spreadout.cli.common import (
     Device,
     Force,
     Out,
-    Stop,
     fresh_folder,
     note_unchecked,
     resumable,
-    speaks,
     watched,
 )
 from spreadout.cli.data import AsJson
 from spreadout.cli.parser import parser_of, usage_problem
 from spreadout.core.errors import UserError, memory_ran_out
+from spreadout.runs.stopping import Stop, speaks
 
 NO_MEMORY = "not enough memory for this; take less data, fewer clients, or a smaller model"
 
@@ -165,16 +164,18 @@ def compare(
     """Run several variants over several seeds and set them side by side."""
     from spreadout.core.files import as_json as to_json
     from spreadout.report.page import write_page
-    from spreadout.report.terminal import TerminalObserver, print_comparison
+    from spreadout.report.terminal import print_comparison
     from spreadout.runs.arms import as_json as arm_json
     from spreadout.runs.compare import Suite
     from spreadout.runs.compare import compare as run_all
+    from spreadout.runs.progress import Progress
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("compare: runs in one process only; with torchrun, use `spreadout run`")
     suite = Suite.load(configs, _seeds(seeds), set_ or [])
     folder = out or fresh_folder(suite.name)
-    with Stop() as stop, TerminalObserver() as observer:
+    runs = len(suite.variants) * len(suite.seeds)
+    with Stop() as stop, Progress(runs) as observer:
         arms = resumable(
             lambda: run_all(
                 suite,

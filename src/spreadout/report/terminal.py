@@ -1,4 +1,4 @@
-"""What a person sees in the terminal: progress on stderr while it runs, a table on stdout at the end."""
+"""What a person sees in the terminal when something is done: tables and lines on stdout."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from spreadout.config.experiment import Experiment
-from spreadout.config.sound import announcement
 from spreadout.core.files import as_json as to_json
 from spreadout.core.traffic import human_bytes
-from spreadout.core.types import Record
 from spreadout.evaluation.metrics import described
-from spreadout.federated.round import RoundReport
 from spreadout.runs.arms import (
     SHOWN_GEOMETRY,
     Arm,
@@ -31,67 +27,8 @@ from spreadout.runs.arms import (
     spread,
 )
 from spreadout.runs.forecast import Forecast
-from spreadout.runs.observer import Observer
+from spreadout.runs.pace import human_seconds
 from spreadout.runs.plan_hash import HashPlan
-
-
-class TerminalObserver(Observer):
-    """A progress bar per run on a terminal; nothing but warnings where there is none."""
-
-    def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-            TextColumn("{task.fields[state]}"),
-            TimeRemainingColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-            transient=True,
-        )
-        self._task: TaskID | None = None
-        self._label: str | None = None
-        self._said: str | None = None  # of what was chosen
-
-    def __enter__(self) -> TerminalObserver:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._progress.stop()
-
-    def named(self, label: str, seed: int) -> TerminalObserver:
-        """The same terminal, for the next run of a comparison."""
-        self._label = f"{label}, seed {seed}"
-        return self
-
-    def started(self, experiment: Experiment, round: int) -> None:
-        chosen = announcement(experiment)
-        if round == 0 and chosen and chosen != self._said:  # once for all seeds of a variant
-            self._said = chosen
-            who = f"{self._label}: " if self._label else ""
-            text = f"{who}{chosen}; see config.toml"
-            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(
-            self._label or experiment.name, total=experiment.rounds, completed=round, state=""
-        )
-        self._metrics = experiment.eval.metrics
-
-    def round_done(self, report: RoundReport) -> None:
-        if self._task is not None:
-            self._progress.update(self._task, completed=report.round)
-
-    def evaluated(self, record: Record) -> None:
-        if self._task is not None:
-            state = "  ".join(f"{name} {record[name]:.1f}" for name in self._metrics)
-            self._progress.update(self._task, state=state)
-
-    def warned(self, text: str) -> None:
-        who = f"{self._label}: " if self._label else ""
-        self._console.print(f"[yellow]warning:[/] {who}{text}", highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -242,13 +179,6 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
     if best := best_central_of(arms):
         console.print(f"best with all data in one place: {best}", soft_wrap=True, highlight=False)
     console.print(f"{folder}/comparison.json\n{page}", soft_wrap=True, highlight=False)
-
-
-def human_seconds(seconds: float) -> str:
-    """45 s, 12 min, 3.5 h."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def print_hash_plans(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +30,9 @@ from spreadout.runs.claim import COMPARISON_MARK, CONFIG, Claim, contents, refus
 from spreadout.runs.comparison import Comparison
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.observer import Observer
+from spreadout.runs.parts import as_splits
+from spreadout.runs.progress import Progress
+from spreadout.runs.stopping import stoppable
 from spreadout.runs.sums import check
 from spreadout.runs.train import resume, run
 
@@ -134,13 +137,14 @@ def compare(
     *,
     out: str | Path | None = None,
     seeds: Sequence[int] | None = None,
-    data: Splits | None = None,
+    data: Splits | Sequence[Any] | None = None,
     encoder: nn.Module | None = None,
     force: bool = False,
     go_on: bool = False,
     device: str = "auto",
-    observer: Callable[[str, int], Observer] = lambda variant, seed: Observer(),
-    stop: Callable[[], bool] = lambda: False,
+    observer: Callable[[str, int], Observer] | None = None,
+    progress: bool = True,
+    stop: Callable[[], bool] | None = None,
 ) -> Comparison:
     """Run every variant under every seed and set them side by side.
 
@@ -149,6 +153,9 @@ def compare(
     below it, and `comparison.json` lies beside them; then `go_on` keeps runs that are finished there and
     resumes the one that was cut short.
 
+    observer: called with the label and the seed of each run, for one that hears it; with it, no bar is
+    shown. `progress`, `stop` and Ctrl-C are as in `run`.
+
     >>> import spreadout as so
     >>> base = so.Experiment(rounds=2, clients={"local_steps": 1})
     >>> found = so.compare({"slow": base, "fast": so.Experiment(rounds=2)})
@@ -156,15 +163,20 @@ def compare(
     [('slow', 1), ('fast', 1)]
     """
     suite = variants if isinstance(variants, Suite) else Suite.of(variants, seeds)
-    parts: dict[str, Any] = {"device": device, "data": data, "encoder": encoder, "stop": stop}
-    with _claimed(out, force=force, go_on=go_on) as claim:
-        _check(suite, pick_device(device), data, encoder)  # before anything is replaced
+    given = as_splits(data)
+    with ExitStack() as held:
+        claim = held.enter_context(_claimed(out, force=force, go_on=go_on))
+        _check(suite, pick_device(device), given, encoder)  # before anything is replaced
         if claim is not None:
             _make_room(claim, go_on=go_on)
-        arms = [
-            _arm(suite, variant, None if claim is None else claim.path, go_on, observer, parts)
-            for variant in suite.variants
-        ]
+        if observer is None and progress:
+            runs = len(suite.variants) * len(suite.seeds)
+            observer = held.enter_context(Progress(runs, chosen=claim is not None)).named
+        asked = held.enter_context(stoppable(stop))
+        parts: dict[str, Any] = {"device": device, "data": given, "encoder": encoder, "stop": asked}
+        watch = observer or (lambda label, seed: Observer())
+        folder = None if claim is None else claim.path
+        arms = [_arm(suite, variant, folder, go_on, watch, parts) for variant in suite.variants]
         if claim is not None:
             shown = [as_json(arm) for arm in arms]
             table = {

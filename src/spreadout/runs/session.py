@@ -39,6 +39,7 @@ from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.given import refuse_without_own, saying_what_was_given
 from spreadout.runs.observer import Interrupted, Observer
+from spreadout.runs.parts import refuse_other_kinds
 from spreadout.runs.predict import Predictor, with_weights
 from spreadout.runs.promises import epsilon_by_now, is_spent
 from spreadout.runs.release_ledger import ReleaseLedger
@@ -78,7 +79,7 @@ class Session:
     ) -> Session:
         where = pick_device(device)
         data, encoder, method = own
-        _refuse_other_kinds(data, encoder, method)
+        refuse_other_kinds(data, encoder, method)
         given = {"data": data, "encoder": encoder, "method": method}
         names = [name for name, part in given.items() if part is not None]
         refuse_without_own(experiment, names)
@@ -149,12 +150,15 @@ class Session:
             if stopping:
                 if self.folder is not None:
                     self.folder.write_privacy(evidence(self.federation, self.state))
-                raise Interrupted(self.folder.path if self.folder else None, self.state.round)
+                path = self.folder.path if self.folder else None
+                raise Interrupted(path, self.state.round, None if path else self._so_far)
         if self.history[-1]["round"] != self.state.round:  # the privacy budget ended it
             self._evaluate()
             self._save()
         self.seconds = time.perf_counter() - started
-        return self._finish()
+        result = self._finish()
+        self.observer.ended(result.summary)
+        return result
 
     def _ledger(self) -> ReleaseLedger | None:
         """Where noised sums are written down; what a crash made the state forget counts again."""
@@ -300,6 +304,12 @@ class Session:
         assert scored is not None
         return scored
 
+    def _so_far(self) -> Result:
+        """Of a run in no folder that was stopped: as if it had been meant to end here."""
+        if self.history[-1]["round"] != self.state.round:
+            self._evaluate()
+        return self._finish()
+
     def _finish(self) -> Result:
         whole, references = self._gathered(slots=False), self._references()
         summary = summarize(
@@ -336,15 +346,3 @@ class Session:
         )
         given = evidence(self.federation, self.state)
         folder.finish(summary, asked.state, projection, asked.about(self.own), given)
-
-
-def _refuse_other_kinds(data: object, encoder: object, method: object) -> None:
-    """Parts given in Python that are not what they should be, by name."""
-    wanted = {
-        "data": (data, Splits, 'so.Splits("name", train, test)'),
-        "encoder": (encoder, nn.Module, "a torch.nn.Module, or name one in model.encoder"),
-        "method": (method, Method, "an instance of a so.Method, or name one in method.name"),
-    }
-    for name, (given, kind, remedy) in wanted.items():
-        if given is not None and not isinstance(given, kind):
-            raise UserError(f"{name}: is a {type(given).__name__}; give {remedy}")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,12 @@ from spreadout.methods.base import Method
 from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation
 from spreadout.runs.folder import RunFolder
-from spreadout.runs.observer import Observer
+from spreadout.runs.observer import Observer, Several
+from spreadout.runs.parts import as_splits, chosen_method
+from spreadout.runs.progress import Progress
 from spreadout.runs.result import Result
 from spreadout.runs.session import Builder, Session
+from spreadout.runs.stopping import stoppable
 from spreadout.runtime import distributed
 
 
@@ -30,12 +33,13 @@ def run(
     out: str | Path | None = None,
     force: bool = False,
     device: str = "auto",
-    data: Splits | None = None,
+    data: Splits | Sequence[Any] | None = None,
     encoder: nn.Module | None = None,
-    method: Method | None = None,
+    method: Method | type[Method] | str | None = None,
     build: Builder = build_federation,
     observer: Observer | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    progress: bool | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Result:
     """Train and evaluate an experiment, a config file, a preset by name, or plain values.
 
@@ -43,7 +47,14 @@ def run(
 
     `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; training
     starts from the encoder's own weights and leaves them as they are: `result.encoder` is the trained
-    one. `build` puts the parts together: another one may have clients that are not in this process.
+    one. `data` may be `(train, test)`, `method` a name or a class. `build` puts the parts together:
+    another one may have clients that are not in this process.
+
+    A bar shows how far it is, on a terminal and in a notebook; elsewhere a line now and then. With an
+    `observer` of your own there is none unless `progress=True`; `progress=False` is quiet.
+
+    Ctrl-C, or a notebook's stop button, ends the round, saves, and raises `so.Interrupted`. `stop` is
+    another way to ask for that: it is called after every round.
 
     >>> import numpy as np
     >>> import spreadout as so
@@ -54,15 +65,37 @@ def run(
     >>> so.run(so.Experiment(rounds=10), data=data).metrics
     {'P@1': 100.0}
     """
-    experiment = as_experiment(experiment)
-    own = (data, encoder, method)
+    experiment, method = chosen_method(as_experiment(experiment), method)
+    own = (as_splits(data), encoder, method)
     place = None if out is None else partial(RunFolder.claimed, Path(out), force=force)
-    with _writing(place) as folder:
-        session = Session.build(experiment, device, own, build, observer or Observer(), stop)
+    with _writing(place) as folder, _heard(folder, observer, progress, stop) as (heard, asked):
+        session = Session.build(experiment, device, own, build, heard, asked)
         if folder is not None:
             folder.begin(session.experiment.to_toml())
         session.write_to(folder)
         return session.train()
+
+
+@contextmanager
+def _heard(
+    folder: RunFolder | None,
+    observer: Observer | None,
+    progress: bool | None,
+    stop: Callable[[], bool] | None,
+) -> Iterator[tuple[Observer, Callable[[], bool]]]:
+    """Who hears what the run does, and how it is asked to stop."""
+    shown = (observer is None if progress is None else progress) and distributed.is_first()
+    with ExitStack() as held:
+        observers = [] if observer is None else [observer]
+        if shown:
+            observers.append(held.enter_context(Progress(chosen=folder is not None)))
+        heard = Several(observers)
+        asked = held.enter_context(stoppable(stop))
+        try:
+            yield heard, asked
+        except BaseException:
+            heard.ended(None)
+            raise
 
 
 @contextmanager
@@ -90,16 +123,17 @@ def resume(
     folder: str | Path,
     *,
     device: str = "auto",
-    data: Splits | None = None,
+    data: Splits | Sequence[Any] | None = None,
     encoder: nn.Module | None = None,
     method: Method | None = None,
     build: Builder = build_federation,
     observer: Observer | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    progress: bool | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Result:
     """Go on from a run folder's last checkpoint, to the same end as if never interrupted.
 
-    Give `data`, `encoder` and `method` again if the run was given them.
+    Give `data`, `encoder` and `method` again if the run was given them. The others are as in `run`.
 
     >>> import tempfile
     >>> import spreadout as so
@@ -110,11 +144,14 @@ def resume(
     ...     so.resume(folder).summary["rounds"]
     3
     """
-    path, own = Path(folder), (data, encoder, method)
-    with _writing(partial(RunFolder.reopened, path)) as opened:
+    path, own = Path(folder), (as_splits(data), encoder, method)
+    with (
+        _writing(partial(RunFolder.reopened, path)) as opened,
+        _heard(opened, observer, progress, stop) as (heard, asked),
+    ):
         left = opened or RunFolder.open(path)
         experiment = settled(Experiment.load(left.config))  # as it was run, whatever is chosen today
-        session = Session.build(experiment, device, own, build, observer or Observer(), stop)
+        session = Session.build(experiment, device, own, build, heard, asked)
         session.write_to(opened)
         if left.has_checkpoint:
             sharded = distributed.sharded(session.federation, experiment.run.shard_mb)

@@ -1,0 +1,65 @@
+"""Parts given in Python, in the forms in which people give them; others are refused by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.methods.base import Method
+
+SPLITS = 'so.Splits("name", train, test), or (train, test)'
+
+
+def as_splits(data: Splits | Sequence[Any] | None) -> Splits | None:
+    """`(train, test)` or `(train, test, validation)` as splits; what is none is left to be refused."""
+    if not isinstance(data, tuple | list):
+        return data  # type: ignore[return-value]
+    if len(data) not in (2, 3):
+        raise UserError(f"data: has {len(data)} parts; give {SPLITS}")
+    for name, part, kind in zip(("train", "test", "validation"), data, _KINDS, strict=False):
+        if not isinstance(part, kind):
+            made = "so.FederatedDataset.from_arrays(x, y, client)"
+            made = made if kind is FederatedDataset else "so.Examples.from_arrays(x, y)"
+            raise UserError(f"data: its {name} part is a {type(part).__name__}; give {made}")
+    return Splits("own data", *data)
+
+
+_KINDS = (FederatedDataset, Examples, Examples)
+
+
+def chosen_method(
+    experiment: Experiment, method: Method | type[Method] | str | None
+) -> tuple[Experiment, Method | None]:
+    """A name chooses the method of the config; a class is made one, if it needs no arguments."""
+    if isinstance(method, str):
+        said = experiment.model_dump(mode="json", exclude_unset=True)
+        return Experiment.of(said, "experiment", [f'method.name="{method}"']), None
+    if inspect.isclass(method) and issubclass(method, Method):
+        try:
+            return experiment, method.model_validate({})
+        except ValueError:  # pydantic: it has keys without defaults
+            name = method.__name__
+            raise UserError(
+                f"method: {name} has keys without defaults; give an instance, {name}(…)"
+            ) from None
+    return experiment, method
+
+
+def refuse_other_kinds(data: object, encoder: object, method: object) -> None:
+    """Parts that are not what they should be, by name."""
+    wanted = {
+        "data": (data, Splits, SPLITS),
+        "encoder": (encoder, nn.Module, "a torch.nn.Module, or name one in model.encoder"),
+        "method": (method, Method, "an instance of a so.Method, or name one in method.name"),
+    }
+    for name, (given, kind, remedy) in wanted.items():
+        if inspect.isclass(given):
+            raise UserError(f"{name}: is the class {given.__name__}; give {remedy}")
+        if given is not None and not isinstance(given, kind):
+            raise UserError(f"{name}: is a {type(given).__name__}; give {remedy}")
