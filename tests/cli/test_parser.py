@@ -26,16 +26,21 @@ def leaves(command: click.Command, *path: str) -> Iterator[tuple[str, ...]]:
 def test_help_has_the_help_of_every_argument_and_option(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 300)  # each in a line of its own
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 200)
     assert invoke(monkeypatch, *words, "--help") == 0
-    shown = capsys.readouterr().out
+    shown = words_of(capsys.readouterr().out.translate(dict.fromkeys(map(ord, "│╭╰─╮╯"), " ")))
     command = parser_of(app)
     for word in words:
         command = command.commands[word]  # type: ignore[attr-defined]
     for param in command.params:
         told = getattr(param, "help", None)
         assert told, f"{param.name} has no help"
-        assert told in shown
+        assert words_of(told) in shown
+
+
+def words_of(text: str) -> str:
+    """However its lines are broken."""
+    return " ".join(text.split())
 
 
 @pytest.mark.parametrize(
