@@ -97,7 +97,7 @@ class Notebook:
         self._when = 0.0
 
     def show(self, name: str, pace: Pace, scores: str, *, last: bool = False) -> None:
-        from IPython.display import display
+        import IPython.display
 
         now = self._clock()
         if self._drawn is not None and not last and now - self._when < self._every:
@@ -108,7 +108,8 @@ class Notebook:
         share = f'<progress value="{pace.round}" max="{pace.rounds}"></progress>'
         drawn = {"text/plain": text, "text/html": f"{share} {html.escape(text)}"}
         if self._drawn is None:
-            self._drawn = display(drawn, raw=True, display_id=True)  # type: ignore[no-untyped-call,unused-ignore]
+            draw: Any = IPython.display.display
+            self._drawn = draw(drawn, raw=True, display_id=True)
         else:
             self._drawn.update(drawn, raw=True)
 
@@ -136,9 +137,9 @@ def in_notebook() -> bool:
     """Whether a person sees what this process displays in a notebook."""
     if "IPython" not in sys.modules:
         return False
-    from IPython import get_ipython  # type: ignore[attr-defined,unused-ignore]
+    from IPython import get_ipython
 
-    return hasattr(get_ipython(), "kernel")  # type: ignore[no-untyped-call,unused-ignore]
+    return hasattr(get_ipython(), "kernel")
 
 
 class Progress(Observer):

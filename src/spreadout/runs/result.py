@@ -15,12 +15,14 @@ from spreadout.core.traffic import human_bytes
 from spreadout.core.types import Record
 from spreadout.evaluation.references import Reference
 from spreadout.federated.federation import Federation
+from spreadout.runs.curves import drawings, plot
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.predict import Guess, Predictor
 from spreadout.runs.tables import data_frame, html_table
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
 
 @dataclass(repr=False)
@@ -72,7 +74,8 @@ class Result:
         >>> import spreadout as so
         >>> result = so.run(so.Experiment(rounds=2))
         >>> folder = result.save(tempfile.mkdtemp() + "/mine")
-        >>> so.load(folder).predict([[0.0] * 64], top=3) == result.predict([[0.0] * 64], top=3)
+        >>> asked = so.load(folder).predict([[0.0] * 64], top=3)[0]
+        >>> [guess.id for guess in asked] == [guess.id for guess in result.predict([[0.0] * 64], top=3)[0]]
         True
         """
         if self.leave is None:
@@ -104,6 +107,20 @@ class Result:
         """The history, a row for every evaluation; `refused` is how many updates were, so far."""
         return data_frame([{**one, "refused": sum(one["refused"].values())} for one in self.history])
 
+    def plot(self, *names: str, axes: Axes | None = None) -> Axes:
+        """Curves over rounds by matplotlib: of the metrics, or of anything else that was recorded.
+
+        axes: to draw several runs into one figure.
+
+        >>> import spreadout as so
+        >>> result = so.run(so.Experiment(rounds=2))
+        >>> axes = result.plot()
+        >>> axes = result.plot("loss", axes=axes.figure.add_subplot(2, 1, 2))
+        >>> axes.get_ylabel()
+        'loss'
+        """
+        return plot(self.history, names or list(self.metrics), axes, self.summary["name"])
+
     def __repr__(self) -> str:
         summary = self.summary
         scores = ", ".join(f"{name} {value:.2f}" for name, value in self.metrics.items())
@@ -119,7 +136,8 @@ class Result:
         head = ["run", "method", "data", "clients", "rounds", *self.metrics, "traffic", "seconds"]
         names = [str(summary[key]) for key in ("name", "method", "dataset", "clients", "rounds")]
         scores = [f"{value:.2f}" for value in self.metrics.values()]
-        return html_table(head, [[*names, *scores, _moved(summary), f"{summary['seconds']:.1f}"]])
+        table = html_table(head, [[*names, *scores, _moved(summary), f"{summary['seconds']:.1f}"]])
+        return table + drawings(self.history, [*self.metrics, "loss"])
 
 
 def _moved(summary: dict[str, Any]) -> str:
