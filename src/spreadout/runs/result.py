@@ -74,8 +74,8 @@ class Result:
         >>> import spreadout as so
         >>> result = so.run(so.Experiment(rounds=2))
         >>> folder = result.save(tempfile.mkdtemp() + "/mine")
-        >>> asked = so.load(folder).predict([[0.0] * 64], top=3)[0]
-        >>> [guess.id for guess in asked] == [guess.id for guess in result.predict([[0.0] * 64], top=3)[0]]
+        >>> blank = [[0.0] * 64]
+        >>> so.load(folder).predict(blank)[0][0].id == result.predict(blank)[0][0].id
         True
         """
         if self.leave is None:
