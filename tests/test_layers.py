@@ -20,6 +20,7 @@ ROOMS = (
     "evaluation",
     "config",
     "runs",
+    "use",
     "flower",
     "report",
     "cli",

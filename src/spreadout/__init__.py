@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from spreadout.runs.train import resume, run
     from spreadout.runtime import register_executor
     from spreadout.runtime.sequential import Sequential
+    from spreadout.use.export import export
 
 __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     # Runs
@@ -69,6 +70,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "resume",
     "compare",
     "load",
+    "export",
     "Result",
     "Comparison",
     "Predictor",
@@ -187,6 +189,7 @@ _HOMES = {  # module → the names that are imported from it
     "runs.train": "resume run",
     "runtime": "register_executor",  # with its own first, so that no other takes their names
     "runtime.sequential": "Sequential",
+    "use.export": "export",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -19,6 +19,7 @@ from spreadout.cli import ask as cli_ask
 from spreadout.cli import data as cli_data
 from spreadout.cli import deploy as cli_deploy
 from spreadout.cli import inspect as cli_inspect
+from spreadout.cli import use as cli_use
 from spreadout.cli.common import (
     Config,
     Device,
@@ -214,6 +215,7 @@ def report(
 
 
 cli_ask.add_to(app)  # here, as help lists commands in this order
+cli_use.add_to(app)
 
 
 @app.command()

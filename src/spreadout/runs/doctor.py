@@ -12,7 +12,14 @@ from pathlib import Path
 
 import torch
 
-EXTRAS = {"images": "pillow", "parquet": "pyarrow", "index": "faiss-cpu", "flower": "flwr"}
+EXTRAS = {
+    "images": "pillow",
+    "parquet": "pyarrow",
+    "index": "faiss-cpu",
+    "export": "onnx",
+    "serve": "fastapi",
+    "flower": "flwr",
+}
 
 
 @dataclass(frozen=True)
