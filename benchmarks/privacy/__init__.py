@@ -1,1 +1,1 @@
-"""What hiding costs: requests, private retrieval, secure aggregation."""
+"""What noise costs."""
