@@ -33,7 +33,7 @@ class ChainedLog:
     def read(self) -> list[dict[str, Any]]:
         """All that is in it, to be gone on with; a last line cut short by a crash is taken off."""
         lines = self.path.read_bytes().split(b"\n") if self.path.is_file() else [b""]
-        records = []
+        records, self._last = [], ""
         for number, line in enumerate(lines[:-1], 1):
             try:
                 record = dict(json.loads(line))

@@ -33,6 +33,7 @@ from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_o
 from spreadout.flower.messages import Malformed
 from spreadout.flower.node_settings import LABEL_KEY, LEDGER, SECRET, node_ledger, node_seed, read_secret
 from spreadout.flower.questions import public_in, sub_model_in, task_in
+from spreadout.flower.secure_node import SecureNode
 from spreadout.methods.base import Method
 from spreadout.privacy.ledger import NodeLedger, Refusal, Release
 from spreadout.runs.build import build_federation, pick_device
@@ -82,6 +83,13 @@ class NodeClients:
             return ""
         known = self.federation.data.fingerprint.encode()
         return hmac.digest(read_secret(self.node, SECRET), known, "sha256").hex()[:16]
+
+    def secure(self) -> SecureNode | None:
+        """What it needs for secure sums, where updates are not sent in any other way."""
+        mechanism = self.federation.clients.privacy
+        if mechanism is None or not mechanism.needs_others:
+            return None
+        return SecureNode(mechanism, self.node, self.state, self.ledger)
 
     def client_states(self) -> ClientStates:
         """What stayed with the node's clients from earlier rounds."""
@@ -140,6 +148,9 @@ def client_app(
 
     app.query("hello")(answering(hello))
     app.query("requests")(answering(send_requests))
+    app.query("keys")(answering(announce_keys))
+    app.query("shares")(answering(send_shares))
+    app.query("reveal")(answering(reveal_shares))
     app.train()(answering(train))
     return app
 
@@ -246,11 +257,35 @@ def send_requests(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     return RecordDict({"requests": clients_here.requests(task.clients, task.run, task.round)})
 
 
+def announce_keys(clients_here: NodeClients, content: RecordDict) -> RecordDict:
+    """A secure sum begins: the node's keys of the round."""
+    return _secure(clients_here).keys(task_in(content, clients_here.numbers))
+
+
+def send_shares(clients_here: NodeClients, content: RecordDict) -> RecordDict:
+    """Shares of the node's secrets for all other nodes of the round, each sealed."""
+    return _secure(clients_here).shares(task_in(content, clients_here.numbers), content)
+
+
+def reveal_shares(clients_here: NodeClients, content: RecordDict) -> RecordDict:
+    """What the server needs to unmask the sum, and no single update."""
+    return _secure(clients_here).reveal(task_in(content, clients_here.numbers), content)
+
+
+def _secure(clients_here: NodeClients) -> SecureNode:
+    secure = clients_here.secure()
+    if secure is None:
+        raise Malformed('a step of a secure sum, and the config has no privacy.model = "distributed"')
+    return secure
+
+
 def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """Train some clients for a round; the reply also has the requests of the next round."""
     _refuse_forgetting(clients_here)
     f, task = clients_here.federation, task_in(content, clients_here.numbers)
     clients, ledger = task.clients, clients_here.ledger
+    secure = clients_here.secure()
+    party = None if secure is None else secure.letters(task, content)
     release = Release(task.run, task.round, clients_here.noise, clients_here.data_id)
     if ledger is not None:
         clients = ledger.affordable(release, clients)
@@ -268,7 +303,10 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     if ledger is not None:  # before it leaves, whatever happens then
         paid = set(ledger.spend(release, clients))
         trained = [one for one in trained if one[0].client in paid]
-    messages.put_updates(reply, (update for update, _ in trained))
+    if secure is None or party is None:
+        messages.put_updates(reply, (update for update, _ in trained))
+    else:
+        reply = secure.masked(f, party, content, fresh, [update for update, _ in trained])
     clients_here.keep_states(states, (its for _, its in trained))
     if fixed:
         clients_here.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})

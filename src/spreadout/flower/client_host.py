@@ -106,7 +106,7 @@ def _updates(
             {name: value[i][real[name]] for name, value in change.rows.items()},
         )
         if privacy is not None:
-            noisy = privacy.noise > 0
+            noisy = privacy.noise > 0 and not privacy.needs_others  # to a sum it is added later
             one = released(one, privacy, KeyStream()) if noisy else clip_norm(one, privacy.clip)
         tables = {name: Rows(chunk.ids[name][i][real[name]], value) for name, value in one.rows.items()}
         counts = {name: every[i][real[name]] for name, every in positives.items()}

@@ -153,6 +153,25 @@ class GridExecutor(Executor):
         control: Tensors,
     ) -> tuple[Replies, dict[int, Traffic]]:
         """Send nodes at work in this round their part of the model; the replies, and the bytes sent."""
+        calls, down = self._calls(f, state, cohort, clients, control)
+        return self._asked(calls, state.round, clients), down
+
+    def _asked(self, calls: dict[int, Call], round: int, clients: list[int]) -> Replies:
+        """Write down who is asked for an update, then ask."""
+        at_work = self.nodes.by_node([client for client in clients if client not in self._why])
+        if self.log is not None and at_work:
+            self.log.asked(round, [client for some in at_work.values() for client in some])
+        return self.nodes.call(calls, round) if calls else Replies()
+
+    def _calls(
+        self,
+        f: Federation,
+        state: ServerState,
+        cohort: Cohort,
+        clients: list[int],
+        control: Tensors,
+    ) -> tuple[dict[int, Call], dict[int, Traffic]]:
+        """By node, what it is sent in this round, and of those at work the bytes of it."""
         round, nodes = state.round, self.nodes
         place = {client: i for i, client in enumerate(clients)}
         at_work = nodes.by_node([client for client in clients if client not in self._why])
@@ -175,9 +194,7 @@ class GridExecutor(Executor):
             most = bounds.updates(state.dense, state.tables, cohort.requests, members)
             most += nodes.most_of_requests(len(following))
             calls[node] = Call(TRAIN, nodes.with_public(node, content), most)
-        if self.log is not None and at_work:
-            self.log.asked(round, [client for some in at_work.values() for client in some])
-        return (nodes.call(calls, round) if calls else Replies()), down
+        return calls, down
 
     def _updates_of(self, node: int, content: RecordDict, round: int) -> dict[int, Tensors] | None:
         try:

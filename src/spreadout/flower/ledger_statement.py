@@ -76,19 +76,24 @@ def statement_of(folder: Path, delta: float) -> dict[str, Any]:
 
 def sign(statement: Mapping[str, Any], key: Path, out: Path) -> None:
     """Write the statement with a signature of the node's private key."""
-    try:
-        private = serialization.load_ssh_private_key(key.read_bytes(), None)
-    except OSError as error:
-        raise UserError(f"{key}: {error.strerror}") from None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise UserError(
-            f"{key}: is no private key without a passphrase, as ssh-keygen makes it"
-        ) from None
-    if not isinstance(private, ec.EllipticCurvePrivateKey):
-        raise UserError(f"{key}: is no ECDSA key; `ssh-keygen -t ecdsa -b 384` makes one")
-    signature = base64.b64encode(private.sign(_bytes(statement), ALGORITHM)).decode()
+    signature = base64.b64encode(private_key(key).sign(_bytes(statement), ALGORITHM)).decode()
     known = fingerprint_of(public_path(key)) if public_path(key).is_file() else ""
     write_json(out, {"statement": statement, "signature": signature, "key": known})
+
+
+def private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """A node's private key, as `ssh-keygen` writes it."""
+    try:
+        private = serialization.load_ssh_private_key(path.read_bytes(), None)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise UserError(
+            f"{path}: is no private key without a passphrase, as ssh-keygen makes it"
+        ) from None
+    if not isinstance(private, ec.EllipticCurvePrivateKey):
+        raise UserError(f"{path}: is no ECDSA key; `ssh-keygen -t ecdsa -b 384` makes one")
+    return private
 
 
 def verified(path: Path, public: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from spreadout.privacy.mechanism import GaussianMechanism
 
 SECRET, LABEL_KEY = "secret-file", "label-key-file"  # keys of --node-config
 LEDGER, EPSILON, DELTA, SPARE = "ledger", "epsilon", "delta", "spare-requests"
+NODE_KEY, PEERS = "node-key", "peers"  # of nodes that take part in secure sums
 
 
 def node_seed(node: NodeConfig, experiment: Experiment) -> int:

@@ -35,6 +35,7 @@ from spreadout.flower.refusals import Refusals
 from spreadout.flower.releases import LOG as RELEASES
 from spreadout.flower.releases import ReleaseLog
 from spreadout.flower.remote_clients import RemoteClients
+from spreadout.flower.secure_grid import SecureGridExecutor
 from spreadout.methods.base import Method
 from spreadout.runs import train as training
 from spreadout.runs.build import build_federation, cap_of, cohort_size
@@ -214,7 +215,9 @@ class Builder:
         log = None
         if e.privacy is not None:
             log = ReleaseLog(self.out / DEPLOYMENT / RELEASES, resume=self.resume)
-        return replace(form, data=data, executor=GridExecutor(nodes, log), server=server)
+        secure = e.privacy is not None and e.privacy.needs_others
+        executor = (SecureGridExecutor if secure else GridExecutor)(nodes, log)
+        return replace(form, data=data, executor=executor, server=server)
 
     def _write(self, refusals: Sequence[Mapping[str, Any]]) -> bool:
         """Put refusals down once there is a run folder: the first nodes come in before that."""

@@ -28,7 +28,7 @@ from spreadout.core.written import Count, Written
 from spreadout.privacy.accounting import REPLACE_ONE_CLIENT, epsilon_of_mu
 
 LEDGER, LOCK = "ledger.jsonl", "ledger.lock"
-RELEASE, LOOK = "release", "look"
+RELEASE, LOOK, STEP = "release", "look", "step"
 WAIT = 30.0  # seconds for another message of this node to finish writing
 
 
@@ -42,11 +42,12 @@ class Refusal(UserError):
 class Line(Written):
     """One of the ledger."""
 
-    kind: Literal["release", "look"]
+    kind: Literal["release", "look", "step"]
     run: str
     round: Count
     clients: list[Count]
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # of a release
+    step: str = ""  # of a secure sum
 
     @model_validator(mode="after")
     def _has_noise(self) -> Line:
@@ -119,6 +120,14 @@ class NodeLedger:
             if new := [client for client in seen if round not in _of(accounts, client).looks]:
                 log.append(_record(LOOK, run, round, new))
             return seen
+
+    def once(self, run: str, round: int, step: str) -> None:
+        """Write down that a step of a round's secure sum is answered; a second time is refused."""
+        with self._held() as (log, _):
+            known = {(line["run"], line["round"], line.get("step")) for line in log.read()}
+            if (run, round, step) in known:
+                raise Refusal(f"round {round} of this run: it has answered for {step} already")
+            log.append(_record(STEP, run, round, []) | {"step": step})
 
     def accounts(self) -> dict[int, Account]:
         """What each client has given away so far."""

@@ -13,35 +13,62 @@ from typing import Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 from torch import Tensor
 
 from spreadout.core import randomness
 from spreadout.core.registry import Section
 from spreadout.core.types import Params
+from spreadout.privacy.thresholds import LEAST_NODES, fewest, least
+
+THRESHOLD = 2 / 3  # of a round's nodes
 
 
 class GaussianMechanism(Section):
     """Clip an update's Euclidean norm to `clip`, then add noise of deviation `noise · clip`."""
 
-    model: Literal["local", "central"] = "local"  # who adds the noise: each client, or the server
+    # Who adds the noise: each client its own, the server, or all clients together to a sum that is all
+    # the server sees.
+    model: Literal["local", "central", "distributed"] = "local"
     clip: float = Field(gt=0)
     noise: float = Field(ge=0)  # noise multiplier; 0 clips only and promises nothing
     delta: float = Field(1e-6, gt=0, lt=1)
     epsilon: float | None = Field(None, gt=0)  # training ends before any client would give away more
     # central: the clip follows this quantile of the updates' lengths, from `clip` on; None: it is fixed
     clip_quantile: float | None = Field(None, gt=0, lt=1)
+    # distributed: the share of a round's nodes without which no sum is unmasked
+    threshold: float | None = Field(None, gt=0.5, le=1)
+    _part: float = PrivateAttr(1.0)  # of the noise, that one simulated client adds
 
     @model_validator(mode="after")
     def _of_the_model(self) -> Self:
         if self.clip_quantile is not None and self.model != "central":
             raise ValueError('clip_quantile: is for model = "central"')
+        if self.threshold is not None and self.model != "distributed":
+            raise ValueError('threshold: is for model = "distributed"')
         return self
 
     @property
     def on_the_server(self) -> bool:
         """Whether the server is trusted, and adds the noise to the sum over its clients."""
         return self.model == "central"
+
+    @property
+    def needs_others(self) -> bool:
+        """Whether a client's noise is enough only together with that of others (secure aggregation)."""
+        return self.model == "distributed"
+
+    @property
+    def share(self) -> float:
+        return THRESHOLD if self.threshold is None else self.threshold
+
+    def shared_by(self, clients: int) -> Self:
+        """The same where so many simulated clients, each a node, add the noise together."""
+        made = self.model_copy()
+        if self.needs_others and clients:
+            nodes = max(clients, LEAST_NODES)
+            made._part = fewest(nodes, least(nodes, self.share)) ** -0.5
+        return made
 
 
 def clip_norm(change: Params, bound: float) -> Params:
@@ -78,4 +105,6 @@ def simulate_noise_(
     draw = randomness.generator(seed, "noise", round, client)
     for value in (*dense.values(), *rows.values()):
         noise = draw.standard_normal(tuple(value.shape), dtype=np.float32)
-        value.add_(torch.from_numpy(noise).to(value), alpha=mechanism.noise * mechanism.clip)
+        value.add_(
+            torch.from_numpy(noise).to(value), alpha=mechanism._part * mechanism.noise * mechanism.clip
+        )

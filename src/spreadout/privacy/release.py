@@ -30,6 +30,7 @@ from spreadout.privacy.mechanism import GaussianMechanism, clip_norm
 
 FINE = 16  # bits: deviations are between 2^15 and 2^16 units
 SMALLEST, LARGEST = 1e-25, 1e25  # deviations whose units and multiples single precision has
+LEAST_SIGMA = 16  # units of a node's part of a sum's noise
 LEAST_NOISE = 2.0**-12  # noise multiplier below which a change has more units than are summed exactly
 
 
@@ -58,17 +59,39 @@ class Grid(NamedTuple):
         sigma = math.ceil(math.ldexp(mantissa, FINE)) + 1  # its square is larger by more than 16
         return cls(unit, sigma, math.floor((Fraction(mechanism.clip) / Fraction(unit)) ** 2))
 
+    @classmethod
+    def shared(cls, mechanism: GaussianMechanism, nodes: int) -> Grid:
+        """For a sum to which so many nodes, or more, add their part of the noise.
+
+        A sum of discrete Gaussians is one of the summed variance but for factors that are nearer to 1
+        than any number here (Peikert 2010, Thm. 3.1), as long as each has a deviation of some units.
+        """
+        if not mechanism.noise:  # no promise: as fine as numbers in single precision are
+            unit = math.ldexp(1.0, math.frexp(mechanism.clip)[1] - 1 - FINE)
+            return cls(unit, 0, math.floor((Fraction(mechanism.clip) / Fraction(unit)) ** 2))
+        whole = cls.of(mechanism)
+        each = math.isqrt(whole.sigma**2 // nodes) + 2
+        if each < LEAST_SIGMA:
+            raise UserError(f"{nodes:,} nodes: are too many for a sum on one grid")
+        return whole._replace(sigma=each)
+
 
 def released(change: Params, mechanism: GaussianMechanism, words: Words) -> Params:
     """One client's change as it may be sent; words: of this release alone."""
     grid = Grid.of(mechanism)
-    clipped = clip_norm(change, mechanism.clip)
+    sent = in_units(change, mechanism.clip, grid)
+    sent = sent + discrete_gaussian(len(sent), grid.sigma, words)
+    sizes = [value.numel() for part in change for value in part.values()]
+    values = iter(np.split(sent * grid.unit, np.cumsum(sizes)[:-1]))
+    return Params(*({name: _like(next(values), old) for name, old in part.items()} for part in change))
+
+
+def in_units(change: Params, clip: float, grid: Grid) -> NDArray[np.int64]:
+    """A change, clipped, as whole numbers of the grid's units: its dense parts, then its rows."""
+    clipped = clip_norm(change, clip)
     parts: list[Tensor] = [*clipped.dense.values(), *clipped.rows.values()]
     flat = np.concatenate([part.detach().double().cpu().numpy().reshape(-1) for part in parts])
-    sent = _within(np.trunc(flat / grid.unit).astype(np.int64), grid.most)
-    sent = sent + discrete_gaussian(len(sent), grid.sigma, words)
-    values = iter(np.split(sent * grid.unit, np.cumsum([part.numel() for part in parts])[:-1]))
-    return Params(*({name: _like(next(values), old) for name, old in part.items()} for part in clipped))
+    return _within(np.trunc(flat / grid.unit).astype(np.int64), grid.most)
 
 
 def _within(units: NDArray[np.int64], most: int) -> NDArray[np.int64]:

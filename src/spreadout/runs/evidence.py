@@ -62,6 +62,8 @@ def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
 
 def _mechanism(mechanism: GaussianMechanism) -> dict[str, Any]:
     about = "Gaussian noise on the client, on its update clipped as a whole"
+    if mechanism.needs_others:
+        about = "Gaussian noise on the sum of clipped updates, of which every node adds a part"
     return {"name": about, "clip": mechanism.clip, "noise": mechanism.noise}
 
 
@@ -95,7 +97,7 @@ def channels(federation: Federation) -> dict[str, Channel]:
     told = method.sends_at_setup if not private else None
     sets = method.needs_shared_key and not private
     return {
-        "values": Channel("protected", "updates, clipped and noised")
+        "values": Channel("protected", _noised_values(f))
         if noised
         else Channel("disclosed", "updates" + (", clipped" if private else "")),
         "loss": Channel("absent", "not sent") if private else Channel("disclosed", "with every update"),
@@ -125,6 +127,15 @@ def channels(federation: Federation) -> dict[str, Channel]:
         "presence": Channel("disclosed", "which client answered in which round"),
         "timing": Channel("disclosed", "how long a client takes, and how large its messages are"),
     }
+
+
+def _noised_values(f: Federation) -> str:
+    if f.clients.privacy is not None and f.clients.privacy.needs_others:
+        return (
+            "sums of clipped updates with noise, by secure aggregation; a row that one client of a "
+            "round holds is its own, with the noise of the sum"
+        )
+    return "updates, clipped and noised"
 
 
 def _rows(f: Federation) -> Channel:

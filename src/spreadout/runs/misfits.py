@@ -85,6 +85,11 @@ def refuse_unfit_optimizers(e: Experiment, method: Method) -> None:
 
 def unfit_for_robust_rules(e: Experiment) -> str | None:
     """Why a config's updates cannot be judged one by one, or None."""
+    if e.privacy is not None and e.privacy.needs_others:
+        return (
+            'privacy.model = "distributed" shows the server sums and no single update; honest clients '
+            'are held to privacy.clip: take "mean"'
+        )
     if e.clients.drift is not None and e.clients.drift.keeps_state:
         return (
             f"clients.drift = {e.clients.drift.name!r} has a control that is the mean of whatever "

@@ -19,6 +19,11 @@ LOCAL = (
     "local: the values of a client's updates on the rows it requests, against the server; each node "
     "adds its own noise; ε is of this run alone, and the nodes' ledgers have all runs"
 )
+DISTRIBUTED = (
+    "distributed: the values of a client's updates on the rows it requests, against the server, which "
+    "sees noised sums over nodes alone; nodes that work with the server add no noise that counts; ε is "
+    "of this run alone, and the nodes' ledgers have all runs"
+)
 
 
 class Channel(NamedTuple):
@@ -71,8 +76,9 @@ def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | N
     releases = max(f.executor.releases(state).values(), default=0)
     epsilon = epsilon_of(mechanism.noise, releases, mechanism.delta)
     simulated = not f.executor.clients_elsewhere
+    guarantee = DISTRIBUTED if mechanism.needs_others else LOCAL
     return {
-        "guarantee": NONE if not mechanism.noise else SIMULATED if simulated else LOCAL,
+        "guarantee": NONE if not mechanism.noise else SIMULATED if simulated else guarantee,
         "model": mechanism.model,
         "simulated": simulated,
         "not_protected": ["rows asked for", "participation", "time taken"],

@@ -61,6 +61,11 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
         _refuse_setup(method)
         if not e.privacy.on_the_server:
             refuse_empty_budget(e.privacy, epsilon_of(e.privacy.noise, 1, e.privacy.delta))
+        if e.privacy.needs_others and e.clients.max_update_norm is not None:
+            raise UserError(
+                f"clients.max_update_norm = {e.clients.max_update_norm:g}: with privacy.model = "
+                '"distributed" the server sees no single update to measure; privacy.clip bounds them'
+            )
 
 
 def _refuse_for_sums(e: Experiment, method: Method) -> None:

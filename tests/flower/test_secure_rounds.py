@@ -1,0 +1,311 @@
+"""Secure aggregation over Flower messages: the server gets sums, and whoever asks for more nothing."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+from flwr.app import ConfigRecord, Message, RecordDict
+
+import spreadout as so
+from deployment import TOY
+from memory_grid import MemoryGrid, Node, deployed, served
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.data.dataset import Splits
+from spreadout.flower import keys, messages, secure_messages
+from spreadout.flower.access import fingerprint_of
+from spreadout.flower.messages import KEYS, REVEAL, SHARES, TRAIN
+from spreadout.flower.secure_grid import NOT_UNMASKED, TOO_FEW
+from spreadout.privacy.accounting import epsilon_of
+from spreadout.privacy.ledger import Budget, NodeLedger
+from spreadout.runs.result import Result
+from toys import several_classes
+
+QUICK = {**TOY, "deploy": {"timeout": 0.2, "wait": 1}, "eval": {"every": 1, "metrics": ["P@1"]}}
+NODES = 4
+
+
+def experiment(*overrides: str) -> Experiment:
+    secure = ['privacy.model="distributed"', "privacy.clip=0.5", "privacy.noise=0", "method.prior=0"]
+    return Experiment.of(QUICK, overrides=["method.name=fedaws", "rounds=2", *secure, *overrides])
+
+
+def secure_nodes(
+    folder: Path, e: Experiment, nodes: int = NODES, data: Splits | None = None
+) -> MemoryGrid:
+    """Nodes that know each other's keys, as their operators have exchanged them."""
+    grid = deployed(data or several_classes(), e, folder / "project", nodes)
+    peers = folder / "peers"
+    peers.mkdir(exist_ok=True)
+    for node in grid.nodes.values():
+        own = folder / f"node{node.number}"
+        if not own.exists():
+            keys.make_node_key(own)
+            keys.make_secret(folder / f"secret{node.number}")
+            (peers / f"{own.name}.pub").write_bytes(keys.public_path(own).read_bytes())
+        node.config |= {
+            "node-key": str(own),
+            "peers": str(peers),
+            "ledger": str(folder / f"ledger{node.number}"),
+        }
+        if e.privacy is not None and e.privacy.noise:
+            secret = {"secret-file": str(folder / f"secret{node.number}")}
+            node.config |= {**secret, "epsilon": 1000.0}
+        node.restart()
+    return grid
+
+
+def run(
+    folder: Path, e: Experiment, grid: MemoryGrid, name: str = "run", data: Splits | None = None
+) -> Result:
+    return served(grid, data or several_classes(), e, folder / name)
+
+
+def leaves_before(node: Node, kind: str, round: int = 0) -> None:
+    """A node that is gone when it is asked for a step of a round."""
+
+    def change(question: Message, reply: Message) -> list[Message]:
+        asked = messages.numbers_in(question.content, "task").get("round")
+        if question.metadata.message_type == kind and asked == round:
+            node.alive = False
+            return []
+        return [reply]
+
+    node.change = change
+
+
+def asked(node: Node, kind: str, content: RecordDict) -> str:
+    """What a node says to a message of a server that wants more; empty if it answers."""
+    reply = node.app(Message(content, node.number, kind), node.context).content
+    return str(messages.numbers_in(reply, "problem").get("reason", ""))
+
+
+def heard(node: Node, kind: str, round: int = 0) -> RecordDict:
+    """What a node was asked in a round."""
+    return next(
+        m.content
+        for m in node.heard
+        if m.metadata.message_type == kind
+        and messages.numbers_in(m.content, "task").get("round") == round
+    )
+
+
+def assert_near(one: Result, other: Result) -> None:
+    """The same, but for values cut to the grid's units."""
+    torch.testing.assert_close(one.state.dense, other.state.dense, atol=3e-4, rtol=0)
+    torch.testing.assert_close(one.state.tables, other.state.tables, atol=3e-4, rtol=0)
+
+
+METHODS: dict[str, list[str]] = {
+    "fedaws": [],
+    "fedss": ["method.name=fedss", "method.negatives=2"],
+    "fedmlh": ["method.name=fedmlh", "method.hash_tables=2", "method.buckets=3"],
+    "all rows": ["method.name=fedavg"],
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_model_is_the_one_of_updates_that_are_seen(name: str, tmp_path: Path) -> None:
+    """Own rows, sampled rows padded to what the round requests, buckets without rows, all rows."""
+    e = experiment(*METHODS[name])
+    result = run(tmp_path, e, secure_nodes(tmp_path, e))
+    assert result.state.refused == {}
+    assert_near(result, so.run(e, data=several_classes(), device="cpu"))
+
+
+@pytest.mark.parametrize("step", [KEYS, SHARES, TRAIN, REVEAL])
+def test_a_node_that_leaves_in_the_middle_of_a_round_is_taken_out(step: str, tmp_path: Path) -> None:
+    """One of four: the sum is that of the others, or with what it sent before it left."""
+    e = experiment()
+    grid = secure_nodes(tmp_path, e)
+    leaves_before(grid.nodes[103], step)
+    result = run(tmp_path, e, grid)
+    plain = Experiment.of({**e.model_dump(exclude={"privacy"}), "privacy": {"clip": 0.5, "noise": 0}})
+    seen = deployed(several_classes(), plain, tmp_path / "plain", NODES)
+    leaves_before(seen.nodes[103], TRAIN, 1 if step == REVEAL else 0)
+    assert_near(result, run(tmp_path, plain, seen, "seen"))
+    assert sum(result.state.refused.values()) == (1 if step == REVEAL else 2)
+
+
+@pytest.mark.parametrize("step", [SHARES, TRAIN, REVEAL])
+def test_below_the_threshold_a_round_changes_nothing(step: str, tmp_path: Path) -> None:
+    e = experiment("rounds=1")
+    grid = secure_nodes(tmp_path, e)
+    for number in (102, 103):
+        leaves_before(grid.nodes[number], step)
+    result = run(tmp_path, e, grid)
+    assert sum(result.state.refused.values()) == several_classes().train.clients
+    assert set(result.state.refused) & {TOO_FEW, NOT_UNMASKED}
+    before = so.run(experiment("rounds=1", "clients.lr=1e-30"), data=several_classes(), device="cpu")
+    torch.testing.assert_close(result.state.dense, before.state.dense, atol=1e-7, rtol=0)
+
+
+def test_the_server_is_sent_no_single_update(tmp_path: Path) -> None:
+    e = experiment("rounds=1")
+    grid, replies = secure_nodes(tmp_path, e), []
+    for node in grid.nodes.values():
+
+        def change(question: Message, reply: Message) -> list[Message]:
+            if question.metadata.message_type == TRAIN:
+                replies.append(reply)
+            return [reply]
+
+        node.change = change
+    run(tmp_path, e, grid)
+    assert len(replies) == NODES
+    for reply in replies:
+        assert set(reply.content) <= {"masked", "requests"}
+        numbers = messages.arrays_in(reply.content, "masked")["numbers"]
+        # An update of half a clip is at most 2^16 units: masked, hardly a number is that small.
+        assert (np.abs(numbers.view(np.int32).astype(np.int64)) < 2**16).mean() < 0.1
+
+
+def test_no_step_is_answered_twice_whatever_was_kept_or_forgotten(tmp_path: Path) -> None:
+    """Another list of who is there would give the other share of the same node: the classic attack."""
+    e = experiment("rounds=1")
+    grid = secure_nodes(tmp_path, e)
+    node, kept = grid.nodes[100], {}
+
+    def change(question: Message, reply: Message) -> list[Message]:
+        state = node.context.state.get("secure sum")
+        kept[question.metadata.message_type] = state  # as the node's memory is after each step
+        return [reply]
+
+    node.change = change
+    run(tmp_path, e, grid)
+    names = secure_messages.names_in(heard(node, REVEAL), "there")
+    other = RecordDict(dict(heard(node, REVEAL)))
+    own = fingerprint_of(tmp_path / "node100.pub")
+    without = min(name for name in names if name != own)
+    fewer = (name for name in names if name != without)
+    other["there"] = secure_messages.put_bytes(dict.fromkeys(fewer, b""))
+    for again in (heard(node, REVEAL), other):
+        assert "revealed already" in asked(node, REVEAL, again)
+    # Two processes of one node at once, or one that was set back: its memory says that nothing was sent.
+    for step, before in ((SHARES, KEYS), (TRAIN, SHARES), (REVEAL, TRAIN)):
+        node.context.state["secure sum"] = kept[before]
+        question = other if step == REVEAL else heard(node, step)
+        assert "it has answered for" in asked(node, step, question)
+    assert asked(node, KEYS, heard(node, KEYS)) == ""  # new keys are no secret of the old round
+    assert "no keys" in asked(node, REVEAL, RecordDict({**other, "task": _round(other, 7)}))
+
+
+def _round(content: RecordDict, round: int) -> ConfigRecord:
+    return ConfigRecord({**messages.numbers_in(content, "task"), "round": round})
+
+
+def test_a_sum_over_rows_that_leaves_out_a_clients_own_is_refused(tmp_path: Path) -> None:
+    """Which rows are missing would tell whose they are."""
+    e = experiment("rounds=1")
+    grid = secure_nodes(tmp_path, e)
+    node, reasons = grid.nodes[100], []
+    honest = node.answers
+
+    def answers(question: Message) -> object:
+        if question.metadata.message_type == TRAIN:
+            none = {"classes": torch.empty(0, dtype=torch.int64)}
+            question.content["sum"] = secure_messages.put_public_rows(none)
+        found = list(honest(question))
+        reasons.extend(messages.numbers_in(reply.content, "problem").get("reason") for reply in found)
+        return found
+
+    node.answers = answers  # type: ignore[method-assign]
+    result = run(tmp_path, e, grid)
+    assert any("not in the sum's public set" in str(reason) for reason in reasons)
+    assert result.state.refused == {"node failed": 2}
+
+
+@pytest.mark.parametrize("part", ["dense", "rows"])
+def test_nodes_that_were_sent_other_models_sum_nothing(part: str, tmp_path: Path) -> None:
+    """A model from which all but one learn nothing would make the sum that one's (Pasquini 2022)."""
+    e = experiment("rounds=1", *METHODS["all rows"])
+    grid = secure_nodes(tmp_path, e)
+    node = grid.nodes[100]
+    honest = node.answers
+
+    def answers(question: Message) -> object:
+        if question.metadata.message_type == TRAIN:
+            sent = messages.tensors_in(question.content, part)
+            zeros = {name: v * 0 if v.is_floating_point() else v for name, v in sent.items()}
+            question.content[part] = messages.packed(zeros)
+        return honest(question)
+
+    node.answers = answers  # type: ignore[method-assign]
+    result = run(tmp_path, e, grid)
+    moved = result.state.dense["1.bias"].abs().max()
+    assert float(moved) > 100  # masks that do not cancel: random numbers, and nobody's update
+
+
+def test_nodes_that_do_not_know_each_other_sum_nothing(tmp_path: Path) -> None:
+    """A server that makes up nodes could sum one real one with its own."""
+    e = experiment("rounds=1")
+    grid = secure_nodes(tmp_path, e)
+    (tmp_path / "peers" / "node103.pub").unlink()
+    result = run(tmp_path, e, grid)
+    assert sum(result.state.refused.values()) == several_classes().train.clients
+    again = asked(grid.nodes[100], SHARES, heard(grid.nodes[100], SHARES))
+    assert "are not signed by a node that this one knows" in again
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [("node-key", "its private key"), ("peers", "public keys"), ("ledger", "has no ledger")],
+)
+def test_a_node_without_what_a_secure_sum_takes_says_so(missing: str, said: str, tmp_path: Path) -> None:
+    e = experiment("rounds=1")
+    grid = secure_nodes(tmp_path, e)
+    run(tmp_path, e, grid)
+    node = grid.nodes[100]
+    del node.config[missing]
+    node.restart()
+    assert said in asked(node, KEYS, heard(node, KEYS))
+
+
+def test_a_node_of_another_config_takes_no_part_in_secure_sums(tmp_path: Path) -> None:
+    e = Experiment.of(QUICK, overrides=["method.name=fedaws", "rounds=1"])
+    grid = deployed(several_classes(), e, tmp_path / "project")
+    task = ConfigRecord({"run": "x", "round": 0, "clients": []})
+    assert "a step of a secure sum" in asked(grid.nodes[100], KEYS, RecordDict({"task": task}))
+
+
+def test_noise_of_all_nodes_together_is_the_claim_and_budgets_count_it(tmp_path: Path) -> None:
+    """Nothing is learned, so what moves is noise: that of a sum, over the clients that are in it."""
+    e = experiment("privacy.noise=2", "clients.lr=1e-30", "model.hidden=[40]", "server.lr=1.0")
+    grid = secure_nodes(tmp_path, e)
+    start = so.run(experiment("clients.lr=1e-30", "model.hidden=[40]"), data=several_classes())
+    result = run(tmp_path, e, grid)
+    moved = torch.cat(
+        [(value - start.state.dense[name]).flatten() for name, value in result.state.dense.items()]
+    )
+    clients, rounds = several_classes().train.clients, 2
+    # The noise of two nodes is enough for the claim (`thresholds.fewest`), and four have added theirs.
+    expected = 2 * 0.5 / clients * (rounds * NODES / 2) ** 0.5
+    assert float(moved.std()) == pytest.approx(expected, rel=0.2)
+    assert result.summary["privacy"]["epsilon"] == pytest.approx(epsilon_of(2.0, rounds, 1e-6))
+    ledger = NodeLedger(tmp_path / "ledger100", Budget())
+    assert ledger.accounts()[0].epsilon(1e-6) == pytest.approx(epsilon_of(2.0, rounds, 1e-6))
+
+
+def test_what_a_server_can_no_longer_check_is_refused_with_the_reason() -> None:
+    data = several_classes()
+    with pytest.raises(UserError, match="sums and no single update"):
+        so.run(experiment('server.robust="median"'), data=data)
+    with pytest.raises(UserError, match="sees no single update to measure"):
+        so.run(experiment("clients.max_update_norm=1"), data=data)
+    with pytest.raises(UserError, match='is for model = "distributed"'):
+        Experiment.of(QUICK, overrides=["privacy.clip=1", "privacy.noise=1", "privacy.threshold=0.7"])
+
+
+def test_the_evidence_says_that_sums_alone_are_seen(tmp_path: Path) -> None:
+    e = experiment("rounds=1", "privacy.noise=2")
+    run(tmp_path, e, secure_nodes(tmp_path, e))
+    told = json.loads((tmp_path / "run" / "privacy.json").read_text())
+    assert told["channels"]["values"]["status"] == "protected"
+    assert "sum" in told["channels"]["values"]["what"]
+    assert told["guarantee"].startswith("distributed")
+    assert "noise on the sum" in told["mechanism"]["name"]

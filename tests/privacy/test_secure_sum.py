@@ -1,0 +1,295 @@
+"""Secure aggregation in one process: exact sums, nodes that leave, and servers that ask for too much."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import chisquare
+
+pytest.importorskip("Crypto")
+
+from spreadout.privacy import masking
+from spreadout.privacy import secure_party as node
+from spreadout.privacy.masking import Bits, Broken
+from spreadout.privacy.secure_party import Announced, Party
+from spreadout.privacy.secure_sum import unmasked
+from spreadout.privacy.thresholds import fewest, least
+
+ABOUT = node.about_round("a run", 3)
+NAMES = ["ada", "ben", "cleo", "dora", "emil"]
+
+
+def sign(name: str) -> Callable[[bytes], bytes]:
+    return lambda text: masking.commitment(name.encode() * 8, text)  # stands for a node's key
+
+
+def verifies(name: str, text: bytes, signature: bytes) -> bool:
+    return name in NAMES and signature == sign(name)(text)
+
+
+class Round:
+    """A server that relays everything, as it should."""
+
+    def __init__(self, names: Sequence[str] = NAMES, share: float = 2 / 3) -> None:
+        made = {name: node.announce(name, ABOUT, sign(name)) for name in names}
+        self.announced = {name: announced for name, (_, announced) in made.items()}
+        self.parties: dict[str, Party] = {}
+        self.letters: dict[str, dict[str, bytes]] = {name: {} for name in names}  # by receiver, sender
+        self.commitments = {}
+        for name, (party, _) in made.items():
+            after, letters, self.commitments[name] = node.share(party, self.announced, share, verifies)
+            self.parties[name] = Party.from_bytes(after.to_bytes())  # kept between two messages
+            for to, letter in letters.items():
+                self.letters[to][name] = letter
+
+    @property
+    def threshold(self) -> int:
+        return next(iter(self.parties.values())).threshold
+
+    def sent(self, numbers: dict[str, NDArray[np.int64]], bits: Bits = 32) -> dict[str, masking.Masked]:
+        found = {}
+        for name, own in numbers.items():
+            self.parties[name] = node.received(self.parties[name], self.letters[name])
+            found[name] = node.masked(self.parties[name], own, bits)
+        return found
+
+    def revealed(self, there: Sequence[str], by: Sequence[str]) -> dict[str, dict[str, bytes]]:
+        found = {}
+        for name in by:
+            self.parties[name], found[name] = node.reveal(self.parties[name], there)
+        return found
+
+    def sum(
+        self,
+        sent: dict[str, masking.Masked],
+        revealed: dict[str, dict[str, bytes]],
+        bits: Bits = 32,
+        threshold: int | None = None,
+    ) -> NDArray[np.int64]:
+        least = threshold or self.threshold
+        return unmasked(ABOUT, least, self.announced, self.commitments, sent, revealed, bits)
+
+
+def some_numbers(names: Sequence[str] = NAMES, count: int = 101) -> dict[str, NDArray[np.int64]]:
+    rng = np.random.default_rng(0)
+    return {name: rng.integers(-(2**20), 2**20, count) for name in names}
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize(("gone", "silent"), [([], []), (["ben"], []), ([], ["emil"])])
+def test_the_secure_sum_is_the_plain_sum_exactly(bits: Bits, gone: list[str], silent: list[str]) -> None:
+    """gone: after its shares, before its numbers; silent: after its numbers, in the last step."""
+    numbers, round = some_numbers(), Round()
+    there = [name for name in NAMES if name not in gone]
+    sent = round.sent({name: numbers[name] for name in there}, bits)
+    revealed = round.revealed(there, [name for name in there if name not in silent])
+    np.testing.assert_array_equal(round.sum(sent, revealed, bits), sum(numbers[name] for name in there))
+
+
+def test_negative_sums_and_the_ends_of_the_range() -> None:
+    round, most = Round(NAMES[:3]), 2**31 - 1
+    ends = [[most, -most - 1, -5], [0, 0, 2], [0, 0, 1]]
+    sent = round.sent({name: np.array(own) for name, own in zip(NAMES[:3], ends, strict=True)})
+    found = round.sum(sent, round.revealed(NAMES[:3], NAMES[:3]))
+    assert found.tolist() == [most, -most - 1, -2]
+
+
+def test_below_the_threshold_nothing_is_unmasked() -> None:
+    """Neither do nodes reveal anything, nor does the server go on, nor would fewer shares tell."""
+    round, numbers = Round(), some_numbers()
+    assert round.threshold == 4
+    there = NAMES[:3]
+    sent = round.sent({name: numbers[name] for name in there})
+    with pytest.raises(Broken, match="a sum of 3 nodes: it takes 4"):
+        round.revealed(there, there)
+    with pytest.raises(Broken, match="a sum takes 4"):
+        round.sum(sent, {})
+    # A server that ignores the threshold: three shares give another secret, which does not fit.
+    forged = {}
+    for name in there:
+        held = round.parties[name].held
+        forged[name] = {other: pair[other not in there] for other, pair in held.items()}
+    with pytest.raises(Broken, match="do not fit"):
+        round.sum(sent, forged, threshold=3)
+
+
+def test_too_few_letters_are_too_few_nodes() -> None:
+    round = Round()
+    some = dict(list(round.letters["ada"].items())[:2])
+    with pytest.raises(Broken, match="3 nodes are left"):
+        node.received(round.parties["ada"], some)
+
+
+def test_a_node_never_gives_both_shares_of_one_node() -> None:
+    """The classic attack: ask once as if a node had left, once as if it had not."""
+    round = Round()
+    round.sent(some_numbers())
+    ada = round.parties["ada"]
+    after, _ = node.reveal(ada, NAMES)
+    with pytest.raises(Broken, match="revealed already"):
+        node.reveal(after, NAMES[:4])
+    assert ada.mask_private not in (after.mask_private, b"")  # what it no longer needs is forgotten
+    with pytest.raises(Broken, match="not in this round"):
+        node.reveal(ada, [*NAMES, "emil"])  # twice in one list
+    with pytest.raises(Broken, match="without this node"):
+        node.reveal(ada, NAMES[1:])
+    for there in (NAMES, NAMES[:4]):
+        _, shares = node.reveal(ada, there)
+        assert set(shares) == set(NAMES)  # of each node one share, of one kind
+        for name, own in shares.items():
+            assert own == ada.held[name][name not in there]
+
+
+def test_no_lists_that_a_server_tells_give_both_secrets_of_a_node() -> None:
+    """Half are told that emil is there, half that he left: neither half is enough."""
+    round = Round()
+    round.sent(some_numbers())
+    with_him = round.revealed(NAMES, ["ada", "ben"])
+    with_him |= {"emil": {name: pair[0] for name, pair in round.parties["emil"].held.items()}}
+    without = round.revealed(NAMES[:4], ["cleo", "dora"])
+    shares = [[its["emil"] for its in some.values()] for some in (with_him, without)]
+    assert max(map(len, shares)) < round.threshold
+    for n in range(3, 40):  # and of any number of nodes
+        for share in (0.5, 2 / 3, 0.9):
+            assert 2 * least(n, share) > n
+
+
+@pytest.mark.parametrize(("nodes", "threshold"), [(3, 3), (4, 3), (5, 4), (5, 3)])
+def test_no_server_sees_a_sum_of_fewer_nodes_than_the_noise_is_for(nodes: int, threshold: int) -> None:
+    """All ways to tell every node its own list of who is there: the smallest set that is taken out."""
+    everyone = range(nodes)
+    most_out = 0
+    for out in range(nodes + 1):  # the first `out` are to be taken out of a sum of the others
+        # Node i is told a list with itself and t or more; it helps most if it names few of those out.
+        told = 0
+        for i in everyone:
+            free = nodes - out  # those that may stay in its list
+            forced = max(threshold - free, 0)  # so many of those out must be in it
+            forced = max(forced, 1) if i < out else forced
+            told += out - forced
+        if told >= out * threshold:
+            most_out = out
+    assert nodes - most_out >= fewest(nodes, threshold)
+    assert fewest(nodes, nodes) == nodes
+
+
+def test_steps_are_answered_once_and_in_their_order() -> None:
+    round = Round()
+    ada = round.parties["ada"]
+    with pytest.raises(Broken, match="sent already"):
+        node.share(ada, round.announced, 2 / 3, verifies)
+    with pytest.raises(Broken, match="no numbers"):
+        node.reveal(ada, NAMES)
+    read = node.received(ada, round.letters["ada"])
+    with pytest.raises(Broken, match="sent already"):
+        node.received(read, round.letters["ada"])
+
+
+def test_keys_that_a_server_makes_up_or_changes_are_refused() -> None:
+    made = {name: node.announce(name, ABOUT, sign(name)) for name in NAMES}
+    announced = {name: keys for name, (_, keys) in made.items()}
+    ada = made["ada"][0]
+    own = masking.public_of(masking.new_key())
+
+    def refused(changed: dict[str, Announced], why: str) -> None:
+        with pytest.raises(Broken, match=why):
+            node.share(ada, changed, 2 / 3, verifies)
+
+    refused({**announced, "ben": announced["ben"]._replace(mask_key=own)}, "not signed")
+    refused({**announced, "fred": announced["ben"]}, "not signed")  # a node that nobody knows
+    refused({**announced, "ben": announced["cleo"]}, "not signed")
+    refused({**announced, "ada": announced["ada"]._replace(letter_key=own)}, "own keys")
+    refused({name: announced[name] for name in NAMES[:2]}, "too few")
+    earlier = node.announce("ben", node.about_round("a run", 2), sign("ben"))[1]
+    refused({**announced, "ben": earlier}, "not signed")  # of another round
+
+
+def test_nodes_that_were_told_other_lists_cannot_read_each_others_letters() -> None:
+    made = {name: node.announce(name, ABOUT, sign(name)) for name in NAMES}
+    announced = {name: keys for name, (_, keys) in made.items()}
+    few = {name: announced[name] for name in NAMES[:3]}
+    ada, _, _ = node.share(made["ada"][0], few, 2 / 3, verifies)
+    letters = {}
+    for name in ("ben", "cleo"):
+        _, sent, _ = node.share(made[name][0], announced, 2 / 3, verifies)
+        letters[name] = sent["ada"]
+    with pytest.raises(Broken, match="letter"):
+        node.received(ada, letters)
+
+
+def test_letters_are_for_one_node_and_cannot_be_changed() -> None:
+    round = Round()
+    ada, letters = round.parties["ada"], round.letters["ada"]
+    with pytest.raises(Broken, match="letter"):
+        node.received(ada, {**letters, "ben": round.letters["cleo"]["ben"]})
+    changed = bytes([*letters["ben"][:-1], letters["ben"][-1] ^ 1])
+    with pytest.raises(Broken, match="letter"):
+        node.received(ada, {**letters, "ben": changed})
+    with pytest.raises(Broken, match="not in this round"):
+        node.received(ada, {**letters, "fred": changed})
+
+
+def test_wrong_shares_are_noticed_and_no_wrong_sum_comes_out() -> None:
+    round = Round()
+    sent = round.sent(some_numbers())
+    revealed = round.revealed(NAMES, NAMES)
+    revealed["ada"]["cleo"] = bytes(32)
+    with pytest.raises(Broken, match="do not fit"):
+        round.sum(sent, revealed)
+
+
+def test_what_the_server_sees_of_one_node_is_uniform_whatever_the_node_sends() -> None:
+    """Two worlds, zeros or large numbers: bytes of masked numbers are even in both, and not alike."""
+    seen = []
+    for value in (0, 12345):
+        numbers = {name: np.full(40_000, value) for name in NAMES}
+        sent = Round().sent(numbers)["ada"]
+        seen.append(sent)
+        counts = np.bincount(sent.view(np.uint8), minlength=256)
+        assert chisquare(counts).pvalue > 1e-6
+    difference = (seen[1] - seen[0]).view(np.uint8)
+    assert chisquare(np.bincount(difference, minlength=256)).pvalue > 1e-6
+    again = Round().sent({name: np.zeros(40_000, np.int64) for name in NAMES})["ada"]
+    assert not np.array_equal(again, seen[0])  # no mask comes twice
+
+
+def test_all_but_one_nodes_together_with_the_server_know_the_sum_alone() -> None:
+    """Without ada's own mask her numbers stay hidden even from who knows all agreed masks but one."""
+    round, numbers = Round(), some_numbers()
+    sent = round.sent(numbers)
+    ada = round.parties["ada"]
+    known = sent["ada"].copy()
+    for name in NAMES[2:]:  # ben stays honest
+        key = masking.agreed_key(ada.mask_private, ada.others[name][0], node.MASK + ada.about)
+        known = known - masking.mask(key, len(known), 32)  # "ada" is before them all
+    left = masking.as_signed(known)
+    assert np.abs(np.corrcoef(left, numbers["ada"])[0, 1]) < 0.5
+    assert not np.array_equal(left, numbers["ada"])
+
+
+def test_any_shares_at_the_threshold_give_a_secret_back_and_fewer_do_not() -> None:
+    secret = masking.new_key()
+    shares = list(enumerate(masking.shares_of(secret, 3, 5)))
+    assert all(masking.secret_of(list(some)) == secret for some in combinations(shares, 3))
+    assert all(masking.secret_of(list(some)) != secret for some in combinations(shares, 2))
+    with pytest.raises(Broken):
+        masking.secret_of([shares[0], shares[0], shares[1]])
+    with pytest.raises(Broken):
+        masking.secret_of([(0, b"short"), *shares[1:3]])
+
+
+def test_a_public_key_that_makes_every_shared_key_the_same_is_refused() -> None:
+    with pytest.raises(Broken):
+        masking.agreed_key(masking.new_key(), bytes(32), b"")
+    with pytest.raises(Broken):
+        masking.agreed_key(masking.new_key(), b"short", b"")
+
+
+def test_a_party_is_the_same_when_it_is_read_back() -> None:
+    round = Round()
+    ada = node.received(round.parties["ada"], round.letters["ada"])
+    assert Party.from_bytes(ada.to_bytes()) == ada
+    assert replace(ada, threshold=1) != ada
