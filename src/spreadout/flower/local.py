@@ -23,7 +23,7 @@ from spreadout.core.private import close_to_others, owner_only
 from spreadout.data.load import load_data
 from spreadout.flower import keys
 from spreadout.flower.events import Reader, forward
-from spreadout.flower.node_settings import DELTA, EPSILON, LABEL_KEY, LEDGER, SECRET
+from spreadout.flower.node_settings import DELTA, EPSILON, LABEL_KEY, LEDGER, NODE_KEY, PEERS, SECRET
 from spreadout.flower.processes import Processes, free_port, listens
 from spreadout.flower.project import PACKAGE, complete, write_project
 from spreadout.flower.server_app import EVENTS, STOP
@@ -86,11 +86,12 @@ def prepare(experiment: Experiment, out: Path, *, nodes: int, secure: bool) -> E
     (deployment / "keys").mkdir(parents=True)
     close_to_others(out)  # a folder that was there before
     deploy: dict[str, Any] = {"nodes": nodes, "takeover": not secure}
+    if secure or _sums(experiment):
+        for node in range(nodes):
+            keys.make_node_key(_key_of(deployment, node))
     if secure:
         keys.make_authority(deployment / "keys")
         keys.make_certificate(deployment / "keys", ["127.0.0.1"])
-        for node in range(nodes):
-            keys.make_node_key(deployment / "keys" / f"node{node}")
         deploy["roster"] = write_roster(deployment / "roster.toml", experiment, nodes)
     keys.make_secret(deployment / "keys" / "label.key")
     if experiment.privacy is not None:
@@ -106,8 +107,21 @@ def prepare(experiment: Experiment, out: Path, *, nodes: int, secure: bool) -> E
     return planned
 
 
+def _sums(experiment: Experiment) -> bool:
+    """Whether nodes know each other by their keys: for secure sums."""
+    return experiment.privacy is not None and experiment.privacy.needs_others
+
+
+def _key_of(deployment: Path, node: int) -> Path:
+    return deployment / "keys" / f"node{node}"
+
+
 def _secret_of(deployment: Path, node: int) -> Path:
     return deployment / "keys" / f"node{node}.secret"
+
+
+def _ledger_of(deployment: Path, node: int) -> str:
+    return str(deployment / "ledgers" / f"node{node}")
 
 
 def _private(experiment: Experiment, deployment: Path, node: int) -> dict[str, Any]:
@@ -117,7 +131,7 @@ def _private(experiment: Experiment, deployment: Path, node: int) -> dict[str, A
     planned = epsilon_of(experiment.privacy.noise, experiment.rounds, delta)
     return {
         SECRET: str(_secret_of(deployment, node)),
-        LEDGER: str(deployment / "ledgers" / f"node{node}"),
+        LEDGER: _ledger_of(deployment, node),
         EPSILON: planned * (1 + 1e-6) + 1e-6,
         DELTA: delta,
     }
@@ -203,7 +217,11 @@ class Rehearsal:
         }
         if self.experiment.privacy is not None and self.experiment.privacy.noise:
             config |= _private(self.experiment, self.deployment, node)
-        key = self.deployment / "keys" / f"node{node}" if self.secure else None
+        if _sums(self.experiment):
+            keys_folder = self.deployment / "keys"  # all nodes' public halves are in it
+            config |= {NODE_KEY: str(_key_of(self.deployment, node)), PEERS: str(keys_folder)}
+            config[LEDGER] = _ledger_of(self.deployment, node)
+        key = _key_of(self.deployment, node) if self.secure else None
         start_node(
             processes, f"node{node}", port, config, self.deployment / SECURE if key else None, key
         )

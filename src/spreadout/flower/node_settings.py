@@ -48,10 +48,10 @@ def read_secret(node: NodeConfig, key: str) -> bytes:
 
 def refuse_noise_elsewhere(privacy: GaussianMechanism | None) -> None:
     """A node gives nothing away on the word of a server that it will add the noise."""
-    if privacy is not None and privacy.model != "local":
+    if privacy is not None and privacy.on_the_server:
         raise UserError(
             f'privacy.model = "{privacy.model}": is for simulations; a deployment has '
-            'privacy.model = "local", where each node adds its own noise'
+            'privacy.model = "local" or "distributed", where nodes add the noise'
         )
 
 

@@ -93,13 +93,14 @@ def mask(key: bytes, count: int, bits: Bits) -> Masked:
     words = KeyStream(key)(count if bits == 64 else (count + 1) // 2)
     if bits == 64:
         return words
-    halves: NDArray[np.uint32] = np.frombuffer(words.tobytes(), np.uint32)[:count]
-    return halves
+    halves = np.frombuffer(words.tobytes(), dtype=np.uint32)
+    return halves[:count]
 
 
 def as_masked(numbers: NDArray[np.int64], bits: Bits) -> Masked:
     """Signed numbers modulo 2^bits."""
-    return numbers.astype(np.uint64).astype(np.uint64 if bits == 64 else np.uint32)
+    whole = numbers.astype(np.uint64)
+    return whole if bits == 64 else whole.astype(np.uint32)
 
 
 def as_signed(numbers: Masked) -> NDArray[np.int64]:
