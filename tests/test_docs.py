@@ -47,6 +47,22 @@ def test_the_references_pages_python_example_runs() -> None:
     assert names["oracle"].name == "nearest neighbours"  # it has 97.6
 
 
+def test_the_python_pages_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "python.md", "exec"), names)
+    assert names["result"].summary["method"] == "fedaws"
+    assert names["scores"][-1] == (30, names["result"].metrics["P@1"])
+    assert names["axes"].get_ylabel() == "loss"
+    assert names["early"].summary["rounds"] == 3
+    assert names["best"].score == max(record["P@1"] for record in names["again"].history)
+    assert names["again"].metrics == names["result"].metrics  # the default method is fedaws
+    assert (tmp_path / "runs" / "mine" / "metrics.jsonl").is_file()
+
+
 def test_numbers_in_documents_are_those_of_the_result_files() -> None:
     checked = subprocess.run(
         [sys.executable, "-m", "benchmarks.quote", "--check"],

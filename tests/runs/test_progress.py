@@ -148,7 +148,7 @@ def test_an_observer_of_ones_own_hears_the_end_however_it_comes() -> None:
         so.run(SHORT, observer=stopped, stop=lambda: True)
     with pytest.raises(so.UserError):
         so.run(SHORT, observer=failed, data=3)  # type: ignore[arg-type]
-    assert (whole.ends, stopped.ends, failed.ends) == ([3], [None], [None])
+    assert (whole.ends, stopped.ends, failed.ends) == ([3], [None], [])  # the last never began
 
 
 class Presses(so.Observer):

@@ -21,6 +21,10 @@ CONFIG_HELP = "A TOML file, or the name of a preset."
 Config = Annotated[str, typer.Argument(help=CONFIG_HELP, autocompletion=complete_config)]
 Out = Annotated[Path | None, typer.Option("--out", help="Run folder; default runs/<name>-<time>.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", help="Tell tensorboard, wandb or mlflow too what is recorded."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
 
 
@@ -37,6 +41,11 @@ def watched(device: str) -> Iterator[tuple[Stop, Observer]]:
             return
         with Progress() as observer:
             yield stop, observer
+
+
+def tracking(names: list[str] | None) -> list[str]:
+    """`--track` as an override."""
+    return [f"run.track={names!r}"] if names else []
 
 
 def note_unchecked(*folders: Path) -> None:

@@ -25,9 +25,11 @@ from spreadout.cli.common import (
     Device,
     Force,
     Out,
+    Track,
     fresh_folder,
     note_unchecked,
     resumable,
+    tracking,
     watched,
 )
 from spreadout.cli.data import AsJson
@@ -101,6 +103,7 @@ def run(
     out: Out = None,
     device: Device = "auto",
     force: Force = False,
+    track: Track = None,
     as_json: AsJson = False,
 ) -> None:
     """Train and evaluate one experiment."""
@@ -108,7 +111,7 @@ def run(
     from spreadout.report.terminal import print_summary
     from spreadout.runs.train import run as train
 
-    experiment = Experiment.load(config, overrides or [])
+    experiment = Experiment.load(config, [*(overrides or []), *tracking(track)])
     folder = out or fresh_folder(experiment.name)
     with watched(device) as (stop, observer):
         result = resumable(
@@ -159,6 +162,7 @@ def compare(
     set_: Annotated[list[str] | None, typer.Option("--set", help="section.key=value for all.")] = None,
     device: Device = "auto",
     force: Force = False,
+    track: Track = None,
     go_on: Annotated[bool, typer.Option("--resume", help="Continue an interrupted comparison.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -173,7 +177,8 @@ def compare(
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("compare: runs in one process only; with torchrun, use `spreadout run`")
-    suite = Suite.load(configs, _seeds(seeds), set_ or [])
+    set_ = [*(set_ or []), *tracking(track)]
+    suite = Suite.load(configs, _seeds(seeds), set_)
     folder = out or fresh_folder(suite.name)
     runs = len(suite.variants) * len(suite.seeds)
     with Stop() as stop, Progress(runs) as observer:

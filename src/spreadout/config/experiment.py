@@ -119,6 +119,8 @@ class RunConfig(Section):
     shard_mb: float = Field(256.0, ge=0)  # larger class tables are shared out among processes
     checkpoint_every: int | None = Field(None, ge=1)  # rounds; None: at every evaluation
     log_requests: bool = False  # write requests.jsonl: the class rows each client requests, for `audit`
+    track: list[Literal["mlflow", "tensorboard", "wandb"]] = Field(default_factory=list)  # who is told
+    track_project: str = Field("spreadout", min_length=1)  # under which name wandb and mlflow keep it
 
     @field_validator("executor")
     @classmethod

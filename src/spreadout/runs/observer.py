@@ -70,7 +70,7 @@ class Observer:
         """Something that a person should know."""
 
     def ended(self, summary: Mapping[str, Any] | None) -> None:
-        """The last call, however the run ended; the summary is None if it was stopped or failed."""
+        """The last call of a run that had started; the summary is None if it was stopped or failed."""
 
 
 class Several(Observer):

@@ -45,6 +45,7 @@ from spreadout.runs.promises import epsilon_by_now, is_spent
 from spreadout.runs.release_ledger import ReleaseLedger
 from spreadout.runs.result import Result
 from spreadout.runs.summary import record_of, summarize
+from spreadout.runs.tracking import tracked
 from spreadout.runtime import distributed
 
 Builder = Callable[[Experiment, Splits, torch.device, nn.Module | None, Method | None], Federation]
@@ -126,6 +127,18 @@ class Session:
         self.seconds, self.collapse_warned = extra["seconds"], extra["collapse_warned"]
 
     def train(self) -> Result:
+        """To the end; those who hear it hear of that too, however it comes."""
+        path = self.folder.path if self.folder else None
+        self.observer = tracked(self.observer, self.experiment, path)
+        try:
+            result = self._train()
+        except BaseException:
+            self.observer.ended(None)
+            raise
+        self.observer.ended(result.summary)
+        return result
+
+    def _train(self) -> Result:
         rounds = self.experiment.rounds
         self.observer.started(self.experiment, self.state.round)
         started = time.perf_counter() - self.seconds
@@ -156,9 +169,7 @@ class Session:
             self._evaluate()
             self._save()
         self.seconds = time.perf_counter() - started
-        result = self._finish()
-        self.observer.ended(result.summary)
-        return result
+        return self._finish()
 
     def _ledger(self) -> ReleaseLedger | None:
         """Where noised sums are written down; what a crash made the state forget counts again."""

@@ -90,12 +90,7 @@ def _heard(
         if shown:
             observers.append(held.enter_context(Progress(chosen=folder is not None)))
         heard = Several(observers)
-        asked = held.enter_context(stoppable(stop))
-        try:
-            yield heard, asked
-        except BaseException:
-            heard.ended(None)
-            raise
+        yield heard, held.enter_context(stoppable(stop))
 
 
 @contextmanager
