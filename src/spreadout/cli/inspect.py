@@ -48,7 +48,7 @@ def audit(
         ),
     ] = False,
     trials: Annotated[
-        int, typer.Option("--trials", min=100, help="With --canary: releases of each kind.")
+        int, typer.Option("--trials", min=100, help="With --canary: releases of each kind, or canaries.")
     ] = 4000,
     as_json: AsJson = False,
 ) -> None:
@@ -61,9 +61,13 @@ def audit(
     if canary:
         if run.is_dir():
             raise UserError(f"{run}: is a run folder; give {run}/config.toml to attack its noise")
-        shown = canaries(str(run), overrides or [], trials)
-        print(json.dumps(asdict(shown), indent=2)) if as_json else print_canary(shown)
-        raise typer.Exit(1 if shown.refutes else 0)
+        shown, one_run = canaries(str(run), overrides or [], trials)
+        if as_json:
+            one = {} if shown is None else asdict(shown)
+            print(json.dumps({**one, "one_run": asdict(one_run)}, indent=2))
+        else:
+            print_canary(shown, one_run)
+        raise typer.Exit(1 if one_run.refutes or (shown is not None and shown.refutes) else 0)
     if updates:
         if run.is_dir():
             raise UserError(f"{run}: is a run folder, which keeps no updates; give {run}/config.toml")

@@ -113,6 +113,12 @@ def step_(f: Federation, state: ServerState, aggregate: Aggregate) -> None:
         state.central[CLIP] = torch.tensor(moved, dtype=torch.float64)
 
 
+def raw_rows(f: Federation, state: ServerState, name: str) -> Tensor:
+    """All rows of a table as they add up: those on the sphere with the length that nobody sees."""
+    table = _owed(f, state, name)
+    return table.raw(table.every)
+
+
 def every_row(state: ServerState) -> dict[str, RowSum]:
     """Of every table, all rows alike: what a server's step may know of who trained which."""
     found = {}

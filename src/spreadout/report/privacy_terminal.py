@@ -11,6 +11,7 @@ from rich.table import Table
 
 from spreadout.core.traffic import human_bytes
 from spreadout.privacy.canary import Shown
+from spreadout.privacy.one_run_audit import OneRun
 from spreadout.privacy.request_audit import Look
 from spreadout.privacy.update_audit import Moved
 from spreadout.runs.plan_privacy import PrivacyPlan, Setting
@@ -59,14 +60,26 @@ def print_ledger(found: Mapping[str, Any]) -> None:
     Console(highlight=False).print(table)
 
 
-def print_canary(found: Shown) -> None:
-    """What an attack on the noise shows beside the claim."""
-    claimed = "nothing" if found.claimed is None else f"ε = {found.claimed:.2f}"
-    verdict = "MORE than is claimed: the noise is too small" if found.refutes else "within the claim"
+def print_canary(found: Shown | None, one_run: OneRun) -> None:
+    """What attacks on the noise show beside the claim: on one release, and on a whole run."""
+    if found is not None:
+        print(
+            f"One release at δ = {found.delta:g}: {_claimed(found)} is claimed, and an attack of "
+            f"2 × {found.trials:,} trials shows ε ≥ {found.shown:.2f}: {_verdict(found)}."
+        )
     print(
-        f"One release at δ = {found.delta:g}: {claimed} is claimed, and an attack of "
-        f"2 × {found.trials:,} trials shows ε ≥ {found.shown:.2f}: {verdict}."
+        f"One run of {one_run.rounds:,} rounds at δ = {one_run.delta:g}: {_claimed(one_run)} is "
+        f"claimed, and {one_run.right:,} right of {one_run.guesses:,} guesses about "
+        f"{one_run.canaries:,} canaries show ε ≥ {one_run.shown:.2f}: {_verdict(one_run)}."
     )
+
+
+def _claimed(found: Shown | OneRun) -> str:
+    return "nothing" if found.claimed is None else f"ε = {found.claimed:.2f}"
+
+
+def _verdict(found: Shown | OneRun) -> str:
+    return "MORE than is claimed: the noise is too small" if found.refutes else "within the claim"
 
 
 def print_moved(found: Moved) -> None:

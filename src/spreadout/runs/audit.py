@@ -14,6 +14,7 @@ from spreadout.config.sound import prepared
 from spreadout.core.errors import UserError
 from spreadout.core.rows import Rows, sub_model
 from spreadout.core.state import ServerState
+from spreadout.core.types import Params
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.load import load_data
 from spreadout.federated.cohort import draw_cohort
@@ -23,10 +24,12 @@ from spreadout.federated.round import run_setup
 from spreadout.methods.base import Method
 from spreadout.privacy.canary import Shown, attack
 from spreadout.privacy.cover import blocks_of
+from spreadout.privacy.one_run_audit import OneRun
 from spreadout.privacy.release import released
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
 from spreadout.privacy.update_audit import Moved, moved
 from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.canary_runs import of_clients, of_sums
 from spreadout.runs.claim import CONFIG
 from spreadout.runs.files import RunFiles
 from spreadout.runs.sums import check
@@ -124,16 +127,25 @@ def moved_rows(config: str, overrides: Sequence[str]) -> Moved:
     return moved(_updates(f, state))
 
 
-def canaries(config: str, overrides: Sequence[str], trials: int) -> Shown:
-    """An attack on the noise of a config as real nodes add it."""
-    mechanism = Experiment.load(config, overrides).privacy
+def canaries(config: str, overrides: Sequence[str], trials: int) -> tuple[Shown | None, OneRun]:
+    """Attacks on the noise of a config: of nodes on one release, and on a whole run by its canaries."""
+    experiment = Experiment.load(config, overrides)
+    mechanism = experiment.privacy
     if mechanism is None or not mechanism.noise:
         raise UserError(f"{config}: has no [privacy] with noise; there is no claim to try")
+    if mechanism.on_the_server:
+        ready, splits = prepared(experiment)
+        return None, of_sums(build_federation(ready, splits, pick_device("cpu")), trials)
     try:
         from spreadout.privacy.keystream import KeyStream
     except ImportError:
         raise UserError("cryptography is not installed: pip install 'spreadout[flower]'") from None
-    return attack(mechanism, lambda change: released(change, mechanism, KeyStream()), trials)
+
+    def release(change: Params) -> Params:
+        return released(change, mechanism, KeyStream())
+
+    one_run = of_clients(mechanism, release, trials // 4, experiment.rounds)
+    return attack(mechanism, release, trials), one_run
 
 
 def _updates(f: Federation, state: ServerState) -> Iterator[tuple[Rows, Classes]]:
