@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from spreadout.runtime import register_executor
     from spreadout.runtime.sequential import Sequential
     from spreadout.use.export import export
+    from spreadout.use.serve.server import serve
 
 __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     # Runs
@@ -71,6 +72,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "compare",
     "load",
     "export",
+    "serve",
     "Result",
     "Comparison",
     "Predictor",
@@ -190,6 +192,7 @@ _HOMES = {  # module → the names that are imported from it
     "runtime": "register_executor",  # with its own first, so that no other takes their names
     "runtime.sequential": "Sequential",
     "use.export": "export",
+    "use.serve.server": "serve",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

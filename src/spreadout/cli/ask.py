@@ -94,12 +94,14 @@ def own_encoder(name: str) -> nn.Module:
 
     from torch import nn
 
-    from spreadout.core.registry import import_modules
+    from spreadout.core.registry import IMPORTED, import_modules
 
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise UserError(f"--encoder {name}: write it as MODULE:NAME, such as my_module:encoder")
+    before = list(IMPORTED)
     import_modules([module])
+    IMPORTED[:] = before  # it registers nothing that a config would have to name
     found = getattr(importlib.import_module(module), attribute, None)
     if callable(found) and not isinstance(found, nn.Module):
         found = found()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from spreadout.core.errors import UserError
-from spreadout.core.ragged import Ragged
+from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.data.arrays import refuse_infinite
 from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.dataset import Examples
@@ -44,6 +44,15 @@ class Asked:
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Asked]) -> Asked:
+        """One after another; all are of one model."""
+        if len(parts) == 1:
+            return parts[0]
+        names = parts[0].examples.inputs
+        columns = {name: _joined([part.examples.inputs[name] for part in parts]) for name in names}
+        return cls(_examples(columns, sum(map(len, parts))))
 
 
 @dataclass(frozen=True)
@@ -142,11 +151,12 @@ class Inputs:
         return features
 
     def _hashed(self, features: Tensor) -> Tensor:
-        """Raw features as the run's own hash makes them."""
+        """Raw features as the run's own hash makes them: the work of those that are not 0."""
+        row, column = features.nonzero(as_tuple=True)
+        offsets = offsets_from_lengths(torch.bincount(row, minlength=len(features)))
         width, signed = self.hashed or (1, False)
-        count = features.shape[1]
-        each = Sparse(torch.arange(count), torch.ones(count), torch.arange(count + 1), count)
-        return features @ hash_features(each, width, signed=signed).take(torch.arange(count))
+        raw = Sparse(column, features[row, column], offsets, features.shape[1])
+        return hash_features(raw, width, signed=signed).dense().values
 
     def _images(self, features: Tensor, *, is_bytes: bool) -> Tensor:
         """As (n, channels, height, width), bytes scaled as in training; ink is bright, as in MNIST."""
@@ -182,6 +192,20 @@ class Inputs:
             raise UserError(
                 f"x has rows of different lengths; this run takes {self.wanted.described}"
             ) from None
+
+
+def _joined(columns: Sequence[Column]) -> Column:
+    """Columns of one input one after another; sparse and dense ones together are dense."""
+    if all(isinstance(column, Lists) for column in columns):
+        lists = [column for column in columns if isinstance(column, Lists)]
+        every = Ragged.concatenated([column.ragged() for column in lists])
+        return Lists.of(every, pad=0, width=lists[0].width)
+    if all(isinstance(column, Sparse) for column in columns):
+        sparse = [column for column in columns if isinstance(column, Sparse)]
+        lengths = torch.cat([column.offsets.diff() for column in sparse])
+        ids, weights = (torch.cat([getattr(c, name) for c in sparse]) for name in ("ids", "weights"))
+        return Sparse(ids, weights, offsets_from_lengths(lengths), sparse[0].width)
+    return Dense(torch.cat([column.take(torch.arange(len(column))) for column in columns]))
 
 
 def _examples(columns: dict[str, Column], count: int) -> Examples:

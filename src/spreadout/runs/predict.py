@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +16,20 @@ from torch import Tensor, nn
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import whole_of
-from spreadout.data.dataset import Splits
+from spreadout.data.dataset import Examples, Splits
 from spreadout.data.load import DataConfig
 from spreadout.data.sources.base import Source
-from spreadout.evaluation.embed import blocks, class_vectors, embed, ranked
+from spreadout.evaluation.embed import blocks, class_vectors, embed
+from spreadout.evaluation.scoring import with_one, with_prior
 from spreadout.federated.federation import Federation
 from spreadout.methods.base import Method
 from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.objectives.neighbours import Nearest
 from spreadout.runs.asked import Asked, Inputs
 from spreadout.runs.class_names import ClassNames
+from spreadout.runs.questions import ClassSearch, Guess, Question
 from spreadout.runs.stored_model import read_model
-
-
-@dataclass(frozen=True)
-class Guess:
-    """One class, as the run's data calls it, and its score."""
-
-    id: str
-    name: str
-    score: float
 
 
 def load(
@@ -81,6 +77,7 @@ class Predictor:
     ids: Sequence[str]
     hashed: tuple[int, bool] | None = None  # features hashed into so many, with signs or without
     source: Source | None = None  # what read the run's data
+    index: ClassSearch | None = None  # finds the best classes; None: all are looked at
 
     @classmethod
     def of(
@@ -164,11 +161,15 @@ class Predictor:
 
     def predict(self, inputs: Any, top: int = 10, *, unseen: bool = False) -> list[list[Guess]]:
         """The best classes of every input, best first; unseen: none that is in the history already."""
+        return self.answer([self.question(inputs, top, unseen=unseen)])[0]
+
+    def question(self, inputs: Any, top: int = 10, *, unseen: bool = False) -> Question:
+        """What is asked, checked."""
         if isinstance(top, bool) or not isinstance(top, int) or top < 1:
             raise UserError(f"top = {top!r}: give a whole number from 1 on")
         if unseen and not self.model.takes_histories:
-            raise UserError("unseen: is for histories; arrays have none")
-        return list(self._best(self.inputs.of(inputs), top, unseen=unseen))
+            raise UserError("unseen: is for histories; this run takes " + self.inputs.wanted.described)
+        return Question(self.inputs.of(inputs), top, unseen)
 
     def embed(self, inputs: Any) -> Tensor:
         """Every input as it is compared with `class_vectors`: (n, dim)."""
@@ -182,26 +183,54 @@ class Predictor:
         """The scores of all classes: (n, classes), in the order of the table from its first class on."""
         asked = self.inputs.of(inputs).examples
         found = torch.empty(len(asked), self.class_count)
+        exact = replace(self, index=None)
         for some in blocks(asked, self.model.outputs + self.class_count):
-            best = ranked(self.model, self.state, asked, some, self.class_count)
+            best = exact._ranking(asked, some, self.class_count)
             places = best.ids.cpu() - self.shape.first_class
             found[some] = torch.empty(places.shape).scatter_(1, places, best.scores.cpu())
         return found
 
+    def answer(self, questions: Sequence[Question]) -> list[list[list[Guess]]]:
+        """Several questions at once, each with an answer for every one of its inputs."""
+        joined = Asked.joined([question.asked for question in questions])
+        tops = [question.top for question in questions for _ in range(len(question.asked))]
+        skipped = [rows for question in questions for rows in question.skipped]
+        most = max(top + len(rows) for top, rows in zip(tops, skipped, strict=True))
+        found: list[list[Guess]] = []
+        for some in blocks(joined.examples, self.model.outputs):
+            best = self._ranking(joined.examples, some, min(most, self.class_count))
+            for rows, scores in zip(best.ids.tolist(), best.scores.tolist(), strict=True):
+                at = len(found)
+                found.append(self._named(rows, scores, tops[at], skipped[at]))
+        ends = list(accumulate(len(question.asked) for question in questions))
+        return [found[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def _named(
+        self, rows: list[int], scores: list[float], top: int, skip: AbstractSet[int]
+    ) -> list[Guess]:
+        first, pairs = self.shape.first_class, zip(rows, scores, strict=True)
+        # An index that finds too few fills up with rows that are none.
+        kept = ((row, score) for row, score in pairs if row >= first and row not in skip)
+        return [Guess(*self.classes.called(row), score) for row, score in islice(kept, top)]
+
     @torch.no_grad()
-    def _best(self, asked: Asked, top: int, *, unseen: bool) -> Iterator[list[Guess]]:
-        seen = asked.histories if unseen else None
-        most = max((len(set(rows)) for rows in seen), default=0) if seen else 0
-        k = min(top + most, self.class_count)
-        for some in blocks(asked.examples, self.model.outputs):
-            best = ranked(self.model, self.state, asked.examples, some, k)
-            for at, rows, scores in zip(some.tolist(), best.ids, best.scores, strict=True):
-                skip = set(seen[at]) if seen else set()
-                pairs = zip(rows.tolist(), scores.tolist(), strict=True)
-                named = [
-                    Guess(*self.classes.called(row), score) for row, score in pairs if row not in skip
-                ]
-                yield named[:top]
+    def _ranking(self, examples: Examples, some: Tensor, k: int) -> Nearest:
+        """The rows of the k best classes of some examples, with their scores: (n, k)."""
+        embedded = embed(self.model, self.state, examples, some)
+        if self.index is not None:
+            found = self.index.search(embedded, k)
+            return Nearest(found.scores, found.ids + self.shape.first_class)
+        if not self.model.has_class_table:
+            return self.model.best_classes(embedded, None, k)
+        return self.model.best_classes(
+            embedded if self.prior is None else with_one(embedded), self._compared, k
+        )
+
+    @cached_property
+    def _compared(self) -> Tensor:
+        """Class vectors with the prior behind them, where there is one: made once."""
+        vectors = self.class_vectors
+        return vectors if self.prior is None else whole_of(with_prior(vectors, self.prior))
 
 
 def with_weights(model: EmbeddingModel, state: ServerState) -> nn.Module:

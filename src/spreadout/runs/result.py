@@ -17,7 +17,8 @@ from spreadout.evaluation.references import Reference
 from spreadout.federated.federation import Federation
 from spreadout.runs.curves import drawings, plot
 from spreadout.runs.folder import RunFolder
-from spreadout.runs.predict import Guess, Predictor
+from spreadout.runs.predict import Predictor
+from spreadout.runs.questions import Guess
 from spreadout.runs.tables import data_frame, html_table
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""A trained model over HTTP: JSON in, ranked classes out (extra `[serve]`)."""

@@ -1,0 +1,143 @@
+"""The HTTP application: `/predict`, `/embed`, `/model`, `/health`, and `/docs` made of the schema."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import HTTPException
+from pydantic import BaseModel
+from pydantic_core import to_json
+from starlette.exceptions import HTTPException as PlainHTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from spreadout import __version__
+from spreadout.runs.predict import Predictor
+from spreadout.runs.questions import Guess, Question
+from spreadout.use.serve.batching import Batcher
+from spreadout.use.serve.body import Refused, question_of
+from spreadout.use.serve.limits import Limits
+from spreadout.use.serve.schema import About, Answer, Ask, Error, Health, Vectors
+
+LARGE = 1 << 16  # bytes; a larger body is read in a thread, so that others are not kept waiting
+LOG = logging.getLogger("spreadout.serve")
+
+
+def create_app(
+    predictor: Predictor,
+    limits: Limits | None = None,
+    *,
+    run: dict[str, Any] | None = None,
+    index: str = "exact",
+    hosts: Sequence[str] = ("*",),
+) -> FastAPI:
+    """The application around a model; hosts: names under which it answers."""
+    bounds = limits or Limits()
+    batcher: Batcher[Question, list[list[Guess]]] = Batcher(
+        predictor.answer, lambda q: len(q.asked), batch=bounds.batch, waiting=bounds.waiting
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        batcher.close()
+
+    app = FastAPI(
+        title="spreadout", version=__version__, description="A trained model.", lifespan=lifespan
+    )
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
+    app.state.batcher = batcher
+
+    async def question(request: Request) -> Question:
+        body = await _body(request, bounds)
+        if len(body) < LARGE:
+            return question_of(body, predictor, bounds)
+        return await asyncio.to_thread(question_of, body, predictor, bounds)
+
+    @app.post("/predict", **_described(Answer))
+    async def predict(request: Request) -> Response:
+        """The best classes of every input, with their names and scores."""
+        found = await batcher.ask(await question(request))
+        return _json({"results": [[asdict(guess) for guess in guesses] for guesses in found]})
+
+    @app.post("/embed", **_described(Vectors))
+    async def embed(request: Request) -> Response:
+        """Every input as a vector, as it is compared with classes."""
+        asked = (await question(request)).asked
+        if not predictor.model.has_class_table:
+            raise Refused(422, "this model scores classes by buckets, and has no embeddings")
+        found = await asyncio.to_thread(predictor.embed, asked)
+        return _json({"embeddings": found.tolist()})
+
+    @app.get("/health", response_model=Health)
+    async def health() -> Response:
+        """Whether it answers."""
+        return _json({"status": "ok", "waiting": batcher.waiting})
+
+    @app.get("/model", response_model=About)
+    async def model() -> Response:
+        """What it is: what it takes, how many classes it knows, how it was trained, what is refused."""
+        takes = predictor.inputs.wanted.described
+        about = {"takes": takes, "classes": predictor.class_count, "index": index}
+        return _json({**about, "limits": asdict(bounds), "run": run})
+
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(PlainHTTPException, _http)
+    app.add_exception_handler(Exception, _failed)
+    return app
+
+
+def _described(answer: type[BaseModel]) -> dict[str, Any]:
+    """Of a route whose body is read by hand: what it takes and gives."""
+    schema = Ask.model_json_schema()
+    errors = {code: {"model": Error} for code in (400, 413, 422, 503)}
+    body = {"content": {"application/json": {"schema": schema}}, "required": True}
+    return {"response_model": answer, "responses": errors, "openapi_extra": {"requestBody": body}}
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    """All of it, unless it is too long or too slow; what a sender says of its length is not believed."""
+    too_long = Refused(
+        413, f"the body is longer than {limits.body:,} bytes; send fewer inputs at a time"
+    )
+    said = request.headers.get("content-length", "")
+    if said.isdigit() and int(said) > limits.body:
+        raise too_long
+
+    async def read() -> bytes:
+        found = bytearray()
+        async for part in request.stream():
+            found += part
+            if len(found) > limits.body:
+                raise too_long
+        return bytes(found)
+
+    try:
+        return await asyncio.wait_for(read(), limits.seconds)
+    except TimeoutError:
+        raise Refused(408, f"the body did not come within {limits.seconds:g} seconds") from None
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(to_json(value), status, headers, "application/json")
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    again = {"Retry-After": "1"} if error.status == 503 else None
+    return _json({"error": str(error)}, error.status, again)
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, PlainHTTPException | HTTPException)
+    return _json({"error": str(error.detail)}, error.status_code)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    LOG.error("%s: %s: %s", request.url.path, type(error).__name__, str(error)[:200])
+    return _json({"error": "the server failed; its log says why"}, 500)

@@ -1,0 +1,117 @@
+"""`spreadout serve`: the application on a socket, until it is stopped."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from spreadout.core.errors import UserError
+from spreadout.runs.predict import Predictor
+from spreadout.runs.result import Result
+from spreadout.use.card import Story
+from spreadout.use.index import ClassIndex, kind_for
+from spreadout.use.serve.limits import Limits
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+Finding = Literal["auto", "exact", "ivf"]
+
+
+def serve(
+    what: Result | Predictor | str | Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    index: Finding = "auto",
+    probes: int | None = None,
+    encoder: nn.Module | None = None,
+    limits: Limits | None = None,
+) -> None:
+    """Answer over HTTP until stopped: `POST /predict` with JSON, `GET /health`, `/model` and `/docs`.
+
+    what: a result, what `so.load` gives, or a run folder. host: this machine alone, unless told
+    otherwise; there are no passwords and no TLS, so put a proxy in front of any other. port: 0 takes a
+    free one. index: "exact" compares with every class, "ivf" with some (faiss); "auto" takes the second
+    from 100,000 classes on.
+
+    >>> import inspect
+    >>> import spreadout as so
+    >>> inspect.signature(so.serve).parameters["host"].default  # so.serve(result) would not return
+    '127.0.0.1'
+    """
+    for name in ("fastapi", "uvicorn"):
+        if importlib.util.find_spec(name) is None:
+            raise UserError(f"serve needs {name}: pip install 'spreadout[serve]'")
+    import uvicorn
+
+    from spreadout.use.serve.app import create_app
+
+    predictor, run = _of(what, encoder)
+    predictor, found = _indexed(predictor, index, probes)
+    bounds = limits or Limits()
+    hosts = LOOPBACK if host in LOOPBACK else ("*",)
+    app = create_app(predictor, bounds, run=run, index=found, hosts=hosts)
+    with _listening(host, port) as listener:
+        where = listener.getsockname()
+        shown = f"[{where[0]}]" if ":" in where[0] else where[0]
+        takes = predictor.inputs.wanted.described
+        said = f"{takes} in, {predictor.class_count:,} classes, {found}"
+        print(f"listening on http://{shown}:{where[1]} ({said}); /docs describes it", flush=True)
+        if host not in LOOPBACK:
+            print("anybody who reaches this address may ask: it has no passwords and no TLS", flush=True)
+        settings = uvicorn.Config(
+            app,
+            log_level="warning",
+            limit_concurrency=bounds.connections,
+            timeout_keep_alive=5,
+            server_header=False,
+        )
+        uvicorn.Server(settings).run(sockets=[listener])
+
+
+def _of(
+    what: Result | Predictor | str | Path, encoder: nn.Module | None
+) -> tuple[Predictor, dict[str, Any] | None]:
+    if isinstance(what, str | Path):
+        return Predictor.load(Path(what), encoder), Story.of_folder(Path(what)).short
+    if isinstance(what, Result):
+        return what.predictor, Story.of_result(what).short
+    if isinstance(what, Predictor):
+        return what, None
+    raise UserError(f"cannot serve a {type(what).__name__}; give a result, a model or a run folder")
+
+
+def _indexed(predictor: Predictor, index: Finding, probes: int | None) -> tuple[Predictor, str]:
+    """The model with the way it finds classes, and what that is called."""
+    if index not in ("auto", "exact", "ivf"):
+        raise UserError(f"--index {index}: unknown; known: auto, exact, ivf")
+    if index == "auto":
+        many = kind_for(predictor.class_count) == "ivf" and predictor.model.has_class_table
+        index = "ivf" if many and importlib.util.find_spec("faiss") is not None else "exact"
+    if index == "exact":
+        if probes is not None:
+            raise UserError("--probes: is for --index ivf")
+        return predictor, "exact"
+    made = ClassIndex.of(predictor, "ivf", probes)
+    return replace(predictor, index=made), f"ivf, {made.index.nprobe} of {made.index.nlist} lists"
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if not 0 <= port < 2**16:
+        raise UserError(f"--port {port}: must lie between 0 and 65535")
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, proto)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise UserError(
+            f"cannot listen on {host}:{port} ({error.strerror}); take another --port"
+        ) from None
+    return listener
