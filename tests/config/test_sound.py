@@ -145,7 +145,7 @@ def test_a_client_is_somebody_where_the_data_says_who(data_of: dict[str, dict[st
 
 @pytest.mark.parametrize(
     ("clients", "per_round", "rounds", "several", "every"),
-    [(200, "all", 300, 100, 15), (400, 200, 300, 200, 15), (50_000, 200, 1000, 1000, 50)],
+    [(200, "all", 300, 100, 15), (400, 200, 300, 200, 15), (50_000, 1000, 1000, 1000, 50)],
 )
 def test_many_clients_take_part_in_turn(
     clients: int, per_round: int | str, rounds: int, several: int, every: int
@@ -168,9 +168,20 @@ def test_many_clients_take_part_in_turn(
     assert (sampled.method.prior, found.method.prior) == (0.0, "auto")
     assert found.method.model_dump()["spreadout_form"] == "topk"  # 60,000 classes
     assert found.method.model_dump()["k"] == 100
-    judged = so.Experiment(eval={"split": "validation"}, data={"validation_fraction": 0.1})
-    assert sound.sound(judged, splits).eval.patience == 10
-    assert found.eval.patience is None  # the test part is not there to choose by
+    held = sound.sound(so.Experiment(), replace(splits, validation=splits.test)).eval
+    assert (held.split, held.keep, held.patience) == ("test", "best", 10)
+    assert (found.eval.keep, found.eval.patience) == ("last", None)  # no choosing by the test part
+
+
+def test_every_example_is_seen_often_enough() -> None:
+    labels = np.repeat(np.arange(10), 5000)
+    train = so.FederatedDataset.from_arrays(np.zeros((50_000, 2)), labels, labels)
+    splits = so.Splits("large", train, so.Examples.from_arrays([[0.0, 0.0]], [0]))
+    found = sound.sound(so.Experiment(), splits)
+    assert (found.clients.batch, found.clients.per_round) == (128, "all")
+    assert found.rounds == -(-20 * 50_000 // (10 * 128))  # 20 epochs in steps of all clients' batches
+    whole = sound.sound(so.Experiment(clients={"batch": "full"}), splits)
+    assert whole.rounds == 300
 
 
 def test_what_was_chosen_is_chosen_again_for_another_method() -> None:

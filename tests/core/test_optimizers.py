@@ -10,6 +10,7 @@ RULES = [
     Optimizer(optimizer="adam", lr=0.1, eps=1e-8),
     Optimizer(optimizer="adagrad", lr=0.1, eps=1e-10),
     Optimizer(optimizer="yogi", lr=0.1),
+    Optimizer(optimizer="dog"),
 ]
 
 
@@ -46,6 +47,22 @@ def test_yogi_by_hand() -> None:
     step_dense_(rule, value, torch.tensor([1.0]), slots)
     # v = 2 − 0.5·sign(2 − 1)·1 = 1.5, corrected by 1 − 0.25 to 2: the step is −1 / (√2 + 1).
     torch.testing.assert_close(value, torch.tensor([-2 / 3 - 1 / (2**0.5 + 1)]))
+
+
+def test_dog_equals_its_paper_and_needs_no_rate() -> None:
+    rule = Optimizer(optimizer="dog")
+    for scale in (1e-3, 1.0, 1e3):  # of the whole problem: a rate would have to follow it
+        value = torch.full((5,), 10.0)
+        slots, twin = rule.init(value), value.clone()
+        start, squares, far = value.clone(), 0.0, 1e-4 * (1 + float(value.norm()))
+        for _ in range(400):
+            step_dense_(rule, value, scale * (value - 1), slots)
+            gradient = scale * (twin - 1)  # Eq. 1 and 2 of Ivgi et al.
+            squares += float(gradient.square().sum())
+            twin = twin - far / squares**0.5 * gradient
+            far = max(far, float((twin - start).norm()))
+        torch.testing.assert_close(value, twin, rtol=1e-3, atol=1e-3)
+        assert (value - 1).norm() < 0.02 * (start - 1).norm()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.optimizer}-{r.momentum}")

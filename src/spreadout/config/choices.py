@@ -32,10 +32,13 @@ from spreadout.models.build import DataShape
 FEW = 1.5  # classes of a client in the mean, up to which it is one that holds a single class
 MANY_FEATURES = 16_384  # of sparse text: from here on a client looks up the few rows it has
 EVERYBODY = 200  # up to so many clients all take part in every round
+SHARE, CROWD = 0.05, 1000  # of more clients this share does, if that is more, and so many at most
 VISITS = 100  # times a client should take part in a run …
 LONGEST = 1000  # … as far as so many rounds allow
-SHORTEST, ONE_STEP_VISITS = 300, 20  # the same where a client takes one step a round
+SHORTEST, ONE_STEP_VISITS = 300, 50  # the same where a client takes one step a round …
+EPOCHS = 20  # … and times an example should be seen
 LARGE_CLIENT = 1000  # examples in the mean, from which steps of a larger batch pay
+LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
 
 
 def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
@@ -162,11 +165,14 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """All clients while they are few; nobody without examples, whose update would be refused."""
     sizes = experiment.clients.schedule.usable(splits.train.sizes)
     busy = int((sizes > 0).sum())
-    found: dict[str, Any] = {"clients.per_round": "all" if busy <= EVERYBODY else EVERYBODY}
+    some = EVERYBODY
+    if one_step(experiment.method, splits) and not experiment.method.takes_histories:
+        some = int(np.clip(SHARE * busy, EVERYBODY, CROWD))
+    found: dict[str, Any] = {"clients.per_round": "all" if busy <= EVERYBODY else some}
     alike = experiment.method.weighting == "uniform" and not hides_sizes(experiment)
     asked = None if is_open(experiment, "clients.per_round") else experiment.clients.per_round
-    some = busy > EVERYBODY and (asked is None or (asked != "all" and asked < busy))
-    if some and alike and not experiment.method.takes_histories:
+    drawn = busy > EVERYBODY and (asked is None or (asked != "all" and asked < busy))
+    if drawn and alike and not experiment.method.takes_histories:
         # Drawn by their size, clients count alike and examples too: the classes that carry most labels
         # are not lost among the many that carry few.
         found["clients.selection"] = "weighted"
@@ -176,8 +182,8 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def one_step(method: Method, splits: Splits) -> bool:
-    """Whether clients take one local step: more would fit their one class and nothing else."""
-    if method.is_centralized or method.takes_histories:
+    """Whether clients take one local step: more would fit what one client has and nothing else."""
+    if method.is_centralized:
         return False
     return method.has_class_table or _has_one_class_each(splits.train)
 
@@ -193,7 +199,12 @@ def _has_one_class_each(data: FederatedDataset) -> bool:
 
 
 def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """Larger batches where a client, or the one place of all data, has many examples."""
+    """Larger batches where a client, or the one place of all data, has many examples.
+
+    The one step of a user is one over all that it did: how much that is differs from user to user.
+    """
+    if experiment.method.takes_histories and one_step(experiment.method, splits):
+        return {"clients.batch": LONG_HISTORY}
     sizes = splits.train.sizes
     total = int(sizes.sum())
     holders = 1 if experiment.method.is_centralized else max(int((sizes > 0).sum()), 1)
@@ -201,13 +212,21 @@ def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """So many rounds that a client takes part often enough, and the server takes enough steps."""
-    per_round, method = experiment.clients.per_round, experiment.method
-    visits, least = (ONE_STEP_VISITS, SHORTEST) if one_step(method, splits) else (VISITS, VISITS)
-    if per_round == "all" or method.is_centralized:
+    """So many rounds that clients take part and examples are seen often enough."""
+    method, sizes = experiment.method, splits.train.sizes
+    one = one_step(method, splits)
+    visits, least = (ONE_STEP_VISITS, SHORTEST) if one else (VISITS, VISITS)
+    if method.is_centralized:
         return {"rounds": least}
-    busy = int((splits.train.sizes > 0).sum())
-    return {"rounds": int(np.clip(math.ceil(visits * busy / per_round), least, LONGEST))}
+    busy = max(int((sizes > 0).sum()), 1)
+    per_round = busy if experiment.clients.per_round == "all" else experiment.clients.per_round
+    wanted = visits * busy / per_round if per_round < busy else least
+    if one:  # a client's step is over a batch at most
+        batch = experiment.clients.batch
+        step = sizes if batch == "full" else np.minimum(sizes, batch)
+        seen = step.sum() * per_round / busy
+        wanted = max(wanted, EPOCHS * sizes.sum() / max(seen, 1))
+    return {"rounds": int(np.clip(math.ceil(wanted), least, LONGEST))}
 
 
 def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
@@ -228,13 +247,13 @@ def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def evaluations(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """About twenty looks at a run; it ends early only by examples that are there to choose by.
+    """About twenty looks at a run; validation examples say which model is kept, and when to stop.
 
-    To stop by the test part would be to choose by it.
+    A small set is soon overfitted, a large one never. To choose by the test part would be to tune on it.
     """
     found: dict[str, Any] = {"eval.every": max(10, experiment.rounds // 20)}
-    if experiment.eval.split == "validation":
-        found["eval.patience"] = 10
+    if splits.validation is not None and len(splits.validation) and not hides_sizes(experiment):
+        found |= {"eval.keep": "best", "eval.patience": 10}
     return found
 
 

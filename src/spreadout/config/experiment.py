@@ -78,6 +78,8 @@ class ClientsConfig(Optimizer):
     def _one_length(self) -> ClientsConfig:
         if self.local_steps is not None and self.local_epochs is not None:
             raise ValueError("give local_steps or local_epochs, not both")
+        if self.optimizer == "dog":
+            raise ValueError('optimizer = "dog" is for the server; take sgd, adam, adagrad or yogi')
         return self
 
     @property

@@ -53,6 +53,7 @@ DECIDED = frozenset(  # what follows from the data and the method: each may be "
         "eval.metrics",
         "eval.every",
         "eval.patience",
+        "eval.keep",
     }
 )
 VALUES_AUTO = frozenset({"method.prior"})  # whose "auto" is a value of its own: found while training

@@ -55,7 +55,7 @@ def _rates_of(method: Method, splits: Splits) -> tuple[dict[str, Any], dict[str,
     if not method.has_class_table and not one_step(method, splits):  # FedMLH and its kind: their paper's
         return {"optimizer": "adam", "lr": 0.001, "beta2": 0.999, "eps": 1e-8, "local_epochs": 5}, {}
     if isinstance(method, DualEncoder):
-        return {"lr": 0.1, "local_epochs": 1}, {"optimizer": "adam", "lr": 0.03, "eps": 1e-3}
+        return {"lr": 0.1, "local_steps": 1, "lr_decay": "cosine"}, {**falling, "lr": 0.01}
     if not method.has_class_table:
         return {"lr": 0.1, "local_steps": 1, "lr_decay": "cosine"}, falling
     if isinstance(method, PositiveOnly):

@@ -65,9 +65,7 @@ class Optimizer(Section):
             slots["second"] = torch.full_like(like, 0.1)  # TensorFlow's and optax's start
         if self.optimizer == "dog":
             slots["way"] = torch.zeros_like(like)  # from the start
-            slots["far"] = 1e-4 * (
-                1 + _length(like, rows is not None)
-            )  # the longest way so far; at first a short one
+            slots["far"] = 1e-4 * (1 + _length(like, rows is not None))  # the longest way so far
             slots["squares"] = torch.zeros_like(slots["far"])  # Σ ‖gradient‖²
         return slots
 

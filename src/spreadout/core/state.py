@@ -96,6 +96,7 @@ class ServerState:
     central: Tensors = field(
         default_factory=dict
     )  # of noise on the server: what rows are owed, the clip
+    kept: Tables = field(default_factory=dict)  # the best model so far, by part: `eval.keep`
     traffic: Traffic = field(default_factory=Traffic)
     refused: Counter[str] = field(default_factory=Counter)
     setup_done: bool = False  # whether what comes before the first round is done
@@ -128,7 +129,8 @@ class ServerState:
             return {n: t.whole() if isinstance(t, Sharded) else t for n, t in tables.items()}
 
         kept = {part: gathered(named) for part, named in self.slots.items()} if slots else {}
-        return replace(self, tables=gathered(self.tables), slots=kept)
+        best = gathered(self.kept)
+        return replace(self, tables=gathered(self.tables), slots=kept, kept=best)
 
     def slots_for(self, part: str, optimizer: Optimizer, like: Table, *, lazy: bool) -> Tensors:
         """This part's optimiser state, made at first use and for what is here; lazy: steps per row."""

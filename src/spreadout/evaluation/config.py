@@ -21,6 +21,7 @@ class EvalConfig(Section):
     propensity: tuple[PositiveFloat, PositiveFloat] = PROPENSITY  # a and b of PSP@k
     best_by: list[str] = Field([])  # metrics whose mean says which round was best; none: the first one
     references: bool = True  # whether trivial and cheap central predictions are scored beside the run
+    keep: Literal["last", "best"] = "last"  # which model a run leaves: the best by validation examples
     patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
 
     @field_validator("metrics")

@@ -16,18 +16,37 @@ def judged_by(config: EvalConfig) -> list[str]:
     return list(config.best_by or config.metrics[:1])
 
 
-def goodness(config: EvalConfig, record: Mapping[str, Any]) -> float:
-    """How good an evaluation is, the higher the better; −∞ where a metric has no value."""
+VALIDATION = "validation "  # before the name of a metric that was taken of the validation part
+
+
+def goodness(config: EvalConfig, record: Mapping[str, Any], of: str = "") -> float:
+    """How good an evaluation is, the higher the better; −∞ where a metric has no value.
+
+    of: VALIDATION for the scores of that part, where the run is judged by another one.
+    """
     names = judged_by(config)
-    values = [record[name] for name in names]
+    values = [record[of + name] for name in names]
     if any(value is None or not math.isfinite(value) for value in values):
         return -math.inf  # as read back from a file, it is never the best
     return find_metric(names[0]).sign * sum(map(float, values)) / len(names)
 
 
 def best_of(config: EvalConfig, history: Sequence[Record]) -> int:
-    """The place of the best evaluation so far, the first of equals."""
-    return max(range(len(history)), key=lambda place: goodness(config, history[place]))
+    """The place of the best evaluation so far, the first of equals; by the validation part if it can."""
+    return max(range(len(history)), key=lambda place: _choice(config, history[place]))
+
+
+def shown_of(config: EvalConfig, history: Sequence[Record]) -> int:
+    """The place of the model that a run leaves: the best one, the last of equals; or the last."""
+    places = range(len(history))
+    if config.keep == "last":
+        return places[-1]
+    return max(places, key=lambda place: (_choice(config, history[place]), place))
+
+
+def _choice(config: EvalConfig, record: Mapping[str, Any]) -> float:
+    apart = all(VALIDATION + name in record for name in judged_by(config))
+    return goodness(config, record, VALIDATION if apart else "")
 
 
 def out_of_patience(config: EvalConfig, history: Sequence[Record]) -> bool:

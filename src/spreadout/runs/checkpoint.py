@@ -41,6 +41,7 @@ GROUPS = (
     "scoring",
     "robust",
     "central",
+    "kept",
 )
 POINTER, STATES = "state.json", "state-*.safetensors"
 REMEDY = "restore the folder from a copy, or run it again with --force"
@@ -156,6 +157,7 @@ def load(
             control=groups["control"],
             scoring=groups["scoring"],
             robust=groups["robust"],
+            kept=groups["kept"],
             central=groups["central"],
             clients=_per_client(groups["clients"]),
             traffic=Traffic(**record["traffic"]),
@@ -179,6 +181,7 @@ def tensors_of(state: ServerState) -> dict[str, Tensor]:
         "control": state.control,
         "scoring": state.scoring,
         "robust": state.robust,
+        "kept": state.kept,
         "central": state.central,
         "clients": {f"{part}|clients": kept.clients for part, kept in state.clients.items()}
         | {f"{part}|values": kept.values for part, kept in state.clients.items()},
@@ -199,7 +202,8 @@ def _read(
         if group not in groups:
             raise SafetensorError(f"{key!r:.60} is no part of a state")
         table = name if group == "tables" else name.partition("|")[0].rpartition("/")[2]
-        if group in ("tables", "slots") and table in sharded:
+        of_rows = group in ("tables", "slots") or name.startswith("tables/")
+        if of_rows and table in sharded:
             part = file.get_slice(key)
 
             def rows(start: int, stop: int, part: Any = part) -> Tensor:

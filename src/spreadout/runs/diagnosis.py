@@ -15,7 +15,7 @@ from typing import TypeGuard
 from spreadout.core.types import Record
 from spreadout.evaluation.activity import Activity
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.early_stopping import best_of, goodness, judged_by
+from spreadout.evaluation.early_stopping import best_of, goodness, judged_by, shown_of
 from spreadout.evaluation.metrics import described
 from spreadout.evaluation.references import Reference
 
@@ -154,7 +154,7 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
 
     Scores are means over a quarter of the evaluations: a single high one is luck.
     """
-    if len(history) < FEWEST:
+    if len(history) < FEWEST or config.keep == "best":  # what came later is not what the run leaves
         return None
     scores, quarter = _scores(config, history), _quarter(history)
     means = [sum(scores[i : i + quarter]) / quarter for i in range(1, len(scores) - quarter + 1)]
@@ -205,7 +205,8 @@ def below_trivial(
     for one in references.values():
         if not one.is_trivial or not all(_known(one.metrics.get(name)) for name in names):
             continue
-        ours, theirs = goodness(config, history[-1]), goodness(config, one.metrics)
+        shown = history[shown_of(config, history)]
+        ours, theirs = goodness(config, shown), goodness(config, one.metrics)
         if ours >= theirs:
             continue
         sign = described(names[0]).sign

@@ -42,6 +42,11 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
     if method.prior and not method.has_class_table:
         raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
     refuse_unprotected(e, method)
+    if e.eval.keep == "best" and (splits.validation is None or not len(splits.validation)):
+        raise UserError(
+            'eval.keep = "best": there are no validation examples to choose by, and to choose by test '
+            "examples would be to tune on them; set data.validation_fraction = 0.1"
+        )
     metrics = [find_metric(name) for name in e.eval.metrics]
     ranked = [metric for metric in metrics if metric.needs_trained_classes]
     if e.eval.split == "test" and len(splits.test) and _unseen(splits) and ranked:

@@ -21,7 +21,7 @@ from spreadout.core.types import Record
 from spreadout.data.dataset import Examples, Splits
 from spreadout.evaluation import prior
 from spreadout.evaluation.activity import activity_of
-from spreadout.evaluation.early_stopping import out_of_patience
+from spreadout.evaluation.early_stopping import VALIDATION, judged_by, out_of_patience, shown_of
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.geometry import Geometry
@@ -38,6 +38,7 @@ from spreadout.runs.diagnosis import Finding
 from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.given import refuse_without_own, saying_what_was_given
+from spreadout.runs.keeping import keep_, kept_model
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.parts import refuse_other_kinds
 from spreadout.runs.predict import Predictor, with_weights
@@ -229,11 +230,13 @@ class Session:
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
-        record |= self.federation.method.signs(self.state)
+        record |= self.federation.method.signs(self.state) | self._validated()
         spent = epsilon_by_now(self.federation, self.state)
         if spent is not None:
             record["epsilon"] = spent if math.isfinite(spent) else None
         self.history.append(record)
+        if config.keep == "best" and shown_of(config, self.history) == len(self.history) - 1:
+            keep_(self.state)
         if self.folder is not None:
             self.folder.append(record)
         self.observer.evaluated(record)
@@ -247,6 +250,15 @@ class Session:
             overshot = diagnosis.overshoot([record])  # harder pushes would make that worse
             advice = self.federation.method.collapse_advice(found.geometry)
             self.observer.warned(str(overshot) if overshot else advice)
+
+    def _validated(self) -> Record:
+        """Scores on the validation part, where that chooses the model and another one judges it."""
+        config, held = self.experiment.eval, self.data.validation
+        if config.keep == "last" or config.split == "validation" or held is None:
+            return {}
+        names = judged_by(config)
+        found = evaluate(self.federation.model, self.state, held, names, seen=self._seen)
+        return {VALIDATION + name: found.metrics[name] for name in names}
 
     def _set_prior(self) -> float | None:
         """Put the prior over classes into the scores: τ · log n_c, τ by the validation examples."""
@@ -295,7 +307,8 @@ class Session:
         """What is wrong with the run, by the process that writes it down."""
         if not distributed.is_first():
             return []
-        e, f, last = self.experiment, self.federation, self.history[-1]
+        e, f = self.experiment, self.federation
+        last = self.history[shown_of(e.eval, self.history)]
         geometry = None
         if last.get("collapsing"):
             geometry = Geometry(**{name: last[name] for name in Geometry.__dataclass_fields__})
@@ -322,7 +335,7 @@ class Session:
         return self._finish()
 
     def _finish(self) -> Result:
-        whole, references = self._gathered(slots=False), self._references()
+        whole, references = kept_model(self._gathered(slots=False)), self._references()
         summary = summarize(
             self.experiment,
             self.data,
@@ -347,7 +360,8 @@ class Session:
             self._leave(folder, summary, asked)
 
         path = self.folder.path if self.folder else None
-        return Result(summary, self.history, self.state, self.federation, asked, path, leave)
+        state = kept_model(self.state)
+        return Result(summary, self.history, state, self.federation, asked, path, leave)
 
     def _leave(self, folder: RunFolder, summary: dict[str, Any], asked: Predictor) -> None:
         """What a finished run leaves in a folder."""

@@ -18,7 +18,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.core.types import Record, Tensors
 from spreadout.data.dataset import Splits
-from spreadout.evaluation.early_stopping import best_of
+from spreadout.evaluation.early_stopping import best_of, shown_of
 from spreadout.evaluation.evaluate import Evaluation
 from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.references import ReferenceSet, why_none
@@ -71,7 +71,8 @@ def summarize(
 ) -> dict[str, Any]:
     """All that `summary.json` says."""
     names = experiment.eval.metrics
-    last, best = history[-1], history[best_of(experiment.eval, history)]
+    last = history[shown_of(experiment.eval, history)]
+    best = last if experiment.eval.keep == "best" else history[best_of(experiment.eval, history)]
     moved = {"bytes": best["bytes_down"] + best["bytes_up"]}
     traffic = state.traffic
     return {
@@ -83,6 +84,7 @@ def summarize(
         "classes": data.train.classes,
         "rounds": state.round,
         "metrics": {name: last[name] for name in names},
+        "kept_round": last["round"],  # whose model it is
         "best_by": experiment.eval.best_by,
         "stopped_early": state.round < experiment.rounds,  # eval.patience or privacy.epsilon ran out
         "best": {"round": best["round"], **{name: best[name] for name in names}, **moved},

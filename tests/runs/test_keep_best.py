@@ -1,0 +1,79 @@
+"""`eval.keep = "best"`: the model of the best evaluation by validation examples is what a run leaves."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import spreadout as so
+
+KEYS = (
+    "rounds=12", "eval.every=2", "data.validation_fraction=0.2", "clients.local_steps=3",
+    "clients.lr=3.0", "eval.references=false",
+)  # fmt: skip
+
+
+def experiment(*overrides: str) -> so.Experiment:
+    """Rates so large that scores go up and down."""
+    return so.Experiment.load("digits-fedaws", [*KEYS, *overrides])
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model" / "weights.safetensors")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> so.Result:
+    return so.run(experiment("eval.keep=best"), out=tmp_path_factory.mktemp("kept") / "run")
+
+
+def test_the_model_is_that_of_the_best_round_by_validation_examples(
+    kept: so.Result, tmp_path: Path
+) -> None:
+    scores = [record["validation P@1"] for record in kept.history]
+    best = max(range(len(scores)), key=lambda place: (scores[place], place))
+    at = kept.history[best]["round"]
+    assert 0 < at < 12, "this test needs a run whose last model is not its best"
+    assert kept.summary["kept_round"] == at
+    assert kept.metrics["P@1"] == kept.history[best]["P@1"]
+    so.run(experiment(f"rounds={at}", "eval.keep=last"), out=tmp_path / "run")
+    assert kept.folder is not None
+    ours, theirs = weights(kept.folder), weights(tmp_path / "run")
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert torch.equal(kept.state.tables["classes"], theirs["table.classes"])
+
+
+def test_the_last_model_is_kept_where_that_is_asked() -> None:
+    last = so.run(experiment("rounds=4", "eval.keep=last"))
+    assert "validation P@1" not in last.history[-1]
+    assert last.summary["kept_round"] == 4
+    assert not last.state.kept
+
+
+def test_the_kept_model_survives_an_interruption(kept: so.Result, tmp_path: Path) -> None:
+    at = int(kept.summary["kept_round"])
+    rounds = iter(range(1, 100))
+    with pytest.raises(so.Interrupted):
+        so.run(
+            experiment("eval.keep=best"),
+            out=tmp_path / "run",
+            stop=lambda: next(rounds) == at + 1,
+        )
+    again = so.resume(tmp_path / "run")
+    assert again.summary["kept_round"] == at
+    assert kept.folder is not None
+    ours, theirs = weights(kept.folder), weights(tmp_path / "run")
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_patience_counts_by_validation_examples_too() -> None:
+    found = so.run(experiment("eval.keep=best", "eval.patience=1"))
+    scores = [record["validation P@1"] for record in found.history]
+    assert scores[-1] <= max(scores[:-1])
+    assert scores[-2] == max(scores)
+
+
+def test_nothing_is_chosen_by_test_examples() -> None:
+    with pytest.raises(so.UserError, match=r"no validation examples .* data.validation_fraction"):
+        so.run(experiment("eval.keep=best", "data.validation_fraction=0"))
