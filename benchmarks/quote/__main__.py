@@ -83,6 +83,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-reached": lambda: defaults.reached("results/defaults/table.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-trials": lambda: defaults.trials("results/defaults/trials.json"),
+    "defaults-rates": lambda: defaults.found_rates("results/defaults/rates.json"),
     "left-out": lambda: defaults.left_out(
         "results/defaults/leave-one-out.json", "results/defaults/search.json"
     ),

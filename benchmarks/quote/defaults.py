@@ -59,13 +59,41 @@ def _mean(runs: Runs) -> str:
 
 
 def trials(path: str) -> str:
-    """What was changed of a default, and P@1 on a validation part."""
+    """What was changed of a default, and its first metric on a validation part."""
+    rows = []
+    for run in read(path)["runs"]:
+        if "metrics" in run:
+            name, value = next(iter(run["metrics"].items()))
+            rows.append([run["set"], run["method"], _changed(run), f"{name} {value:.1f}"])
+    return table(("set", "method", "changed", "score"), rows, path)
+
+
+def found_rates(path: str) -> str:
+    """One rate for all sets, a rate by a short range test, and no rate: P@1 as a share of the best."""
+    scores: dict[tuple[str, str], dict[tuple[str, bool], float]] = {}
+    for run in read(path)["runs"]:
+        asked = dict(one.split("=") for one in run["changes"])
+        rule = "DoG" if asked["server.optimizer"] == "dog" else asked["server.lr"]
+        own = scores.setdefault((run["method"], run["set"]), {})
+        own[rule, "rounds" in asked] = run["metrics"]["P@1"]
+    shares: dict[tuple[str, str], list[float]] = {}
+    for (method, _), own in scores.items():
+        fixed = [rule for rule, short in own if rule != "DoG" and not short]
+        tested = max(fixed, key=lambda rate: own[rate, True])
+        best = max(own[rate, False] for rate in fixed)
+        for rule in (*fixed, "DoG"):
+            shares.setdefault((rule, method), []).append(own[rule, False] / best)
+        shares.setdefault(("a range test", method), []).append(own[tested, False] / best)
+    rules = list(dict.fromkeys(rule for rule, _ in shares))
     rows = [
-        [run["set"], run["method"], _changed(run), f"{run['metrics']['P@1']:.1f}"]
-        for run in read(path)["runs"]
-        if "metrics" in run
+        [rule if rule in ("DoG", "a range test") else f"Adam at {rule}"]
+        + [
+            f"{100 * statistics.mean(shares[rule, method]):.0f} / {100 * min(shares[rule, method]):.0f} %"
+            for method in ("fedaws", "fedss")
+        ]
+        for rule in sorted(rules)
     ]
-    return table(("set", "method", "changed", "P@1"), rows, path)
+    return table(("server", "FedAwS, mean / smallest", "FedSS"), rows, path)
 
 
 def _changed(run: dict[str, Any]) -> str:
