@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import torch
@@ -12,39 +13,56 @@ from spreadout.data.dataset import Examples
 from spreadout.evaluation.embed import embed
 from spreadout.models.embedding import EmbeddingModel
 
-MOST_CLASSES, MOST_EXAMPLES = 200, 400
+MOST_CLASSES, MOST_EXAMPLES = 100_000, 400
+KEPT = 64  # leading axes of which classes keep their coordinates, to find neighbours by
+EXACT = 20_000  # points of which axes are found by their singular values, not by their squares
 
 
 @torch.no_grad()
 def projection_of(model: EmbeddingModel, state: ServerState, examples: Examples) -> dict[str, Any]:
     """Class rows and examples projected on the two leading principal axes of both, uncentred.
 
-    Uncentred, so that a collapsed space looks collapsed: everything lands on one spot far from 0.
+    Uncentred, so that a collapsed space looks collapsed: everything lands on one spot far from 0. Of
+    very many classes some are taken, evenly spread; `ids` says which.
     """
     labelled = (examples.labels.lengths > 0).nonzero()[:, 0]
     stride = max(1, len(labelled) // MOST_EXAMPLES)
     some = labelled[::stride][:MOST_EXAMPLES]
-    rows = local_of(state.tables["classes"])[:MOST_CLASSES].float().cpu()
+    table = local_of(state.tables["classes"])
+    every = torch.linspace(0, len(table) - 1, min(MOST_CLASSES, len(table)), dtype=torch.float64).long()
+    rows = table[every.to(table.device)].float().cpu()
     points = embed(model, state, examples, some).float().cpu()
     label = examples.labels.values[examples.labels.offsets[some]]  # each example's first label
-    together = torch.cat([rows, points])
-    axes = _axes(together)  # (2, d)
-    axes = torch.nn.functional.pad(axes, (0, 0, 0, 2 - len(axes)))  # there may be one direction only
+    axes = _axes(torch.cat([rows, points]), max(2, min(KEPT, rows.shape[1])))  # (≤ KEPT, d)
+    plane = torch.nn.functional.pad(axes[:2], (0, 0, 0, max(0, 2 - len(axes))))  # there may be but one
     return {
-        "classes": _rounded(rows @ axes.T),
-        "examples": _rounded(points @ axes.T),
+        "classes": _rounded(rows @ plane.T),
+        "examples": _rounded(points @ plane.T),
         "labels": label.tolist(),
+        "ids": every.tolist() if len(every) < len(table) else None,
+        "vectors": _small(rows @ axes.T),
     }
 
 
-def _axes(points: torch.Tensor) -> torch.Tensor:
-    """The two leading right singular vectors; in double, where squares of large values fit."""
+def _axes(points: torch.Tensor, count: int = 2) -> torch.Tensor:
+    """The leading right singular vectors; in double, where squares of large values fit."""
     try:
-        axes: torch.Tensor = torch.linalg.svd(points.double(), full_matrices=False).Vh[:2].float()
-        return axes
+        if len(points) <= EXACT:
+            found: torch.Tensor = torch.linalg.svd(points.double(), full_matrices=False).Vh
+            return found[:count].float()
+        gram = sum(part.double().T @ part.double() for part in torch.split(points, EXACT))
+        return torch.linalg.eigh(gram).eigenvectors.T.flip(0)[:count].float()
     except RuntimeError:  # it does not converge: values too far apart in size, after too high rates
-        return torch.eye(2, points.shape[1])
+        return torch.eye(count, points.shape[1])
+
+
+def _small(points: torch.Tensor) -> dict[str, Any]:
+    """Rows as bytes, each scaled by its largest coordinate: cosines between them stay right to 0.01."""
+    scale = points.abs().amax(1, keepdim=True)
+    whole = torch.where(scale > 0, points / scale * 127, torch.zeros(())).nan_to_num(0, 0, 0)
+    data = base64.b64encode(whole.round().to(torch.int8).numpy().tobytes()).decode()
+    return {"dims": points.shape[1], "data": data}
 
 
 def _rounded(points: torch.Tensor) -> list[list[float]]:
-    return [[round(float(x), 4) for x in point] for point in points]
+    return [[round(x, 4) for x in point] for point in points.double().tolist()]

@@ -18,6 +18,7 @@ class Line:
     mean: Sequence[float]
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
+    style: int | None = None  # which colour and dash; by default, that of its place
 
 
 def line_chart(
@@ -35,7 +36,7 @@ def line_chart(
     series: list[dict[str, Any]] = [
         {
             "label": line.label,
-            "style": i,
+            "style": i if line.style is None else line.style,
             "x": list(line.x),
             "mean": list(line.mean),
             "low": list(line.low or line.mean),
@@ -60,10 +61,11 @@ def bar_chart(
     y_title: str,
     y_range: tuple[float, float] | None = None,
     notes: Mapping[str, Sequence[float]] | None = None,
+    styles: Sequence[int] | None = None,
 ) -> str:
     """One bar per label and series, from 0; notes: further numbers of each label, shown beside."""
     series = [
-        {"label": name, "style": i, "values": list(values)}
+        {"label": name, "style": styles[i] if styles else i, "values": list(values)}
         for i, (name, values) in enumerate(bars.items())
     ]
     axes = {"x": {"title": x_title}, "y": {"title": y_title, "range": y_range}}

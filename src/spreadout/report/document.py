@@ -17,6 +17,8 @@ SCRIPTS = (  # joined in this order
     "lines",
     "bars",
     "matrix",
+    "confusion",
+    "points",
     "curves",
     "map",
     "tabs",

@@ -76,7 +76,14 @@ def _arm(arm: Arm, style: int) -> dict[str, Any]:
         "central": not arm.summaries[0]["bytes"]["participations"],
         "collapse": collapse_of(arm.histories[0]),
         "seeds": [_seed(history, names) for history in arm.histories],
+        "details": _details(arm),
     }
+
+
+def _details(arm: Arm) -> dict[str, Any] | None:
+    """What views of classes and clients are drawn from; the rest is in charts of its own."""
+    found = arm.details
+    return found and {name: found[name] for name in ("classes", "confused", "clients")}
 
 
 def _seed(history: Sequence[Record], names: Iterable[str]) -> dict[str, Any]:

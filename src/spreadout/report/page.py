@@ -9,6 +9,8 @@ from typing import Any
 
 from spreadout.core.files import write_atomic
 from spreadout.evaluation.metrics import described
+from spreadout.report.classes_view import classes_section
+from spreadout.report.config_view import config_section
 from spreadout.report.document import as_script, document, figure, tab
 from spreadout.report.histories import runs_data
 from spreadout.report.privacy_view import privacy_section
@@ -31,13 +33,18 @@ def page(arms: Sequence[Arm], title: str) -> str:
         f"{_each(arms, 'rounds')} rounds, {seeds} seed{'s' if seeds > 1 else ''}"
     )
     data = {**runs_data(arms), **_maps(arms)}
+    for one, place in zip(data["arms"], data.pop("places"), strict=True):
+        one["names"] = place
     sections = [
         f"<script type=application/json id=runs>{as_script(data)}</script>",
         tab("overview", "Overview", warnings(arms), cards(arms), score_table(arms)),
         tab("curves", "Curves", _curves(arms, data)),
         tab("bytes", "Bytes", _traffic(arms)),
+        tab("classes", "Classes", classes_section(arms)),
+        tab("clients", "Clients", _clients_section(arms)),
         tab("map", "Map", _space(arms)),
         tab("privacy", "Privacy", privacy_section(arms)),
+        tab("config", "Config", config_section(arms)),
         _origin(arms),
     ]
     return document(title, about, sections)
@@ -76,8 +83,35 @@ def _traffic(arms: Sequence[Arm]) -> str:
 def _maps(arms: Sequence[Arm]) -> dict[str, Any]:
     """Maps of all arms that have one, of the first seed."""
     drawn = [arm for arm in arms if arm.projection is not None]
-    maps = [{"label": arm.label, "names": 0, **(arm.projection or {})} for arm in drawn]
-    return {"maps": maps, "names": [[]]}
+    names: list[Sequence[str]] = []  # those that several arms share stand here once
+    for arm in arms:
+        if arm.names not in names:
+            names.append(arm.names)
+    place = {arm.label: names.index(arm.names) for arm in arms}
+    maps = [{"label": arm.label, "names": place[arm.label], **(arm.projection or {})} for arm in drawn]
+    return {"maps": maps, "names": names, "places": [place[arm.label] for arm in arms]}
+
+
+def _clients_section(arms: Sequence[Arm]) -> str:
+    known = [arm for arm in arms if (arm.details or {}).get("clients")]
+    if not known:
+        return ""
+    views = (
+        ("Score and size of clients", "examples", "score"),
+        ("Bytes and size of clients", "examples", "down"),
+    )
+    drawn = "".join(figure(text, "clients", x=x, y=y) for text, x, y in views)
+    shown = min(len((arm.details or {})["clients"]["number"]) for arm in known)
+    every = max((arm.details or {})["clients"]["of"] for arm in known)
+    some = (
+        f" {shown:,} of {every:,} clients are shown, evenly over their sizes." if shown < every else ""
+    )
+    note = (
+        "Of the first seed. A client's score is the share of held-out examples that are found, in the "
+        "mean over its own labels. Bytes are those that were measured; class rows are apportioned by "
+        f"how many a client requests in a round.{some}"
+    )
+    return f"<div class=grid2>{drawn}</div><p class=note>{note}</p>"
 
 
 def _space(arms: Sequence[Arm]) -> str:

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ class Arm:
     histories: list[list[Record]]
     projection: dict[str, Any] | None
     privacy: dict[str, Any] | None = None  # what clients gave away, where the run wrote it down
+    details: dict[str, Any] | None = None  # by class and by client, of the first seed
+    names: Sequence[str] = ()  # of classes
+    config: Mapping[str, Any] = field(default_factory=dict)  # as the first seed was run
 
     def metric(self, name: str) -> list[float]:
         return [_number(summary["metrics"][name]) for summary in self.summaries]
@@ -75,7 +78,18 @@ def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
     for folder, history in zip(folders, histories, strict=True):
         if not history:
             raise UserError(f"{folder / METRICS}: is missing or empty; {REMEDY}")
-    return Arm(name, label, summaries, histories, runs[0].projection(), runs[0].privacy())
+    first = runs[0]
+    return Arm(
+        name,
+        label,
+        summaries,
+        histories,
+        first.projection(),
+        first.privacy(),
+        first.details(),
+        first.names(),
+        read_toml(first.config),
+    )
 
 
 def _drawn(summary: Mapping[str, Any]) -> list[str]:

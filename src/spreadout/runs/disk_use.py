@@ -20,6 +20,7 @@ from spreadout.evaluation.references import ReferenceSet
 from spreadout.federated.cohort import draw_clients, draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.runs import checkpoint
+from spreadout.runs.details import details_of
 from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import model_tensors, request_records
 from spreadout.runs.predict import Predictor
@@ -56,7 +57,7 @@ def disk_use(
     left += len(json_bytes(asked.about([])))
     if "classes" in state.tables:
         left += len(json_bytes(projection_of(f.model, state, splits.test)))
-    left += len(json_bytes(evidence(f, state)))
+    left += len(json_bytes(evidence(f, state))) + len(json_bytes(details_of(f, state, splits.test)))
     at_end = written + saved + left
     return DiskUse(at_end, max(at_end, written + 2 * saved))  # a checkpoint is replaced by a whole one
 

@@ -15,6 +15,8 @@ from spreadout.runs.claim import CONFIG, RUN_MARK
 from spreadout.runs.logs import METRICS, REQUESTS
 from spreadout.runs.sums import check, read_sums, remedy_for
 from spreadout.runs.written import (
+    About,
+    Details,
     Evaluated,
     PrivacySaid,
     Progress,
@@ -24,6 +26,7 @@ from spreadout.runs.written import (
 )
 
 SUMMARY, PROJECTION, PRIVACY = "summary.json", "projection.json", "privacy.json"
+DETAILS = "details.json"
 WEIGHTS, ABOUT = "model/weights.safetensors", "model/about.json"
 
 
@@ -121,6 +124,14 @@ class RunFiles:
     def privacy(self) -> dict[str, Any] | None:
         """What its clients gave away; those of earlier versions did not write it down."""
         return self._optional(PRIVACY, PrivacySaid)
+
+    def details(self) -> dict[str, Any] | None:
+        """What it found by class and by client; those of earlier versions did not write it down."""
+        return self._optional(DETAILS, Details)
+
+    def names(self) -> list[str]:
+        """The names of classes; none where they have none, or the run is not finished."""
+        return list(found["names"]) if (found := self._optional(ABOUT, About)) else []
 
     def _optional(self, name: str, kind: type[Written]) -> dict[str, Any] | None:
         there = name in (read_sums(self.path) or {}) or (self.path / name).is_file()

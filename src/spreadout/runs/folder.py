@@ -40,13 +40,13 @@ from spreadout.runs.claim import (
     is_taken,
     refuse_foreign,
 )
-from spreadout.runs.files import ABOUT, PRIVACY, PROJECTION, SUMMARY, WEIGHTS, RunFiles
+from spreadout.runs.files import ABOUT, DETAILS, PRIVACY, PROJECTION, SUMMARY, WEIGHTS, RunFiles
 from spreadout.runs.logs import LOGS, METRICS, REFUSALS, REQUESTS, Marker
 from spreadout.runs.release_ledger import RELEASES
 from spreadout.runs.sums import check, read_sums, unchecked, write_sums
 
 WRITTEN = {
-    ".": {CONFIG, SUMS, SUMMARY, PROJECTION, PRIVACY, *LOGS},
+    ".": {CONFIG, SUMS, SUMMARY, PROJECTION, PRIVACY, DETAILS, *LOGS},
     "model": {Path(WEIGHTS).name, Path(ABOUT).name},
 }
 
@@ -193,6 +193,7 @@ class RunFolder(RunFiles):
         projection: Mapping[str, Any] | None,
         about: Mapping[str, Any],
         privacy: Mapping[str, Any],
+        details: Mapping[str, Any],
     ) -> None:
         """The model, what is needed to use it, what is said of it, the sums, and last the summary."""
         self._refuse_if_deleted()
@@ -206,6 +207,7 @@ class RunFolder(RunFiles):
         sums[PRIVACY] = write_json(self.path / PRIVACY, privacy)
         if (self.path / RELEASES).is_file():
             sums[RELEASES] = digest_of(self.path / RELEASES)
+        sums[DETAILS] = write_json(self.path / DETAILS, details)
         payload = json_bytes(summary)
         write_sums(self.path, {**sums, SUMMARY: sha256(payload)})
         write_atomic(self.path / SUMMARY, payload)  # last: it says the run is finished

@@ -34,6 +34,7 @@ from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
 from spreadout.runs import advice, diagnosis
 from spreadout.runs.build import pick_device
+from spreadout.runs.details import details_of
 from spreadout.runs.diagnosis import Finding
 from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import RunFolder, request_records
@@ -370,4 +371,5 @@ class Session:
             projection_of(self.federation.model, asked.state, self.data.test) if drawable else None
         )
         given = evidence(self.federation, self.state)
-        folder.finish(summary, asked.state, projection, asked.about(self.own), given)
+        details = details_of(self.federation, asked.state, self._examples)
+        folder.finish(summary, asked.state, projection, asked.about(self.own), given, details)

@@ -164,18 +164,90 @@ class PrivacySaid(Written):
     channels: dict[str, ChannelSaid] = Field(min_length=1)
 
 
+class SmallRows(Written):
+    """Rows of class coordinates, a byte each."""
+
+    dims: Annotated[int, Field(ge=1, le=4096)]
+    data: str
+
+    def refuse_other_than(self, rows: int) -> None:
+        if len(self.data) != -(-rows * self.dims // 3) * 4:
+            raise ValueError(f"vectors are not those of {rows} classes")
+
+
 class Projection(Written):
     """`projection.json`."""
 
     classes: list[Pair]
     examples: list[Pair]
     labels: list[Count]
+    ids: list[Count] | None = None  # which classes these are; None: all
+    vectors: SmallRows | None = None  # not in those of earlier versions
 
     @model_validator(mode="after")
     def _as_many(self) -> Projection:
         if len(self.examples) != len(self.labels):
             raise ValueError(f"{len(self.examples)} examples have {len(self.labels)} labels")
+        if self.ids is not None and len(self.ids) != len(self.classes):
+            raise ValueError(f"{len(self.classes)} classes have {len(self.ids)} ids")
+        if self.vectors is not None:
+            self.vectors.refuse_other_than(len(self.classes))
         return self
+
+
+class ByFrequency(Written):
+    low: Count
+    high: Count
+    classes: Count
+    tested: Count
+    found: Count
+
+
+class EachClass(Written):
+    trained: list[Count]
+    tested: list[Count]
+    found: list[Count]
+
+    @model_validator(mode="after")
+    def _as_many(self) -> EachClass:
+        if len({len(self.trained), len(self.tested), len(self.found)}) > 1:
+            raise ValueError("counts of some classes are missing")
+        return self
+
+
+class EachClient(Written):
+    of: Count
+    number: list[Count]
+    examples: list[Count]
+    visits: list[Count]
+    down: list[Count]
+    up: list[Count]
+    score: list[Score]
+    holds: list[list[Count] | None]
+
+    @model_validator(mode="after")
+    def _as_many(self) -> EachClient:
+        every = (self.examples, self.visits, self.down, self.up, self.score, self.holds)
+        if any(len(one) != len(self.number) for one in every):
+            raise ValueError("numbers of some clients are missing")
+        return self
+
+
+class Alike(Written):
+    before: list[Number] | None
+    after: list[Number]
+
+
+class Details(Written):
+    """`details.json`."""
+
+    examples: Count
+    depth: Count
+    by_frequency: list[ByFrequency]
+    classes: EachClass | None
+    confused: list[Annotated[list[Count], Field(min_length=3, max_length=3)]] | None
+    clients: EachClient | None
+    similarity: Alike | None
 
 
 Size = Annotated[int, Field(ge=0, lt=2**31)]

@@ -48,6 +48,13 @@ function shorten(text, most) {
   return letters.length <= most ? text : letters.slice(0, most - 1).join("") + "…";
 }
 
+const ruler = el("canvas").getContext("2d");
+
+function textWidth(text, size) {
+  ruler.font = `${size}px system-ui, sans-serif`;
+  return ruler.measureText(text).width;
+}
+
 function contentOf(id) {
   const node = document.getElementById(id);
   return node ? JSON.parse(node.textContent) : null;

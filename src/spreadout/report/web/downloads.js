@@ -5,7 +5,9 @@ const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dashar
 function save(name, content, kind) {
   const link = el("a", { download: name });
   link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type: kind }));
+  document.body.append(link);
   link.click();
+  link.remove();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 

@@ -2,7 +2,10 @@
 const drawings = new Map(); // figure → () => void, draws it again
 const hiddenArms = new Set(); // labels switched off in any legend
 
+let printing = false;
+
 function plotWidth(plot) {
+  if (printing) return plot.closest(".grid2") ? 330 : 690; // as wide as they are on a sheet
   const here = plot.clientWidth;
   if (here > 0) return here;
   const main = document.querySelector("main").clientWidth; // in a tab that is not shown

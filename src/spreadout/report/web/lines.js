@@ -18,18 +18,18 @@ function axisOf(axis, values) {
 // Frame, grid, ticks and titles; places of values.
 function drawAxes(plot, x, y, label) {
   const width = Math.max(plotWidth(plot), 240), height = Math.round(Math.min(Math.max(width * 0.56, 230), 360));
-  const yTicks = makeScale({ ...y, from: 0, to: 1 }).ticks(height / 60);
-  const left = 30 + 7 * Math.max(...yTicks.map((tick) => shownNumber(tick).length));
+  const inner = makeScale({ ...y, from: 0, to: 1 }), yTicks = inner.ticks(height / 60);
+  const left = 30 + 7 * Math.max(...yTicks.map((tick) => inner.shown(tick).length));
   const px = makeScale({ ...x, from: left, to: width - MARGIN.right });
   const py = makeScale({ ...y, from: height - MARGIN.bottom, to: MARGIN.top });
   const image = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label, tabindex: 0 });
   for (const tick of yTicks) {
     image.append(svg("line", { class: "grid", x1: left, x2: width - MARGIN.right, y1: py(tick), y2: py(tick) }));
-    image.append(svg("text", { class: "tick", x: left - 7, y: py(tick) + 4, "text-anchor": "end" }, shownNumber(tick)));
+    image.append(svg("text", { class: "tick", x: left - 7, y: py(tick) + 4, "text-anchor": "end" }, inner.shown(tick)));
   }
   let last = -Infinity;
   for (const tick of x.labels ? [] : px.ticks(width / 90)) {
-    const text = shownNumber(tick), half = 3.6 * text.length, at = Math.min(Math.max(px(tick), half), width - half);
+    const text = px.shown(tick), half = 3.6 * text.length, at = Math.min(Math.max(px(tick), half), width - half);
     image.append(svg("line", { class: "axis", x1: px(tick), x2: px(tick), y1: height - MARGIN.bottom, y2: height - MARGIN.bottom + 4 }));
     if (at - half < last + 8) continue;
     last = at + half;
@@ -39,7 +39,7 @@ function drawAxes(plot, x, y, label) {
   image.append(svg("text", { class: "title", x: (left + width - MARGIN.right) / 2, y: height - 6, "text-anchor": "middle" },
     shorten(x.title, Math.floor(width / 8))));
   image.append(svg("text", { class: "title", transform: `translate(13 ${(MARGIN.top + height - MARGIN.bottom) / 2}) rotate(-90)`, "text-anchor": "middle" },
-    shorten(y.title, Math.floor(height / 7))));
+    shorten(y.title, Math.floor((height - MARGIN.bottom) / 6.6))));
   plot.querySelector("svg")?.remove();
   plot.prepend(image);
   return { image, px, py, width, height, left };

@@ -199,8 +199,8 @@ function mapAsSvg(arm, size, toScreen, idOf) {
 
 function makeSearch(box, data) {
   const names = data.names.flat(), many = Math.max(...data.maps.map((map) => map.classes.length));
-  const input = el("input", { type: "search", list: "classes", placeholder: "name or number of a class", "aria-label": "Find a class on the maps" });
-  const hints = el("datalist", { id: "classes" });
+  const input = el("input", { type: "search", list: "class-names", placeholder: "name or number of a class", "aria-label": "Find a class on the maps" });
+  const hints = el("datalist", { id: "class-names" });
   input.addEventListener("input", () => {
     const wanted = input.value.trim().toLowerCase();
     const list = data.names[0] || [], found = [];

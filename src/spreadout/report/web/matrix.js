@@ -4,8 +4,9 @@ const LABELLED = 60;
 function drawMatrix(figure, parts, spec) {
   const rows = spec.rows, columns = spec.columns, count = Math.max(rows.length, columns.length, 1);
   const width = Math.max(plotWidth(parts.plot), 240), named = count <= LABELLED && width / count >= 8;
-  const longest = (names) => Math.max(1, ...names.map((name) => Math.min(Array.from(name).length, 18)));
-  const left = named ? Math.min(12 + 7 * longest(rows), width * 0.34) : 26, top = named ? 12 + 6.4 * longest(columns) : 26;
+  const longest = (names) => Math.max(8, ...names.map((name) => textWidth(shorten(name, 18), 12.5)));
+  const flat = longest(columns) + 4 <= (width - 40) / count;
+  const left = named ? Math.min(12 + longest(rows), width * 0.34) : 26, top = named ? (flat ? 20 : 14 + longest(columns)) : 26;
   const side = Math.min((width - left - 6) / columns.length, 34), letters = Math.min(12, side + 2);
   const height = top + side * rows.length + 6, wide = left + side * columns.length + 6;
   const image = svg("svg", { viewBox: `0 0 ${wide} ${height}`, role: "img", tabindex: 0,
@@ -18,8 +19,9 @@ function drawMatrix(figure, parts, spec) {
   }
   if (named) {
     const step = Math.ceil(12 / side);
-    rows.forEach((name, i) => i % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, x: left - 5, y: top + (i + 0.5) * side + 4, "text-anchor": "end" }, shorten(name, Math.floor((left - 8) / 6.6)))));
-    columns.forEach((name, j) => j % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, transform: `translate(${left + (j + 0.5) * side + 4} ${top - 5}) rotate(-90)` }, shorten(name, 18))));
+    rows.forEach((name, i) => i % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, x: left - 5, y: top + (i + 0.5) * side + 4, "text-anchor": "end" }, shorten(name, Math.min(18, Math.floor((left - 8) / 8))))));
+    columns.forEach((name, j) => j % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, "text-anchor": flat ? "middle" : "start",
+      transform: `translate(${left + (j + 0.5) * side + (flat ? 0 : 4)} ${top - 6})${flat ? "" : " rotate(-90)"}` }, shorten(name, 18))));
   } else {
     image.append(svg("text", { class: "tick", x: left, y: top - 8 }, `→ ${spec.column_title}`));
     image.append(svg("text", { class: "tick", transform: `translate(${left - 8} ${top + side * rows.length}) rotate(-90)` }, `${spec.row_title} →`));

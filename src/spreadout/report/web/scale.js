@@ -28,5 +28,11 @@ function makeScale({ low, high, from, to, log = false }) {
   const [a, b] = [turn(low), turn(high)];
   const place = (value) => from + ((turn(value) - a) / (b - a)) * (to - from);
   place.ticks = (about) => (log ? logTicks(low, high, about) : linearTicks(low, high, about));
+  // As many decimals as tell neighbouring ticks apart.
+  place.shown = (tick) => {
+    const step = log ? Math.abs(tick) : (high - low) / 8, digits = Math.max(0, Math.ceil(-Math.log10(step || 1)));
+    if (tick !== 0 && (Math.abs(tick) >= 1e7 || Math.abs(tick) < 1e-4)) return tick.toExponential(0);
+    return tick.toLocaleString("en", { maximumFractionDigits: Math.min(digits, 12) });
+  };
   return place;
 }

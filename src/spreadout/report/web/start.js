@@ -14,6 +14,9 @@ function start() {
       VIEWS[kind](figure, data);
     }
   }
+  addEventListener("beforeprint", () => { printing = true; redrawAll(); });
+  addEventListener("afterprint", () => { printing = false; redrawAll(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll); // a canvas has no variables
   let width = innerWidth, waiting = 0;
   addEventListener("resize", () => {
     if (innerWidth === width) return;
@@ -23,5 +26,5 @@ function start() {
   });
 }
 
-const VIEWS = { curves: drawCurves, traffic: drawTraffic, map: drawMap };
+const VIEWS = { curves: drawCurves, traffic: drawTraffic, map: drawMap, confusion: drawConfusion, clients: drawClients };
 start();

@@ -1,0 +1,57 @@
+// What held-out examples are taken for: over all classes or the hundred worst, or of one client's classes.
+const WORST = 100;
+
+function drawConfusion(figure, data) {
+  const arms = data.arms.filter((arm) => arm.details && arm.details.confused), parts = frame(figure);
+  const wanted = { arm: "0", client: "" };
+  const change = (key) => (value) => { wanted[key] = value; fill(); draw(); };
+  const clients = el("span");
+  function fill() {
+    const own = arms[wanted.arm].details.clients, numbers = own ? own.number.map((n, i) => [i, n]).filter(([i]) => own.holds[i]) : [];
+    if (!numbers.some(([i]) => String(i) === wanted.client)) wanted.client = "";
+    clients.replaceChildren(...(numbers.length
+      ? [select("classes of", [["", "all clients"], ...numbers.slice(0, 500).map(([i, n]) => [String(i), `client ${n}`])], wanted.client, change("client"))] : []));
+  }
+  parts.controls.append(...(arms.length > 1 ? [select("Of", arms.map((arm, i) => [String(i), arm.label]), "0", change("arm"))] : []), clients);
+  const note = figure.appendChild(el("p", { class: "note" }));
+  function draw() {
+    const arm = arms[wanted.arm], spec = confusionOf(arm, data.names[arm.names] || [], wanted.client);
+    note.textContent = spec.note;
+    drawMatrix(figure, parts, spec);
+  }
+  fill();
+  register(figure, draw);
+}
+
+// Classes on both sides, and a last column for all others.
+function confusionOf(arm, names, client) {
+  const { confused, clients, classes } = arm.details, totals = new Map(), right = new Map();
+  for (const [from, to, n] of confused) {
+    totals.set(from, (totals.get(from) || 0) + n);
+    if (from === to) right.set(from, n);
+  }
+  const share = (c) => (right.get(c) || 0) / totals.get(c);
+  let shown = [...totals.keys()], what = `all ${shown.length} classes that were tested`;
+  if (client !== "") {
+    const own = new Set(clients.holds[Number(client)]);
+    shown = shown.filter((c) => own.has(c));
+    what = `the ${shown.length} tested classes of client ${clients.number[Number(client)]}`;
+  }
+  if (shown.length > WORST) {
+    shown = shown.sort((a, b) => share(a) - share(b) || totals.get(b) - totals.get(a)).slice(0, WORST);
+    what = `the ${WORST} worst of ${what.replace(/^(all|the) /, "")}`;
+  }
+  shown.sort((a, b) => a - b);
+  const place = new Map(shown.map((c, i) => [c, i])), cells = new Map(), nameOf = (c) => names[c] || `class ${c}`;
+  for (const [from, to, n] of confused) {
+    if (!place.has(from)) continue;
+    const key = place.get(from) * 4096 + (place.get(to) ?? shown.length);
+    cells.set(key, (cells.get(key) || 0) + n);
+  }
+  const rows = shown.map(nameOf), whole = classes && classes.tested.reduce((a, b) => a + (b > 0), 0) === shown.length && client === "";
+  return {
+    rows, columns: whole ? rows : [...rows, "another class"], row_title: "true class", column_title: "taken for",
+    cells: [...cells].map(([key, n]) => [Math.floor(key / 4096), key % 4096, n / totals.get(shown[Math.floor(key / 4096)]), n]),
+    note: `Rows: ${what}; columns: what their held-out examples are taken for. The diagonal is right.`,
+  };
+}
