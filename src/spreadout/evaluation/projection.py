@@ -50,8 +50,11 @@ def _axes(points: torch.Tensor, count: int = 2) -> torch.Tensor:
         if len(points) <= EXACT:
             found: torch.Tensor = torch.linalg.svd(points.double(), full_matrices=False).Vh
             return found[:count].float()
-        gram = sum(part.double().T @ part.double() for part in torch.split(points, EXACT))
-        return torch.linalg.eigh(gram).eigenvectors.T.flip(0)[:count].float()
+        gram = torch.zeros(points.shape[1], points.shape[1], dtype=torch.float64)
+        for part in torch.split(points, EXACT):
+            gram += part.double().T @ part.double()
+        leading: torch.Tensor = torch.linalg.eigh(gram).eigenvectors.T.flip(0)
+        return leading[:count].float()
     except RuntimeError:  # it does not converge: values too far apart in size, after too high rates
         return torch.eye(count, points.shape[1])
 
