@@ -85,6 +85,7 @@ ARMS = {
     "norm limit refuses some": ["clients.max_update_norm=0.9"],
     "clipped and noised": ["privacy.clip=0.1", "privacy.noise=0.5", "method.prior=0"],
     "noise on the sum": ["privacy.model=central", "privacy.clip=0.1", "privacy.noise=0.5", "privacy.clip_quantile=0.5", "clients.per_round=3"],
+    "noise on examples": ["privacy.model=example", "privacy.clip=0.5", "privacy.noise=0.5", "clients.local_steps=3", "method.prior=0"],
     "top-k spreadout": ["method.spreadout_form=topk", "method.k=2", "method.candidates=4"],
     "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],
     "rates that fall": ["clients.lr_decay=cosine", "rounds=8"],

@@ -92,6 +92,11 @@ class Federation:
         return self.clients.privacy is not None and self.clients.privacy.on_the_server
 
     @property
+    def noises_examples(self) -> bool:
+        """Whether clients add noise in every step, to sums over their examples."""
+        return self.clients.privacy is not None and self.clients.privacy.model == "example"
+
+    @property
     def noise_seed(self) -> int | None:
         """The seed of the server's own noise; None where it is real."""
         return None if self.server.real_noise else self.seed

@@ -19,6 +19,7 @@ from torch import Tensor
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.rows import along_sphere, project_to_sphere
 from spreadout.core.types import Batch, Params, RowInfo, Tensors
+from spreadout.federated.example_noise import ExampleNoise
 
 
 @runtime_checkable
@@ -63,6 +64,7 @@ def local_update(
     active: Sequence[int] | None = None,
     gate: Tensor | None = None,
     offset: Params | None = None,
+    examples: ExampleNoise | None = None,
 ) -> tuple[Params, Tensor]:
     """Train from `start` over the batches; return how far every tensor moved, and the mean loss.
 
@@ -70,7 +72,8 @@ def local_update(
     falling number of steps: everything has a leading k, and `active[s]` clients are still at work
     in step s. `start` is not changed. `gate` (k, S) multiplies every move of a stack: 0 once a client
     has done all its steps, so that it can stay in the stack to the end. `offset` is added, in every
-    step, to the gradients of the tensors it has.
+    step, to the gradients of the tensors it has. `examples` makes the gradients, clipped one by one and
+    noised, in place of the objective.
     """
     stacked = active is not None
     params = Params(*({name: value.clone() for name, value in part.items()} for part in start))
@@ -85,11 +88,16 @@ def local_update(
         trained = [*live.dense.values(), *(live.rows[name] for name in state.tables)]
         batch = {n: column[now, step] if stacked else column[step] for n, column in batches.items()}
         leaves = [*trained, *(batch[name] for name in followed)]
-        for tensor in leaves:
-            tensor.requires_grad_()
-        loss = objective(live, batch, info.at(now))
-        gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
+        gradients: Sequence[Tensor | None]
+        if examples is not None:
+            loss, gradients = examples.gradients(live, state.tables, batch, info.at(now), step, now)
+        else:
+            for tensor in leaves:
+                tensor.requires_grad_()
+            loss = objective(live, batch, info.at(now))
+            gradients = torch.autograd.grad(loss.sum(), leaves, allow_unused=True)
         for column, gradient in zip(followed.values(), gradients[len(trained) :], strict=True):
+            assert gradient is not None
             column.receive_gradient(gradient)
         with torch.no_grad():
             share = None if gate is None else gate[now, step]

@@ -39,6 +39,7 @@ class Schedule:
     drop_remainder: bool = False
     max_examples: int | None = None  # a client uses at most its first so many
     shuffle: bool = True
+    poisson: bool = False  # each example is in a step by itself, `batch` of them in the mean
 
     def usable(self, sizes: Ints) -> Ints:
         """How many of its examples each client trains on; this is its `n_i`."""
@@ -64,7 +65,10 @@ class Schedule:
     def batch_widths(self, sizes: Ints) -> Ints:
         """How many examples each client's fullest batch holds."""
         usable = self.usable(sizes)
-        return usable if self.batch is None else np.minimum(usable, self.batch)
+        if self.batch is None:
+            return usable
+        most = self.batch + int(6 * math.sqrt(self.batch)) if self.poisson else self.batch
+        return np.minimum(usable, most)
 
     def epochs_of(self, usable: Ints) -> Ints:
         assert self.epochs is not None
@@ -94,6 +98,8 @@ class Plan:
 
 def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: int) -> Plan:
     """The cohort's plan; each client's part of it does not depend on who else is in the cohort."""
+    if schedule.poisson:
+        return _poisson_plan(schedule, sizes, clients, seed, round)
     usable = schedule.usable(sizes)
     steps = schedule.steps_per_client(sizes)
     per_epoch = schedule._batches_per_epoch(usable)
@@ -121,6 +127,33 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
         index = np.where(filled, mixed, 0)
     mask = torch.from_numpy(filled.astype(np.float32))
     return Plan(torch.from_numpy(index), mask, torch.from_numpy(steps))
+
+
+def _poisson_plan(schedule: Schedule, sizes: Ints, clients: Ints, seed: int, round: int) -> Plan:
+    """Each example in each step by itself, with probability batch / n_i: some steps have none."""
+    usable, steps = schedule.usable(sizes), schedule.steps_per_client(sizes)
+    stream = randomness.key(seed, "poisson batches", round)
+    chosen: list[Ints] = []  # of each client and step
+    most = int(steps.max(initial=0))
+    for i in range(len(clients)):
+        n = int(usable[i])
+        at = np.arange(most, dtype=np.int64)[:, None], np.arange(n, dtype=np.int64)[None]
+        bits = randomness.bits(stream, int(clients[i]), *at)  # (S, n)
+        rate = 1.0 if schedule.batch is None else schedule.batch / max(n, 1)
+        drawn = (bits >> np.uint64(11)) * 2.0**-53 < rate
+        drawn[int(steps[i]) :] = False
+        chosen += [np.flatnonzero(drawn[step]) for step in range(most)]
+    width = max([len(one) for one in chosen] + [1 if most else 0])
+    index = np.zeros((len(clients) * most, width), dtype=np.int64)
+    mask = np.zeros(index.shape, dtype=np.float32)
+    for place, one in enumerate(chosen):
+        index[place, : len(one)], mask[place, : len(one)] = one, 1.0
+    shape = (len(clients), most, width)
+    return Plan(
+        torch.from_numpy(index.reshape(shape)),
+        torch.from_numpy(mask.reshape(shape)),
+        torch.from_numpy(steps),
+    )
 
 
 def _epoch_orders(

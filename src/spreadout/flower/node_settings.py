@@ -48,7 +48,7 @@ def read_secret(node: NodeConfig, key: str) -> bytes:
 
 def refuse_noise_elsewhere(privacy: GaussianMechanism | None) -> None:
     """A node gives nothing away on the word of a server that it will add the noise."""
-    if privacy is not None and privacy.on_the_server:
+    if privacy is not None and (privacy.on_the_server or privacy.model == "example"):
         raise UserError(
             f'privacy.model = "{privacy.model}": is for simulations; a deployment has '
             'privacy.model = "local" or "distributed", where nodes add the noise'

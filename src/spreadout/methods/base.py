@@ -278,6 +278,11 @@ class Method(NamedSection, ABC):
         """What the server does to its tables after the merge; nothing by default."""
 
     @property
+    def loss_is_of_each_example(self) -> bool:
+        """Whether a batch's loss is the mean of losses that each example has by itself."""
+        return True
+
+    @property
     def steps_on_server(self) -> bool:
         """Whether `server_step` does anything: then it may read every row of a table."""
         return type(self).server_step is not Method.server_step

@@ -160,6 +160,11 @@ class DualEncoder(Method):
         return False  # contexts read rows too
 
     @property
+    def loss_is_of_each_example(self) -> bool:
+        in_batch = self.context_spreadout or self.label_spreadout or self.cross_spreadout
+        return self.loss_form != "batch_softmax" and not in_batch
+
+    @property
     def steps_on_server(self) -> bool:
         return self.server_spreadout > 0
 

@@ -4,6 +4,7 @@
 the server itself. Under the `replace` merge a class row reaches the table without averaging; only noise
 on the client protects it. Real clients make theirs in `release.py`; what is here simulates it, from a
 seed. `model = "central"`: the server is trusted, and adds noise to the sum (`federated/central.py`).
+`model = "example"`: what is hidden is one example of a client (`federated/example_noise.py`).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class GaussianMechanism(Section):
     """Clip an update's Euclidean norm to `clip`, then add noise of deviation `noise · clip`."""
 
     # Who adds the noise: each client its own, the server, or all clients together to a sum that is all
-    # the server sees.
-    model: Literal["local", "central", "distributed"] = "local"
+    # the server sees. "example": each client in every step, to hide one example and not all its data.
+    model: Literal["local", "central", "distributed", "example"] = "local"
     clip: float = Field(gt=0)
     noise: float = Field(ge=0)  # noise multiplier; 0 clips only and promises nothing
     delta: float = Field(1e-6, gt=0, lt=1)

@@ -51,12 +51,13 @@ def build_federation(
         e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in model.tables}
     )
     refuse_unfit_optimizers(e, method)
+    by_example = e.privacy is not None and e.privacy.model == "example"
     federation = Federation(
         data=data,
         model=model,
         method=method,
         clients=ClientSettings(
-            schedule=e.clients.schedule,
+            schedule=replace(e.clients.schedule, poisson=by_example),
             training=_local_training(e, model, method),
             decay=e.clients.lr_decay,
             augment=_augment(e, data),

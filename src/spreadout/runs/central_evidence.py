@@ -10,7 +10,8 @@ from spreadout.core.state import ServerState
 from spreadout.federated.central import clip_of, releases_of, rounds_of
 from spreadout.federated.federation import Federation
 from spreadout.privacy.mechanism import GaussianMechanism
-from spreadout.runs.promises import DELTAS, SIMULATED, UNIT, Channel, privacy_of
+from spreadout.runs.example_promises import DELTAS
+from spreadout.runs.promises import SIMULATED, UNIT, Channel, privacy_of
 
 AUDIENCE = "whoever sees the models"
 

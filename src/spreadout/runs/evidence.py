@@ -15,8 +15,9 @@ from spreadout.federated.federation import Federation
 from spreadout.models.nn.scaling import standardized_in
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.mechanism import GaussianMechanism
+from spreadout.runs import example_promises as examples
 from spreadout.runs.central_evidence import of_central
-from spreadout.runs.promises import DELTAS, SIMULATED, UNIT, Channel, privacy_of, table_privacy_of
+from spreadout.runs.promises import SIMULATED, UNIT, Channel, privacy_of, table_privacy_of
 
 WITHOUT = "none: the config has no [privacy]"
 ADJACENCY = "one client's data is replaced by any other"
@@ -39,7 +40,7 @@ def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
     most = max(asked.values(), default=0)
     ways = channels(f)
     out = {name: ways[name].status if name in ways else "absent" for name in ("rows", "features")}
-    return {
+    found = {
         "guarantee": guarantee if promise is None else promise["guarantee"],
         "setting": "deployment" if deployed else SIMULATED,
         "unit": UNIT,
@@ -58,6 +59,9 @@ def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
         "channels": {name: channel._asdict() for name, channel in ways.items()},
         "table": table_privacy_of(f, state),
     }
+    if f.noises_examples and mechanism is not None:
+        found |= examples.said(f, state, mechanism)
+    return found
 
 
 def _mechanism(mechanism: GaussianMechanism) -> dict[str, Any]:
@@ -80,7 +84,9 @@ def _sampler(mechanism: GaussianMechanism | None, *, deployed: bool) -> str | No
 
 def _epsilons(mechanism: GaussianMechanism, releases: int) -> list[dict[str, float | None]]:
     """Of the client that has sent the most, at several δ."""
-    found = {d: epsilon_of(mechanism.noise, releases, d) for d in sorted({mechanism.delta, *DELTAS})}
+    found = {
+        d: epsilon_of(mechanism.noise, releases, d) for d in sorted({mechanism.delta, *examples.DELTAS})
+    }
     return [
         {"delta": delta, "epsilon": epsilon if math.isfinite(epsilon) else None}
         for delta, epsilon in found.items()

@@ -10,9 +10,9 @@ from spreadout.federated.central import clip_of, releases_of, rounds_of
 from spreadout.federated.federation import Federation
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.mechanism import GaussianMechanism
+from spreadout.runs import example_promises as examples
 
 SIMULATED = "simulated: no guarantee"
-DELTAS = (1e-5, 1e-6, 1e-8)  # beside the config's own
 UNIT = "a client, with all of its data"
 NONE = "none: updates are clipped, but no noise is added"
 LOCAL = (
@@ -51,6 +51,8 @@ def is_spent(federation: Federation, state: ServerState) -> bool:
         after, drawn = releases_of(state) + 1, rounds_of(federation)
         most = max(after, federation.rounds)
         return drawn.allowed(mechanism.noise, mechanism.epsilon, mechanism.delta, most) < after
+    if federation.noises_examples:
+        return examples.epsilon_at_most(federation, state, mechanism, 1) > mechanism.epsilon
     most = max(federation.executor.releases(state).values(), default=0)
     return epsilon_of(mechanism.noise, most + 1, mechanism.delta) > mechanism.epsilon
 
@@ -62,6 +64,8 @@ def epsilon_by_now(federation: Federation, state: ServerState) -> float | None:
         return None
     if f.noises_sums:
         return rounds_of(f).at_most(mechanism.noise, releases_of(state), mechanism.delta)
+    if f.noises_examples:
+        return examples.epsilon_at_most(f, state, mechanism, 0)
     most = max(f.executor.releases(state).values(), default=0)
     return epsilon_of(mechanism.noise, most, mechanism.delta)
 
@@ -89,6 +93,7 @@ def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | N
         "budget_is_spent": is_spent(f, state),
         "most_releases_by_a_client": releases,
         "epsilon": epsilon if math.isfinite(epsilon) else None,
+        **(examples.about(f, state, mechanism) if f.noises_examples else {}),
     }
 
 

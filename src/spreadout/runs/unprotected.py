@@ -25,6 +25,8 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
         raise UserError(f"privacy: method.name = {method.name!r} pools the data; nothing is private")
     if e.privacy is not None and e.privacy.on_the_server:
         _refuse_for_sums(e, method)
+    if e.privacy is not None and e.privacy.model == "example":
+        _refuse_for_examples(e, method)
     if rules.counted:
         table = min(rules.counted)
         raise UserError(
@@ -59,13 +61,35 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
         )
     if e.privacy is not None:
         _refuse_setup(method)
-        if not e.privacy.on_the_server:
+        if not e.privacy.on_the_server and e.privacy.model != "example":
             refuse_empty_budget(e.privacy, epsilon_of(e.privacy.noise, 1, e.privacy.delta))
         if e.privacy.needs_others and e.clients.max_update_norm is not None:
             raise UserError(
                 f"clients.max_update_norm = {e.clients.max_update_norm:g}: with privacy.model = "
                 '"distributed" the server sees no single update to measure; privacy.clip bounds them'
             )
+
+
+def _refuse_for_examples(e: Experiment, method: Method) -> None:
+    """Noise in every step hides an example only where that moves the step's sum by its clip."""
+    example = 'privacy.model = "example"'
+    if e.clients.local_steps is None:
+        raise UserError(
+            "clients.local_epochs: their steps would tell how many examples a client has; with "
+            f"{example} set clients.local_steps"
+        )
+    if e.clients.batch == "full" or e.clients.drop_remainder:
+        key = "clients.drop_remainder = true" if e.clients.drop_remainder else 'clients.batch = "full"'
+        raise UserError(
+            f"{key}: depends on how many examples a client has; with {example} set clients.batch to a "
+            "number: so many are in a step in the mean"
+        )
+    if not method.loss_is_of_each_example:
+        raise UserError(
+            f"method.name = {method.name!r}: its loss compares the examples of a batch, so that one of "
+            f"them changes the others' gradients; with {example} take a loss of each example by itself, "
+            'such as method.loss_form = "hinge" or "sampled_softmax"'
+        )
 
 
 def _refuse_for_sums(e: Experiment, method: Method) -> None:

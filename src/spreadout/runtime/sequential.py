@@ -18,6 +18,7 @@ from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.batches import cohort_batches, positives_of, row_ids, row_info
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.drift.control import new_states, offsets, sent_control, state_changes
+from spreadout.federated.example_noise import example_noise
 from spreadout.federated.executor import Executor, register_executor
 from spreadout.federated.federation import Federation
 from spreadout.federated.local import local_update
@@ -137,13 +138,16 @@ def train_client(
     info = row_info(f.data, only, ids, own=method.needs_own, popularity=method.needs_popularity).at(0)
     batches = {name: column[0] for name, column in stack.items()}
     training = f.training_at(sent.round)
-    change, loss = local_update(f.objective(), training, start, batches, info, offset=offset)
+    private = example_noise(f, number, sent.round)
+    change, loss = local_update(
+        f.objective(), training, start, batches, info, offset=offset, examples=private
+    )
     moved = Params(*({name: value[None] for name, value in part.items()} for part in change))
     changes = state_changes(f, moved, steps.steps, sent.control, sent.round)
     kept = new_states(states, number, changes)
     privacy = f.clients.privacy
-    if f.noises_sums:
-        change = without_non_finite(change)  # clipped by the server, who knows the clip of the round
+    if f.noises_sums or private is not None:
+        change = without_non_finite(change)  # clipped by the server, or before
     elif privacy is not None:
         change = clip_norm(change, privacy.clip)
         simulate_noise_(change.dense, change.rows, privacy, seed=f.seed, round=sent.round, client=client)

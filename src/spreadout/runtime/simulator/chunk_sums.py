@@ -22,7 +22,7 @@ from spreadout.federated.drift.control import new_states, sent_control, state_ch
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import merging as robust
 from spreadout.federated.robust.updates import Updates
-from spreadout.privacy.mechanism import clip_norm, simulate_noise_
+from spreadout.privacy.mechanism import clip_norm, simulate_noise_, without_non_finite
 from spreadout.runtime.simulator.staging import Chunk
 
 MANY = 8  # from this many clients on, the sums are small compared with what is summed
@@ -47,6 +47,8 @@ def accepted_sum(
         lengths: Tensors = {}
         if f.noises_sums:
             change, lengths = central.clipped_stack(f, state, change)
+        elif f.noises_examples:
+            change = without_non_finite(change)
         elif f.clients.privacy is not None:
             change = _privatised(chunk, change)
         if f.clients.privacy is not None:

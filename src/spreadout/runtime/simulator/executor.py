@@ -24,6 +24,7 @@ from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate, refused
 from spreadout.federated.cohort import Cohort, draw_cohort
 from spreadout.federated.drift.control import offsets, sent_control
+from spreadout.federated.example_noise import example_noise
 from spreadout.federated.executor import Executor, ExecutorOptions, register_executor
 from spreadout.federated.federation import Federation
 from spreadout.federated.local import Objective, local_update
@@ -221,8 +222,8 @@ def _stacked(
     dense = {name: value.expand(k, *value.shape) for name, value in state.dense.items()}
     start, objective = Params(dense, chunk.rows(state.tables)), torch.vmap(f.objective())
     offset = offsets(f, start, chunk.numbers, state.clients, sent_control(f, state))
-    replayed = None
-    tensors = all(isinstance(column, Tensor) for column in chunk.batches.values())
+    replayed, private = None, example_noise(f, chunk.numbers, chunk.cohort.round)
+    tensors = private is None and all(isinstance(column, Tensor) for column in chunk.batches.values())
     trained = nbytes([*dense.values(), *start.rows.values()])
     padded = f.method.loss_reads_params  # a graph has room for more rows than there are
     if graphs is not None and tensors and not padded and graphs.takes(len(chunk.active), trained):
@@ -235,6 +236,7 @@ def _stacked(
         chunk.info,
         active=chunk.active,
         offset=offset,
+        examples=private,
     )
 
 

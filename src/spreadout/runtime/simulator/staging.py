@@ -277,6 +277,8 @@ def bytes_per_client(
             pooled += count * 2 * row + 4 * width * row
         else:
             parameters += count * (row + 8)
+    if federation.noises_examples:  # a copy of everything for each example, and its gradient
+        parameters *= 1 + 2 * width
     data, example, at_once = federation.data, 0, 0
     for name, column in data.columns.items():
         if not isinstance(column, Sparse):
