@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 pytest.importorskip("flwr")
 
+import memory_grid
 import spreadout as so
 from deployment import (
     METHODS,
@@ -32,9 +34,11 @@ from deployment import (
     wait_for,
 )
 from spreadout.config.experiment import Experiment
+from spreadout.data.load import load_data
 from spreadout.flower import keys
 from spreadout.flower.grid import NOT_SELECTED
 from spreadout.flower.local import ENVIRONMENT, start_link, start_node, write_connection
+from spreadout.flower.messages import TRAIN
 from spreadout.flower.processes import Processes
 from spreadout.flower.project import write_project
 from spreadout.flower.rpc import NO_ANSWER, NOT_CONNECTED
@@ -255,3 +259,80 @@ def test_over_tls_strangers_get_nothing_and_a_killed_node_comes_back(tmp_path: P
     # Some rounds without it, and then it trains again.
     assert [record["round"] for record in refused] == list(range(2, 2 + len(refused)))
     assert [event["accepted"] for event in heard.rounds if not event["refused"]][-1] == 3
+
+
+LEAVING = '''
+"""As every node's app, but a node that is told to says that it is about to train, and never does."""
+
+import time
+from pathlib import Path
+
+from deployed.data import node_data
+from spreadout.flower.client_app import client_app
+
+app = client_app(Path(__file__).with_name("experiment.toml"), node_data)
+honest = app._registered_funcs["train.default"]
+
+
+def train(message, context):
+    if "leaves" in context.node_config:
+        Path(context.node_config["leaves"]).touch()
+        time.sleep(3600)
+    return honest(message, context)
+
+
+app._registered_funcs["train.default"] = train
+'''
+
+
+@pytest.mark.deploy
+def test_a_node_is_killed_in_the_middle_of_a_secure_sum_and_the_sum_is_that_of_the_others(
+    tmp_path: Path,
+) -> None:
+    """Four nodes: one has sent its shares and is killed before its numbers; others unmask without it."""
+    nodes, y = 4, np.repeat(np.arange(8), 12)
+    x = np.random.default_rng(3).normal(size=(96, 5)) + 2 * np.eye(8, 5)[y]
+    np.savez(tmp_path / "data.npz", x=x, y=y, client=y // 2, x_test=x[::3], y_test=y[::3])
+    secure = ['privacy.model="distributed"', "privacy.clip=0.5", "privacy.noise=0", "method.prior=0"]
+    experiment = config(
+        tmp_path / "data.npz",
+        METHODS["fedaws"],
+        *("rounds=2", f"deploy.nodes={nodes}", "deploy.timeout=90", *secure),
+    )
+    project, out, home, made = (tmp_path / name for name in ("project", "run", "home", "keys"))
+    write_project(project, experiment)
+    (project / "deployed" / "client.py").write_text(LEAVING)
+    made.mkdir()
+    for i in range(nodes):
+        keys.make_node_key(made / f"node{i}")
+    with Processes(tmp_path / "logs", {**ENVIRONMENT, "FLWR_HOME": str(home)}) as started:
+        port = start_link(started, None)
+        write_connection(home, port, None)
+        for i in range(nodes):
+            told = {"partition-id": i, "num-partitions": nodes, "ledger": str(tmp_path / f"ledger{i}")}
+            told |= {"node-key": str(made / f"node{i}"), "peers": str(made)}
+            told |= {"leaves": str(tmp_path / "left")} if i == 3 else {}
+            start_node(started, f"node{i}", port, told)
+        heard = Heard(out)
+        run = ["flwr", "run", str(project), "here", "--stream", "--run-config", f'out="{out}"']
+        started.start("run", *run)
+        living = ("superlink", "node0", "node1", "node2")
+        wait_for((tmp_path / "left").exists, started, "node3", *living)
+        started.kill("node3")
+        wait_for(lambda: heard.ended == "done", started, *living)
+    state, _ = checkpoint.load(out / "checkpoint", torch.device("cpu"))
+    assert {r["client"] for r in refusals(out)} == {3}
+    assert sum(state.refused.values()) == 2  # the round it left in, and the one after
+    # The same without masks: three clients that send what they have, one that sends nothing.
+    plain = Experiment.of({**experiment.model_dump(exclude={"privacy"}), "privacy": UNMASKED})
+    seen = memory_grid.deployed(load_data(plain.data, plain.seed), plain, tmp_path / "seen", nodes)
+    seen.nodes[103].change = lambda question, reply: (
+        [] if question.metadata.message_type == TRAIN else [reply]
+    )
+    quick = plain.model_copy(update={"deploy": plain.deploy.model_copy(update={"timeout": 0.2})})
+    wanted = memory_grid.served(seen, load_data(plain.data, plain.seed), quick, tmp_path / "plain")
+    torch.testing.assert_close(state.dense, wanted.state.dense, atol=3e-4, rtol=0)
+    torch.testing.assert_close(state.tables, wanted.state.tables, atol=3e-4, rtol=0)
+
+
+UNMASKED = {"clip": 0.5, "noise": 0.0}

@@ -23,6 +23,7 @@ from spreadout.flower.messages import KEYS, REVEAL, SHARES, TRAIN
 from spreadout.flower.secure_grid import NOT_UNMASKED, TOO_FEW
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.ledger import Budget, NodeLedger
+from spreadout.privacy.thresholds import fewest
 from spreadout.runs.result import Result
 from toys import several_classes
 
@@ -289,6 +290,26 @@ def test_noise_of_all_nodes_together_is_the_claim_and_budgets_count_it(tmp_path:
     assert result.summary["privacy"]["epsilon"] == pytest.approx(epsilon_of(2.0, rounds, 1e-6))
     ledger = NodeLedger(tmp_path / "ledger100", Budget())
     assert ledger.accounts()[0].epsilon(1e-6) == pytest.approx(epsilon_of(2.0, rounds, 1e-6))
+
+
+def test_a_simulation_has_as_much_noise_as_the_nodes_on_every_row_too() -> None:
+    """Six clients are six nodes: threshold 5, and any sum has 4 of them or more."""
+    quiet = ["clients.lr=1e-30", "clients.row_lr=1e-30", "model.hidden=[40]", "model.dim=40", "rounds=1"]
+    noisy = ["privacy.noise=2", "privacy.clip=0.01", "method.merge=mean", "method.strength=1e-30"]
+    found = {}
+    for executor in ("simulator", "sequential"):
+        run_by = f"run.executor={executor}"
+        start = so.run(experiment(*quiet, *noisy, "privacy.noise=0", run_by), data=several_classes())
+        moved = so.run(experiment(*quiet, *noisy, run_by), data=several_classes())
+        assert moved.summary["privacy"]["guarantee"] == "simulated: no guarantee"
+        change = torch.cat([(moved.state.dense[n] - v).flatten() for n, v in start.state.dense.items()])
+        assert float(change.std()) == pytest.approx(2 * 0.01 * (6 / fewest(6, 5)) ** 0.5 / 6, rel=0.1)
+        rows = (moved.state.tables["classes"] - start.state.tables["classes"]).norm(dim=1)
+        held = torch.bincount(several_classes().train.rows_of(torch.arange(6))["classes"].values)
+        expected = 2 * 0.01 * (6 / fewest(6, 5)) ** 0.5 * 40**0.5 / held
+        torch.testing.assert_close(rows, expected.float(), rtol=0.5, atol=0)
+        found[executor] = moved.state.dense
+    torch.testing.assert_close(found["simulator"], found["sequential"])
 
 
 def test_what_a_server_can_no_longer_check_is_refused_with_the_reason() -> None:

@@ -87,6 +87,11 @@ class Federation:
         return replace(self.method.rules(), most=self.server.claim_cap)
 
     @property
+    def shares_noise(self) -> bool:
+        """Whether clients add noise together, to a sum that is all the server sees."""
+        return self.clients.privacy is not None and self.clients.privacy.needs_others
+
+    @property
     def noises_sums(self) -> bool:
         """Whether the server adds noise to the sum over its clients."""
         return self.clients.privacy is not None and self.clients.privacy.on_the_server

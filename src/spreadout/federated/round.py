@@ -24,6 +24,7 @@ from spreadout.federated.drift.control import advance_control_
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import merging as robust
 from spreadout.federated.setup import server_setup
+from spreadout.federated.shared_noise import noised_sum
 from spreadout.methods.base import ServerContext
 
 
@@ -99,6 +100,8 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
             central.settle_all_(f, state)
             _server_step(f, state, central.every_row(state))
     elif aggregate.clients:  # a round with no accepted update leaves the model unchanged
+        if f.shares_noise and not f.executor.clients_elsewhere:
+            aggregate = noised_sum(f, state.round, aggregate)
         dense, rows = robust.merged(f, state, aggregate)
         for name in f.model.constant_dense:  # whatever clients say of it
             dense.pop(name, None)

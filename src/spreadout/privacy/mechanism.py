@@ -14,13 +14,12 @@ from typing import Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from spreadout.core import randomness
 from spreadout.core.registry import Section
 from spreadout.core.types import Params
-from spreadout.privacy.thresholds import LEAST_NODES, fewest, least
 
 THRESHOLD = 2 / 3  # of a round's nodes
 
@@ -39,7 +38,6 @@ class GaussianMechanism(Section):
     clip_quantile: float | None = Field(None, gt=0, lt=1)
     # distributed: the share of a round's nodes without which no sum is unmasked
     threshold: float | None = Field(None, gt=0.5, le=1)
-    _part: float = PrivateAttr(1.0)  # of the noise, that one simulated client adds
 
     @model_validator(mode="after")
     def _of_the_model(self) -> Self:
@@ -62,14 +60,6 @@ class GaussianMechanism(Section):
     @property
     def share(self) -> float:
         return THRESHOLD if self.threshold is None else self.threshold
-
-    def shared_by(self, clients: int) -> Self:
-        """The same where so many simulated clients, each a node, add the noise together."""
-        made = self.model_copy()
-        if self.needs_others and clients:
-            nodes = max(clients, LEAST_NODES)
-            made._part = fewest(nodes, least(nodes, self.share)) ** -0.5
-        return made
 
 
 def clip_norm(change: Params, bound: float) -> Params:
@@ -102,10 +92,13 @@ def simulate_noise_(
     round: int,
     client: int,
 ) -> None:
-    """Noise for one simulated client's change, in place, from (seed, round, client): no guarantee."""
+    """Noise for one simulated client's change, in place, from (seed, round, client): no guarantee.
+
+    Where clients need each other's noise, the sum gets it (`federated/shared_noise.py`).
+    """
+    if mechanism.needs_others:
+        return
     draw = randomness.generator(seed, "noise", round, client)
     for value in (*dense.values(), *rows.values()):
         noise = draw.standard_normal(tuple(value.shape), dtype=np.float32)
-        value.add_(
-            torch.from_numpy(noise).to(value), alpha=mechanism._part * mechanism.noise * mechanism.clip
-        )
+        value.add_(torch.from_numpy(noise).to(value), alpha=mechanism.noise * mechanism.clip)

@@ -63,7 +63,7 @@ def build_federation(
             augment=_augment(e, data),
             drift=e.clients.drift,
             max_norm=e.clients.max_update_norm,
-            privacy=e.privacy and e.privacy.shared_by(per_round),
+            privacy=e.privacy,
             requests_seen=e.clients.request_features == "seen",
         ),
         server=ServerSettings(
