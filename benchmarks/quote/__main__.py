@@ -95,6 +95,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "attacks-rules": attacks.rules,
     "attacks-goal": attacks.goal,
     "attacks-backdoors": attacks.backdoors,
+    "retrieval": lambda: privacy.retrieval("results/privacy/retrieval.json"),
     "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),
     "soak": soak.soaks,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.quote.tables import read, table
+from benchmarks.quote.tables import mib, read, table
 
 
 def requests(path: str) -> str:
@@ -19,3 +19,15 @@ def requests(path: str) -> str:
     sure_after = (f"sure after {t}" for t in after)
     head = ("draw", "rows", "KiB down", *sure_after, f"exposed after {after[-1]}")
     return table(head, rows, path, note="A client has 20 of 964 classes.")
+
+
+def retrieval(path: str) -> str:
+    """Bytes and time of one row that two servers send without learning which."""
+    rows = []
+    for one in read(path)["tables"]:
+        cost = (f"{one[key] / 1024:.1f} KiB" for key in ("up_bytes", "down_bytes"))
+        took = f"{one['query_ms'] + one['read_ms']:.2f} ms", f"{one['answer_ms']:.1f} ms"
+        rows.append([f"{one['rows']:,}", str(one["group"]), mib(one["table_bytes"], 1), *cost, *took])
+    head = ("rows", "rows a block", "table", "up", "down", "time of the client", "time of a server")
+    note = "Of one row of 64 numbers, to and from both servers together."
+    return table(head, rows, path, note=note)

@@ -297,7 +297,7 @@ def test_a_node_is_killed_in_the_middle_of_a_secure_sum_and_the_sum_is_that_of_t
     experiment = config(
         tmp_path / "data.npz",
         METHODS["fedaws"],
-        *("rounds=2", f"deploy.nodes={nodes}", "deploy.timeout=90", *secure),
+        *("rounds=2", f"deploy.nodes={nodes}", *secure),
     )
     project, out, home, made = (tmp_path / name for name in ("project", "run", "home", "keys"))
     write_project(project, experiment)
@@ -309,10 +309,10 @@ def test_a_node_is_killed_in_the_middle_of_a_secure_sum_and_the_sum_is_that_of_t
         port = start_link(started, None)
         write_connection(home, port, None)
         for i in range(nodes):
-            told = {"partition-id": i, "num-partitions": nodes, "ledger": str(tmp_path / f"ledger{i}")}
-            told |= {"node-key": str(made / f"node{i}"), "peers": str(made)}
-            told |= {"leaves": str(tmp_path / "left")} if i == 3 else {}
-            start_node(started, f"node{i}", port, told)
+            own = {"partition-id": i, "num-partitions": nodes, "ledger": str(tmp_path / f"ledger{i}")}
+            own |= {"node-key": str(made / f"node{i}"), "peers": str(made)}
+            own |= {"leaves": str(tmp_path / "left")} if i == 3 else {}
+            start_node(started, f"node{i}", port, own)
         heard = Heard(out)
         run = ["flwr", "run", str(project), "here", "--stream", "--run-config", f'out="{out}"']
         started.start("run", *run)
@@ -324,7 +324,8 @@ def test_a_node_is_killed_in_the_middle_of_a_secure_sum_and_the_sum_is_that_of_t
     assert {r["client"] for r in refusals(out)} == {3}
     assert sum(state.refused.values()) == 2  # the round it left in, and the one after
     # The same without masks: three clients that send what they have, one that sends nothing.
-    plain = Experiment.of({**experiment.model_dump(exclude={"privacy"}), "privacy": UNMASKED})
+    told = Experiment.load(project / "deployed" / "experiment.toml")  # with what was chosen for it
+    plain = Experiment.of({**told.model_dump(exclude={"privacy"}), "privacy": UNMASKED})
     seen = memory_grid.deployed(load_data(plain.data, plain.seed), plain, tmp_path / "seen", nodes)
     seen.nodes[103].change = lambda question, reply: (
         [] if question.metadata.message_type == TRAIN else [reply]

@@ -48,6 +48,7 @@ class Executor(ABC):
     """
 
     clients_elsewhere: ClassVar[bool] = False  # whether clients keep their state themselves
+    hides_requests: ClassVar[bool] = False  # whether no server learns which rows clients are sent
 
     @classmethod
     def from_options(cls, options: ExecutorOptions) -> Self:

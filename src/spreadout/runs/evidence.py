@@ -147,6 +147,12 @@ def _noised_values(f: Federation) -> str:
 def _rows(f: Federation) -> Channel:
     if not f.method.has_class_table or f.method.row_access == "all":
         return Channel("absent", "every client requests every row, or there are none")
+    if f.executor.hides_requests:
+        return Channel(
+            "protected",
+            "fetched from two servers of which neither learns which, as long as they do not talk to "
+            "each other; how many they are is seen",
+        )
     if f.method.row_access == "own":
         return Channel("disclosed", "a client requests the rows of its own classes and names them so")
     if (size := f.method.draws.cover) is not None:

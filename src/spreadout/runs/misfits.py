@@ -12,6 +12,8 @@ from spreadout.evaluation.metrics import find_metric
 from spreadout.methods.base import Method
 from spreadout.runs.unprotected import refuse_unprotected
 
+RETRIEVAL = "private-retrieval"  # the executor of that name
+
 
 def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
     """Raise an error for parts that do not go together."""
@@ -47,6 +49,7 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
             'eval.keep = "best": there are no validation examples to choose by, and to choose by test '
             "examples would be to tune on them; set data.validation_fraction = 0.1"
         )
+    refuse_named_rows(e, method)
     metrics = [find_metric(name) for name in e.eval.metrics]
     ranked = [metric for metric in metrics if metric.needs_trained_classes]
     if e.eval.split == "test" and len(splits.test) and _unseen(splits) and ranked:
@@ -65,6 +68,26 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
             raise UserError(
                 f"eval.metrics: {metric.name} needs more classes than the {data.classes} there are"
             )
+
+
+def refuse_named_rows(e: Experiment, method: Method) -> None:
+    """Rows that are fetched without being named must not be named by what comes back."""
+    if e.run.executor != RETRIEVAL:
+        return
+    where = f"run.executor = {RETRIEVAL!r}"
+    if method.name != "fedss" or method.needs_popularity:
+        raise UserError(f'{where}: fetches the class rows of method.name = "fedss", and tells no counts')
+    if e.privacy is None or not e.privacy.needs_others:
+        raise UserError(
+            f"{where}: an update would name the rows that it hides; add [privacy] with "
+            'model = "distributed", which sums over all rows'
+        )
+    if method.row_merge()["classes"] != "sum":
+        raise UserError(
+            f'{where}: nobody knows how many clients hold a row, to divide by; set method.merge = "sum"'
+        )
+    if e.model.features_are_rows:
+        raise UserError(f"{where}: rows of features would be named; take another model.encoder")
 
 
 def refuse_unfit_optimizers(e: Experiment, method: Method) -> None:

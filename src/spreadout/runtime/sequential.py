@@ -42,7 +42,7 @@ class Sequential(Executor):
         for i, client in enumerate(cohort.clients.tolist()):
             request = {name: rows[i].to(f.device) for name, rows in cohort.requests.items()}
             control = sent_control(f, state)
-            sent = sub_model(state.round, state.dense, state.tables, request, control)
+            sent = self.sent_to(f, state, request, control)
             own = replace(f, data=f.data.view(client))
             update, kept = train_client(own, sent, state.clients)
             reason = checks.validate_update(
@@ -59,8 +59,19 @@ class Sequential(Executor):
             part = aggregate.refused(reason) if reason else accepted(f, state, update, control)
             part.client_states = {} if reason else kept  # a refused update has changed nothing
             new = bool(state.records.lacks_fixed_rows(cohort.clients[i : i + 1]))
-            part.traffic = traffic_of(sent, update, frozenset() if new else f.clients.training.fixed)
+            kept_rows = frozenset() if new else f.clients.training.fixed
+            part.traffic = self.traffic(f, state, sent, update, kept_rows)
             yield part
+
+    def sent_to(self, f: Federation, state: ServerState, request: Tensors, control: Tensors) -> SubModel:
+        """What a client gets for its request."""
+        return sub_model(state.round, state.dense, state.tables, request, control)
+
+    def traffic(
+        self, f: Federation, state: ServerState, sent: SubModel, update: Update, kept: frozenset[str]
+    ) -> Traffic:
+        """The bytes of a client's round trip; kept: tables whose rows it has already."""
+        return traffic_of(sent, update, kept)
 
 
 def accepted(federation: Federation, state: ServerState, update: Update, control: Tensors) -> Aggregate:
