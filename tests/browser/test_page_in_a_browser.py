@@ -16,9 +16,12 @@ import pytest
 import spreadout as so
 from browser import OVERFLOW, POOR_CONTRAST, browser, opened
 from spreadout.data.describe import describe
+from spreadout.methods.fedss import FedSS
+from spreadout.report.audit_view import write_audit
 from spreadout.report.data_view import page as data_page
 from spreadout.report.page import write_page
 from spreadout.runs.arms import Arm, arms_of
+from spreadout.runs.audit import Watched
 from toys import several_classes, tagged, tagged_config
 
 HOSTILE = "</script><img onerror=alert(1)>\"' \u202eright to left " + "x" * 500
@@ -259,6 +262,25 @@ def test_runs_that_have_little_to_show(chromium: Any, arms: list[Arm], tmp_path:
                 assert one.page.evaluate(OVERFLOW) == [], (name, tab)
             kinds = one.page.locator("figure").evaluate_all("(all) => all.map((f) => f.dataset.kind)")
             assert ("confusion" in kinds) == (name == "one")
+
+
+def test_the_page_of_an_audit_shows_beliefs(chromium: Any, tmp_path: Path) -> None:
+    data = several_classes().train
+    requests = [(2, [2, 3, 4, 6]), (2, [2, 3, 4, 7]), (0, [0, 1, 2, 5])]
+    watched = Watched(requests, data, FedSS(negatives=1), 4)
+    path = write_audit(watched, tmp_path / "audit.html", title=HOSTILE)
+    with opened(chromium, path, 700) as one:
+        assert one.page.evaluate(OVERFLOW) == []
+        assert one.page.evaluate(POOR_CONTRAST) == []
+        view = one.page.locator("figure[data-kind=beliefs]")
+        assert view.locator("option").all_inner_texts() == ["client 2, 2 requests", "client 0, 1 requests"]
+        cells = view.locator("svg[role=img]")
+        cells.focus()
+        cells.press("ArrowRight")
+        cells.press("ArrowRight")
+        said = view.locator("[aria-live]").inner_text()
+        last = [belief for belief in watched.beliefs() if belief["client"] == 2][-1]["posterior"]
+        assert said == f"class 2, which client 2 holds: {100 * last[2]:.1f} % after 2 requests"
 
 
 def test_nothing_in_a_name_is_ever_run(chromium: Any, hostile: Path) -> None:

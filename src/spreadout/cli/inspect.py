@@ -50,6 +50,9 @@ def audit(
     trials: Annotated[
         int, typer.Option("--trials", min=100, help="With --canary: releases of each kind, or canaries.")
     ] = 4000,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A page to write, with pictures.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """What the server can learn of clients' classes from the rows they request, and from updates."""
@@ -58,6 +61,8 @@ def audit(
     from spreadout.report.privacy_terminal import print_audit, print_canary, print_moved
     from spreadout.runs.audit import canaries, foreseen, logged, moved_rows
 
+    if output is not None and (canary or updates or clients or as_json):
+        raise UserError(f"-o {output}: is the page of requests; leave out the other options")
     if canary:
         if run.is_dir():
             raise UserError(f"{run}: is a run folder; give {run}/config.toml to attack its noise")
@@ -81,6 +86,12 @@ def audit(
         watched = logged(run)
     else:
         watched = foreseen(str(run), overrides or [], rounds)
+    if output is not None:
+        from spreadout.report.audit_view import write_audit
+
+        name = run.resolve().name if run.is_dir() else run.stem
+        print(write_audit(watched, output, title=f"{name}: what requests tell"))
+        return
     if clients:
         for belief in watched.beliefs():
             print(json.dumps(belief))

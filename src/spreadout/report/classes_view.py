@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from spreadout.evaluation.similarity import BINS
 from spreadout.report.charts import Line, bar_chart, line_chart
@@ -99,10 +99,16 @@ def _by_frequency(arms: Sequence[Arm]) -> str:
         shares,
         x_title="training examples of the class",
         y_title=f"found, {how} (%)",
-        y_range=(0, 100),
+        y_range=(0, _top(shares.values())),
         notes=notes,
         styles=[arms.index(arm) for arm, _ in known],
     )
+
+
+def _top(shares: Iterable[Sequence[float | None]]) -> float:
+    """Where an axis of percentages ends: at 100, or where all values are small, above them."""
+    most = max((value for some in shares for value in some if value is not None), default=100.0)
+    return 100.0 if most > 50 or most <= 0 else 1.1 * most
 
 
 def _similarity(arms: Sequence[Arm]) -> str:

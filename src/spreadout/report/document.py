@@ -19,6 +19,7 @@ SCRIPTS = (  # joined in this order
     "matrix",
     "confusion",
     "points",
+    "beliefs",
     "curves",
     "map",
     "tabs",

@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spreadout.report.charts import bar_chart
+from spreadout.report.document import figure
 from spreadout.runs.arms import Arm
 
 NAMES = {
@@ -38,7 +40,31 @@ def privacy_section(arms: Sequence[Arm]) -> str:
     parts = (
         (f"<h3>{', '.join(labels)}</h3>" if not alone else "") + said for said, labels in same.items()
     )
-    return f"<h2>What clients give away</h2>{''.join(parts)}"
+    return f"<h2>What clients give away</h2>{_spent(arms)}{''.join(parts)}"
+
+
+def _spent(arms: Sequence[Arm]) -> str:
+    """ε by round, and how many noised updates clients have sent, where there are such."""
+    drawn = []
+    if any(record.get("epsilon") is not None for arm in arms for record in arm.histories[0]):
+        drawn.append(figure("ε spent", "curves", quantity="epsilon"))
+    told = {
+        arm.label: arm.privacy["releases"] for arm in arms if arm.privacy and arm.privacy["releases"]
+    }
+    if told:
+        counts = sorted({int(count) for found in told.values() for count in found})
+        bars = {label: [found.get(str(count), 0) for count in counts] for label, found in told.items()}
+        drawn.append(
+            bar_chart(
+                "How much clients have given away",
+                [str(count) for count in counts],
+                bars,
+                x_title="noised updates sent",
+                y_title="clients",
+                styles=[i for i, arm in enumerate(arms) if arm.label in told],
+            )
+        )
+    return f"<div class=grid2>{''.join(drawn)}</div>" if drawn else ""
 
 
 def _promise(found: Mapping[str, Any]) -> str:
@@ -65,7 +91,8 @@ def _level(one: Mapping[str, Any]) -> str:
 def _channels(found: Mapping[str, Any]) -> str:
     rows = "".join(
         f"<tr><th scope=row>{html.escape(NAMES.get(name, name))}</th>"
-        f"<td><b>{html.escape(one['status'])}</b></td><td>{html.escape(one['what'])}</td></tr>"
+        f"<td><b class='status {one['status']}'>{one['status']}</b></td>"  # one of three words
+        f"<td>{html.escape(one['what'])}</td></tr>"
         for name, one in found["channels"].items()
     )
     audience = html.escape(found.get("audience") or "the server")

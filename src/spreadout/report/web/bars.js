@@ -11,7 +11,8 @@ function drawBars(figure, parts, spec) {
   const widest = Math.max(...spec.labels.map((label) => Math.min(label.length, 14))) * 6.6 + 8, every = Math.ceil(widest / room);
   spec.labels.forEach((label, i) => {
     if (i % every === 0) {
-      drawn.image.append(svg("text", { class: "tick", x: drawn.px(i + 0.5), y: drawn.height - MARGIN.bottom + 18, "text-anchor": "middle" }, shorten(label, 14)));
+      const half = textWidth(shorten(label, 14), 12.5) / 2 + 2, at = Math.min(Math.max(drawn.px(i + 0.5), half), drawn.width - half);
+      drawn.image.append(svg("text", { class: "tick", x: at, y: drawn.height - MARGIN.bottom + 18, "text-anchor": "middle" }, shorten(label, 14)));
     }
     shown.forEach((one, k) => {
       if (!isNumber(one.values[i])) return;

@@ -55,6 +55,13 @@ function textWidth(text, size) {
   return ruler.measureText(text).width;
 }
 
+// As much of a text as there is room for.
+function fitted(text, room, size) {
+  let most = Math.min(Array.from(text).length, 60);
+  while (most > 2 && textWidth(shorten(text, most), size) > room) most--;
+  return shorten(text, most);
+}
+
 function contentOf(id) {
   const node = document.getElementById(id);
   return node ? JSON.parse(node.textContent) : null;

@@ -25,7 +25,7 @@ function drawConfusion(figure, data) {
 
 // Classes on both sides, and a last column for all others.
 function confusionOf(arm, names, client) {
-  const { confused, clients, classes } = arm.details, totals = new Map(), right = new Map();
+  const { confused, clients } = arm.details, totals = new Map(), right = new Map();
   for (const [from, to, n] of confused) {
     totals.set(from, (totals.get(from) || 0) + n);
     if (from === to) right.set(from, n);
@@ -42,15 +42,19 @@ function confusionOf(arm, names, client) {
     what = `the ${WORST} worst of ${what.replace(/^(all|the) /, "")}`;
   }
   shown.sort((a, b) => a - b);
-  const place = new Map(shown.map((c, i) => [c, i])), cells = new Map(), nameOf = (c) => names[c] || `class ${c}`;
+  const place = new Map(shown.map((c, i) => [c, i])), nameOf = (c) => names[c] || `class ${c}`, takenFor = new Map();
+  for (const [from, to, n] of confused) if (place.has(from)) takenFor.set(to, (takenFor.get(to) || 0) + n);
+  // Columns: the same classes, and what they are most often taken for beside them.
+  const beside = [...takenFor].filter(([c]) => !place.has(c)).sort((a, b) => b[1] - a[1]), taken = [...shown, ...beside.slice(0, 30).map(([c]) => c)];
+  const column = new Map(taken.map((c, j) => [c, j])), cells = new Map();
   for (const [from, to, n] of confused) {
     if (!place.has(from)) continue;
-    const key = place.get(from) * 4096 + (place.get(to) ?? shown.length);
+    const key = place.get(from) * 4096 + (column.get(to) ?? taken.length);
     cells.set(key, (cells.get(key) || 0) + n);
   }
-  const rows = shown.map(nameOf), whole = classes && classes.tested.reduce((a, b) => a + (b > 0), 0) === shown.length && client === "";
   return {
-    rows, columns: whole ? rows : [...rows, "another class"], row_title: "true class", column_title: "taken for",
+    rows: shown.map(nameOf), columns: beside.length > 30 ? [...taken.map(nameOf), "another class"] : taken.map(nameOf),
+    row_title: "true class", column_title: "taken for",
     cells: [...cells].map(([key, n]) => [Math.floor(key / 4096), key % 4096, n / totals.get(shown[Math.floor(key / 4096)]), n]),
     note: `Rows: ${what}; columns: what their held-out examples are taken for. The diagonal is right.`,
   };

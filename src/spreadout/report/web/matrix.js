@@ -7,19 +7,20 @@ function drawMatrix(figure, parts, spec) {
   const longest = (names) => Math.max(8, ...names.map((name) => textWidth(shorten(name, 18), 12.5)));
   const flat = longest(columns) + 4 <= (width - 40) / count;
   const left = named ? Math.min(12 + longest(rows), width * 0.34) : 26, top = named ? (flat ? 20 : 14 + longest(columns)) : 26;
-  const side = Math.min((width - left - 6) / columns.length, 34), letters = Math.min(12, side + 2);
+  const side = Math.min((width - left - 6) / columns.length, 34, 640 / Math.max(rows.length, 1)), letters = Math.min(12, side + 2);
   const height = top + side * rows.length + 6, wide = left + side * columns.length + 6;
   const image = svg("svg", { viewBox: `0 0 ${wide} ${height}`, role: "img", tabindex: 0,
     "aria-label": `${spec.row_title} against ${spec.column_title}`, style: `max-width:${Math.max(wide, 240)}px` });
   const shade = (share) => (0.1 + 0.9 * share).toFixed(3);
   image.append(svg("rect", { class: "frame", x: left, y: top, width: side * columns.length, height: side * rows.length }));
+  const right = (i, j) => (spec.own ? spec.own[i] : i === j);
   for (const [i, j, share] of spec.cells) {
-    image.append(svg("rect", { class: i === j ? "right" : "wrong", x: left + j * side, y: top + i * side, width: side, height: side,
-      style: `fill:var(${i === j ? "--c0" : "--c1"})`, "fill-opacity": shade(share) }));
+    image.append(svg("rect", { class: right(i, j) ? "right" : "wrong", x: left + j * side, y: top + i * side, width: side, height: side,
+      style: `fill:var(${right(i, j) ? "--c0" : "--c1"})`, "fill-opacity": shade(share) }));
   }
   if (named) {
     const step = Math.ceil(12 / side);
-    rows.forEach((name, i) => i % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, x: left - 5, y: top + (i + 0.5) * side + 4, "text-anchor": "end" }, shorten(name, Math.min(18, Math.floor((left - 8) / 8))))));
+    rows.forEach((name, i) => i % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, x: left - 5, y: top + (i + 0.5) * side + 4, "text-anchor": "end" }, fitted(shorten(name, 18), left - 8, letters))));
     columns.forEach((name, j) => j % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, "text-anchor": flat ? "middle" : "start",
       transform: `translate(${left + (j + 0.5) * side + (flat ? 0 : 4)} ${top - 6})${flat ? "" : " rotate(-90)"}` }, shorten(name, 18))));
   } else {
@@ -43,7 +44,7 @@ function pointAtCells(figure, parts, spec, { image, cursor, left, top, side, wid
     if (i < 0 || j < 0 || i >= spec.rows.length || j >= spec.columns.length) return;
     at = [i, j];
     const [share, n] = shares.get(i * 4096 + j) || [0, 0];
-    const text = `${shorten(spec.rows[i], 60)} taken for ${shorten(spec.columns[j], 60)}: ${(100 * share).toFixed(1)} %${isNumber(n) ? ` (${n} examples)` : ""}`;
+    const text = spec.tell ? spec.tell(i, j, share) : `${shorten(spec.rows[i], 60)} taken for ${shorten(spec.columns[j], 60)}: ${(100 * share).toFixed(1)} %${isNumber(n) ? ` (${n} examples)` : ""}`;
     cursor.replaceChildren(svg("rect", { class: "cell", x: left + j * side, y: top + i * side, width: side, height: side }));
     const scale = image.getBoundingClientRect().width / wide;
     tip.show((left + (j + 1) * side) * scale, (top + (i + 1) * side) * scale, el("bdi", {}, text));

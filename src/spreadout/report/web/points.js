@@ -19,8 +19,9 @@ function drawClients(figure, data) {
     const [xTitle, xOf, xBytes] = OF_CLIENTS[wanted.x], [yTitle, yOf, yBytes] = OF_CLIENTS[wanted.y];
     const series = arms.map((arm) => ({ label: arm.label, style: arm.style, always: true, points: arm.details.clients.number.map((number, i) =>
       ({ number, x: xOf(arm.details.clients, i), y: yOf(arm.details.clients, i) })).filter((p) => isNumber(p.x) && isNumber(p.y)) }));
-    const log = wanted.log === "log";
-    drawPoints(figure, parts, { series, x: { title: xTitle, bytes: xBytes, log }, y: { title: yTitle, bytes: yBytes, range: wanted.y === "score" ? [0, 100] : [0, Math.max(1, ...series.flatMap((one) => one.points.map((p) => p.y)))] } });
+    const log = wanted.log === "log", most = Math.max(1e-9, ...series.flatMap((one) => one.points.map((p) => p.y)));
+    const top = wanted.y === "score" && most > 50 ? 100 : most * 1.05;
+    drawPoints(figure, parts, { series, x: { title: xTitle, bytes: xBytes, log }, y: { title: yTitle, bytes: yBytes, range: [0, top] } });
   }
   register(figure, draw);
 }

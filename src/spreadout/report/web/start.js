@@ -26,5 +26,5 @@ function start() {
   });
 }
 
-const VIEWS = { curves: drawCurves, traffic: drawTraffic, map: drawMap, confusion: drawConfusion, clients: drawClients };
+const VIEWS = { curves: drawCurves, traffic: drawTraffic, map: drawMap, confusion: drawConfusion, clients: drawClients, beliefs: drawBeliefs };
 start();
