@@ -1,7 +1,12 @@
 """Parts of one's own, each in one file outside the package, do all that the built-in ones do."""
 
+import ast
 import json
+import os
+import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +57,36 @@ def test_a_slip_is_answered_in_one_line_as_for_built_in_parts(
     assert done.returncode == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_the_first_15_minutes_of_a_newcomer(tmp_path: Path) -> None:
+    """From a table to a model that answers over HTTP, in an empty folder, as a person would type it."""
+    pytest.importorskip("fastapi")
+    pytest.importorskip("onnx")
+    command = tmp_path / "bin" / "spreadout"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m spreadout "$@"\n')
+    command.chmod(0o755)
+    (tmp_path / "empty").mkdir()
+    done = subprocess.run(
+        ["bash", str(EXAMPLES / "first_15_minutes.sh")],
+        cwd=tmp_path / "empty",
+        env={**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r"^P@1 +([\d.]+) after 40 rounds", done.stdout, re.MULTILINE)
+    assert found is not None
+    assert float(found[1]) > 85
+    summary = json.loads((tmp_path / "empty" / "runs" / "wine" / "summary.json").read_text())
+    assert (summary["clients"], summary["classes"]) == (3, 3)
+    answers = re.findall(r"^over HTTP: (.*)$", done.stdout, re.MULTILINE)
+    assert [ast.literal_eval(answer)["id"] for answer in answers] == ["1", "1"]  # both are Barolo
+    assert (tmp_path / "empty" / "wine.html").is_file()
+    assert list((tmp_path / "empty" / "wine-onnx").glob("*.onnx"))
+    assert done.stdout.endswith("done\n")
 
 
 def test_a_part_is_unknown_without_its_import() -> None:

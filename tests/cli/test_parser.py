@@ -32,6 +32,7 @@ def test_help_has_the_help_of_every_argument_and_option(
     command = parser_of(app)
     for word in words:
         command = command.commands[word]  # type: ignore[attr-defined]
+    assert words_of((command.help or "").replace("`", "")) in shown.replace("`", "")
     for param in command.params:
         told = getattr(param, "help", None)
         assert told, f"{param.name} has no help"

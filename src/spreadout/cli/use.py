@@ -68,7 +68,7 @@ def serve(
     ] = 100,
     encoder: Encoder = None,
 ) -> None:
-    """Answer over HTTP: JSON in, ranked classes out (extra [serve])."""
+    """Answer over HTTP: JSON in, ranked classes out (extra `serve`)."""
     from spreadout.use.serve.limits import Limits
     from spreadout.use.serve.server import serve as listen
 
