@@ -81,6 +81,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "peers": lambda: rounds.peers("results/peers/cpu.json"),
     "growth": lambda: rounds.growth("results/growth/cpu.json"),
     "defaults-reached": lambda: defaults.reached("results/defaults/table.json"),
+    "defaults-histories": lambda: defaults.next_items("results/defaults/table.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-trials": lambda: defaults.trials("results/defaults/trials.json"),
     "defaults-rates": lambda: defaults.found_rates("results/defaults/rates.json"),

@@ -11,6 +11,7 @@ METHODS = {"fedaws": "FedAwS", "fedalc": "FedALC", "fedss": "FedSS"}
 ALL = {**METHODS, "fedavg": "FedAvg", "fedmlh": "FedMLH"}
 CENTRAL = {"centralized": "softmax", "centralized-sets": "label sets"}
 REFERENCES = ("most frequent", "nearest neighbours", "ridge")
+HISTORIES, NEXT = "dual_encoder", ("R@1", "R@10", "nDCG@10")
 Runs = list[dict[str, Any]]
 
 
@@ -20,7 +21,9 @@ def reached(path: str) -> str:
     for name, found in _by_set(path).items():
         known = next(iter(found.values()))[0]["references"]
         references = [f"{known[one]['P@1']:.1f}" if one in known else "" for one in REFERENCES]
-        rows.append([name, *references, *(_mean(found.get(m, [])) for m in (*CENTRAL, *ALL))])
+        metric = _metric(found)
+        label = name if metric == "P@1" else f"{name}, {metric}"
+        rows.append([label, *references, *(_mean(found.get(m, [])) for m in (*CENTRAL, *ALL))])
     head = ("", *REFERENCES, *(f"{label}, one place" for label in CENTRAL.values()), *ALL.values())
     seeds = "P@1, mean of two or three seeds; in parentheses one seed."
     return table(head, rows, path, note=seeds)
@@ -39,17 +42,34 @@ def shares(path: str) -> str:
     return table(("", "best central model", "its P@1", *METHODS.values()), rows)
 
 
-def _by_set(path: str) -> dict[str, dict[str, Runs]]:
-    """The runs that were not refused, by set and method."""
+def next_items(path: str) -> str:
+    """The same for histories, beside what knows the last item only, or none."""
+    rows = []
+    for name, found in _by_set(path, histories=True).items():
+        known = {one: [scores] for one, scores in found[HISTORIES][0]["references"].items()}
+        known["federated dual encoder"] = [run["metrics"] for run in found[HISTORIES]]
+        for one, scores in known.items():
+            cells = [statistics.mean(each[metric] for each in scores) for metric in NEXT]
+            rows.append([name, one, *(f"{value:.1f}" for value in cells)])
+    return table(("", "", *NEXT), rows, path)
+
+
+def _by_set(path: str, *, histories: bool = False) -> dict[str, dict[str, Runs]]:
+    """The runs that were not refused, by set and method: those on histories, or all others."""
     found: dict[str, dict[str, Runs]] = {}
     for run in read(path)["runs"]:
-        if "metrics" in run:
+        if "metrics" in run and (run["method"] == HISTORIES) == histories:
             found.setdefault(run["set"], {}).setdefault(run["method"], []).append(run)
     return found
 
 
 def _p1(runs: Runs) -> float:
-    return statistics.mean(float(run["metrics"]["P@1"]) for run in runs)
+    """The mean of the first metric, which is P@1 wherever there is one."""
+    return statistics.mean(float(next(iter(run["metrics"].values()))) for run in runs)
+
+
+def _metric(found: dict[str, Runs]) -> str:
+    return str(next(iter(next(iter(found.values()))[0]["metrics"])))
 
 
 def _mean(runs: Runs) -> str:
@@ -85,14 +105,11 @@ def found_rates(path: str) -> str:
             shares.setdefault((rule, method), []).append(own[rule, False] / best)
         shares.setdefault(("a range test", method), []).append(own[tested, False] / best)
     rules = list(dict.fromkeys(rule for rule, _ in shares))
-    rows = [
-        [rule if rule in ("DoG", "a range test") else f"Adam at {rule}"]
-        + [
-            f"{100 * statistics.mean(shares[rule, method]):.0f} / {100 * min(shares[rule, method]):.0f} %"
-            for method in ("fedaws", "fedss")
-        ]
-        for rule in sorted(rules)
-    ]
+    rows = []
+    for rule in sorted(rules):
+        both = [shares[rule, method] for method in ("fedaws", "fedss")]
+        cells = [f"{100 * statistics.mean(own):.0f} / {100 * min(own):.0f} %" for own in both]
+        rows.append([rule if rule in ("DoG", "a range test") else f"Adam at {rule}", *cells])
     return table(("server", "FedAwS, mean / smallest", "FedSS"), rows, path)
 
 

@@ -1,5 +1,6 @@
-"""`eval.keep = "best"`: the model of the best evaluation by validation examples is what a run leaves."""
+"""`eval.keep = "best"`: the last model that validation examples like no less than the best, but for chance."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 import spreadout as so
+from spreadout.evaluation.config import EvalConfig
+from spreadout.evaluation.early_stopping import chance, shown_of
 
 KEYS = (
     "rounds=12", "eval.every=2", "data.validation_fraction=0.2", "clients.local_steps=3",
@@ -32,7 +35,9 @@ def test_the_model_is_that_of_the_best_round_by_validation_examples(
     kept: so.Result, tmp_path: Path
 ) -> None:
     scores = [record["validation P@1"] for record in kept.history]
-    best = max(range(len(scores)), key=lambda place: (scores[place], place))
+    share, held = max(scores) / 100, 0.2 * 1257  # 1,257 of 1,797 digits are for training
+    error = 100 * math.sqrt(share * (1 - share) / round(held))
+    best = max(place for place, score in enumerate(scores) if score >= max(scores) - error)
     at = kept.history[best]["round"]
     assert 0 < at < 12, "this test needs a run whose last model is not its best"
     assert kept.summary["kept_round"] == at
@@ -77,3 +82,15 @@ def test_patience_counts_by_validation_examples_too() -> None:
 def test_nothing_is_chosen_by_test_examples() -> None:
     with pytest.raises(so.UserError, match=r"no validation examples .* data.validation_fraction"):
         so.run(experiment("eval.keep=best", "data.validation_fraction=0"))
+
+
+def test_of_few_examples_the_highest_score_is_luck() -> None:
+    def history(examples: int, *scores: float) -> list[dict[str, object]]:
+        found = EvalConfig(keep="best")
+        return [{"validation P@1": s, "validation chance": chance(found, s, examples)} for s in scores]
+
+    few, many = history(30, 40.0, 60.0, 53.0, 45.0), history(3000, 40.0, 60.0, 53.0, 45.0)
+    config = EvalConfig(keep="best")
+    assert shown_of(config, few) == 2  # 60 ± 9
+    assert shown_of(config, many) == 1  # 60 ± 0.9
+    assert shown_of(EvalConfig(), [{"P@1": s} for s in (3.0, 2.0, 1.0)]) == 2

@@ -17,6 +17,15 @@ def judged_by(config: EvalConfig) -> list[str]:
 
 
 VALIDATION = "validation "  # before the name of a metric that was taken of the validation part
+CHANCE = "validation chance"  # how far a score on the validation part is from the truth by chance alone
+
+
+def chance(config: EvalConfig, score: float, examples: int) -> float:
+    """The standard error of a share of examples, in percent; 0 of metrics that are no shares."""
+    if find_metric(judged_by(config)[0]).range != (0, 100) or not examples:
+        return 0.0
+    share = min(max(score / 100, 0.0), 1.0)
+    return 100 * math.sqrt(share * (1 - share) / examples)
 
 
 def goodness(config: EvalConfig, record: Mapping[str, Any], of: str = "") -> float:
@@ -37,11 +46,17 @@ def best_of(config: EvalConfig, history: Sequence[Record]) -> int:
 
 
 def shown_of(config: EvalConfig, history: Sequence[Record]) -> int:
-    """The place of the model that a run leaves: the best one, the last of equals; or the last."""
-    places = range(len(history))
+    """The place of the model that a run leaves: the last, unless an earlier one was truly better.
+
+    That is the last one whose score is within a standard error of the best: of few validation examples
+    the highest score is luck.
+    """
     if config.keep == "last":
-        return places[-1]
-    return max(places, key=lambda place: (_choice(config, history[place]), place))
+        return len(history) - 1
+    scores = [_choice(config, record) for record in history]
+    best = best_of(config, history)
+    least = scores[best] - float(history[best].get(CHANCE) or 0.0)
+    return max(place for place, score in enumerate(scores) if score >= least)
 
 
 def _choice(config: EvalConfig, record: Mapping[str, Any]) -> float:

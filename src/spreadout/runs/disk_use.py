@@ -7,7 +7,7 @@ rounds. What only a deployment writes, its refusals and its `deployment/`, is no
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.files import as_json, json_bytes
@@ -15,6 +15,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tensor_files import tensor_file_bytes
 from spreadout.core.types import Record
 from spreadout.data.dataset import Splits
+from spreadout.evaluation.early_stopping import CHANCE, VALIDATION, judged_by
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet
 from spreadout.federated.cohort import draw_clients, draw_cohort
@@ -23,6 +24,7 @@ from spreadout.runs import checkpoint
 from spreadout.runs.details import details_of
 from spreadout.runs.evidence import evidence
 from spreadout.runs.folder import model_tensors, request_records
+from spreadout.runs.keeping import keep_
 from spreadout.runs.predict import Predictor
 from spreadout.runs.summary import summarize
 
@@ -45,6 +47,10 @@ def disk_use(
     e: Experiment, splits: Splits, f: Federation, state: ServerState, record: Record
 ) -> DiskUse:
     """state: after a few rounds; record: of one evaluation, as it is logged."""
+    if e.eval.keep == "best":  # a second model, and its scores
+        state = replace(state)
+        keep_(state)
+        record |= {VALIDATION + name: 100 / 3 for name in judged_by(e.eval)} | {CHANCE: 1 / 3}
     tensors = checkpoint.tensors_of(state)
     saved = tensor_file_bytes(tensors) + POINTER + len(json.dumps(list(tensors), indent=2))
     saved += _of_clients_to_come(f, state)

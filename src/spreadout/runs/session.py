@@ -21,7 +21,14 @@ from spreadout.core.types import Record
 from spreadout.data.dataset import Examples, Splits
 from spreadout.evaluation import prior
 from spreadout.evaluation.activity import activity_of
-from spreadout.evaluation.early_stopping import VALIDATION, judged_by, out_of_patience, shown_of
+from spreadout.evaluation.early_stopping import (
+    CHANCE,
+    VALIDATION,
+    chance,
+    judged_by,
+    out_of_patience,
+    shown_of,
+)
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.geometry import Geometry
@@ -253,13 +260,14 @@ class Session:
             self.observer.warned(str(overshot) if overshot else advice)
 
     def _validated(self) -> Record:
-        """Scores on the validation part, where that chooses the model and another one judges it."""
+        """Scores on the validation part, where that chooses the model, and how far chance goes there."""
         config, held = self.experiment.eval, self.data.validation
-        if config.keep == "last" or config.split == "validation" or held is None:
+        if config.keep == "last" or held is None:
             return {}
         names = judged_by(config)
-        found = evaluate(self.federation.model, self.state, held, names, seen=self._seen)
-        return {VALIDATION + name: found.metrics[name] for name in names}
+        scores = evaluate(self.federation.model, self.state, held, names, seen=self._seen).metrics
+        found = {VALIDATION + name: scores[name] for name in names}
+        return {**found, CHANCE: chance(config, scores[names[0]], len(held))}
 
     def _set_prior(self) -> float | None:
         """Put the prior over classes into the scores: τ · log n_c, τ by the validation examples."""
