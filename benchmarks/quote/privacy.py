@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import mean, stdev
+
 from benchmarks.quote.tables import mib, read, table
 
 
@@ -31,3 +33,32 @@ def retrieval(path: str) -> str:
     head = ("rows", "rows a block", "table", "up", "down", "time of the client", "time of a server")
     note = "Of one row of 64 numbers, to and from both servers together."
     return table(head, rows, path, note=note)
+
+
+def utility(path: str) -> str:
+    """Scores on the test part by who adds the noise and ε: mean and spread over seeds."""
+    made = read(path)
+    levels: list[float | None] = [1.0, 2.0, 4.0, 8.0, None]
+    found: dict[tuple[str, str, str], dict[float | None, list[float]]] = {}
+    for run in made["runs"]:
+        if run["split"] == "test":
+            models = ("central", "local") if run["epsilon"] is None else (run["model"],)
+            for model in models:
+                cell = found.setdefault((run["set"], run["arm"], model), {})
+                cell.setdefault(run["epsilon"], []).append(run["score"] or 0.0)
+    rows = []
+    for name, metric in made["metric"].items():
+        for (data, arm, model), cell in sorted(found.items(), key=lambda one: (one[0][2], one[0][1])):
+            if data == name:
+                rows.append([f"{name}, {metric}", arm, model, *(_seeds(cell.get(e)) for e in levels)])
+    seeds = {len(scores) for cell in found.values() for scores in cell.values()}
+    head = ("data", "method", "noise", *(f"ε = {e:g}" if e else "ε = ∞" for e in levels))
+    fewest = "" if len(seeds) == 1 else f"{min(seeds)} to "
+    note = f"Mean ± deviation over {fewest}{max(seeds)} seeds, δ = {made['delta']:g}."
+    return table(head, rows, path, note=note)
+
+
+def _seeds(scores: list[float] | None) -> str:
+    if not scores:
+        return "–"
+    return f"{mean(scores):.1f} ± {stdev(scores):.1f}" if len(scores) > 1 else f"{scores[0]:.1f}"

@@ -46,6 +46,12 @@ def test_a_run_says_what_it_spent_in_every_round(tmp_path: Path) -> None:
     assert "releases.jsonl" in (tmp_path / "run" / "SHA256SUMS").read_text()
 
 
+def test_noise_on_clients_is_written_down_in_every_round_too(tmp_path: Path) -> None:
+    so.run(config(privacy={"clip": 0.3, "noise": 5.0}), data=tiny_data(), out=tmp_path / "run")
+    told = [(one["round"], one["epsilon"]) for one in lines(tmp_path / "run" / "releases.jsonl")]
+    assert told == [(rounds, pytest.approx(epsilon_of(5.0, rounds, 1e-6))) for rounds in range(1, 5)]
+
+
 def test_a_budget_ends_training_before_it_is_exceeded() -> None:
     spent = epsilon_of(5.0, 2, 1e-6, sensitivity=1.0)
     result = so.run(config(privacy={**PRIVATE, "epsilon": spent + 1e-6}), data=tiny_data())

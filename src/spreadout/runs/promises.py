@@ -57,17 +57,20 @@ def is_spent(federation: Federation, state: ServerState) -> bool:
     return epsilon_of(mechanism.noise, most + 1, mechanism.delta) > mechanism.epsilon
 
 
-def epsilon_by_now(federation: Federation, state: ServerState) -> float | None:
-    """For a record: an upper bound that is found at once; None without `[privacy]`."""
+def epsilon_by_now(federation: Federation, state: ServerState, more: int = 0) -> float | None:
+    """For a record: an upper bound that is found at once; None without `[privacy]`.
+
+    more: rounds to come that are counted too.
+    """
     f, mechanism = federation, federation.clients.privacy
     if mechanism is None:
         return None
     if f.noises_sums:
-        return rounds_of(f).at_most(mechanism.noise, releases_of(state), mechanism.delta)
+        return rounds_of(f).at_most(mechanism.noise, releases_of(state) + more, mechanism.delta)
     if f.noises_examples:
-        return examples.epsilon_at_most(f, state, mechanism, 0)
+        return examples.epsilon_at_most(f, state, mechanism, more)
     most = max(f.executor.releases(state).values(), default=0)
-    return epsilon_of(mechanism.noise, most, mechanism.delta)
+    return epsilon_of(mechanism.noise, most + more, mechanism.delta)
 
 
 def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
-"""`releases.jsonl` of a run with noise on the server's sum: every release, written before it is made.
+"""`releases.jsonl` of a simulated run with noise: every round's release, written before it is made.
 
 A checkpoint may be older than the last round, and what a crash makes the run do again is released again:
-the ledger is not cut back to the checkpoint, and every line counts.
+the ledger is not cut back to the checkpoint. Of noise on the server's sum every line counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RELEASES = "releases.jsonl"
 
 
 class Line(Written):
-    """One release: its round, its noise in clips, and the ε at δ that all so far come to at most."""
+    """One round: its noise in clips, and the ε at δ of any client after it, at most."""
 
     round: Count
     noise: Number
@@ -25,13 +25,13 @@ class Line(Written):
 
 
 class ReleaseLedger:
-    """How often a run has released a noised sum, over all of its processes."""
+    """How often a run has released something noised, over all of its processes."""
 
     def __init__(self, folder: Path) -> None:
         self._log = ChainedLog(folder / RELEASES, Line, sync=True)
         self.count = len(self._log.read())
 
     def spend(self, *, round: int, noise: float, epsilon: float, delta: float) -> None:
-        """A noised sum is about to be released."""
+        """Something noised is about to be released."""
         self._log.append({"round": round, "noise": noise, "epsilon": epsilon, "delta": delta})
         self.count += 1

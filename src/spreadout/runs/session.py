@@ -35,7 +35,7 @@ from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet, remembered_references
 from spreadout.evaluation.scoring import log_prior
-from spreadout.federated.central import count_releases_, rounds_of, settle_all_
+from spreadout.federated.central import count_releases_, settle_all_
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
@@ -181,20 +181,21 @@ class Session:
         return self._finish()
 
     def _ledger(self) -> ReleaseLedger | None:
-        """Where noised sums are written down; what a crash made the state forget counts again."""
-        if self.folder is None or not self.federation.noises_sums:
+        """Where releases are written down; sums that a crash made the state forget count again."""
+        f = self.federation
+        if self.folder is None or f.clients.privacy is None or f.executor.clients_elsewhere:
             return None
         ledger = ReleaseLedger(self.folder.path)
-        count_releases_(self.state, ledger.count)
+        if f.noises_sums:
+            count_releases_(self.state, ledger.count)
         return ledger
 
     def _spend(self, ledger: ReleaseLedger | None) -> None:
-        """Before a noised sum is released, that it is."""
+        """Before a round releases anything, that it does, and what a client has given away then."""
         mechanism = self.federation.clients.privacy
         if ledger is not None and mechanism is not None:
-            after = rounds_of(self.federation).at_most(
-                mechanism.noise, ledger.count + 1, mechanism.delta
-            )
+            after = epsilon_by_now(self.federation, self.state, more=1)
+            assert after is not None
             told = {"noise": mechanism.noise, "epsilon": after, "delta": mechanism.delta}
             ledger.spend(round=self.state.round + 1, **told)
 
