@@ -97,6 +97,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "attacks-goal": attacks.goal,
     "attacks-backdoors": attacks.backdoors,
     "retrieval": lambda: privacy.retrieval("results/privacy/retrieval.json"),
+    "privacy-utility": lambda: privacy.utility("results/privacy/utility.json"),
     "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),
     "soak": soak.soaks,
 }
