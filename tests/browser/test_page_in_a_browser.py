@@ -103,8 +103,9 @@ def test_hover_tap_and_arrow_keys_tell_values(chromium: Any, page: Path, arms: l
         tip = one.page.locator("#curves .tip").first
         assert "round 4" in tip.inner_text()
         assert f"{np.mean(arms[1].metric('P@1')):.2f}".rstrip("0").rstrip(".") in tip.inner_text()
-        inside = "(t) => { const a = t.getBoundingClientRect(), b = t.closest('.plot').getBoundingClientRect(); return a.left >= b.left - 1 && a.right <= b.right + 1; }"
+        inside = "(t) => { const a = t.getBoundingClientRect(), b = t.closest('.plot').getBoundingClientRect(); return a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1; }"
         assert tip.evaluate(inside)
+        assert tip.bounding_box()["height"] < 130  # a line for each arm
         plot.focus()
         plot.press("Home")
         plot.press("ArrowRight")

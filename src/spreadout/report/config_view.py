@@ -83,5 +83,6 @@ def _versions(arms: Sequence[Arm]) -> str:
         f"{', '.join(map(' '.join, summary['versions'].items()))}; {summary['device']}"
         for arm in arms
         for summary in arm.summaries
+        if summary["versions"]
     }
     return f"<h3>Made with</h3><p class=note>{'<br>'.join(html.escape(one) for one in sorted(made))}</p>"

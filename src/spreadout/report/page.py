@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from spreadout import __version__
 from spreadout.core.files import write_atomic
 from spreadout.evaluation.metrics import described
 from spreadout.report.classes_view import classes_section
@@ -14,7 +14,7 @@ from spreadout.report.config_view import config_section
 from spreadout.report.document import as_script, document, figure, tab
 from spreadout.report.histories import runs_data
 from spreadout.report.privacy_view import privacy_section
-from spreadout.report.scores import cards, score_table, warnings
+from spreadout.report.scores import cards, score_table, shown_count, warnings
 from spreadout.runs.arms import Arm, shared_metrics
 
 
@@ -52,7 +52,7 @@ def page(arms: Sequence[Arm], title: str) -> str:
 
 def _each(arms: Sequence[Arm], name: str) -> str:
     """What the runs have of something: one word if it is the same for all."""
-    return " or ".join(dict.fromkeys(str(arm.summaries[0][name]) for arm in arms))
+    return " or ".join(dict.fromkeys(shown_count(arm.summaries[0][name]) for arm in arms))
 
 
 def _curves(arms: Sequence[Arm], data: dict[str, Any]) -> str:
@@ -129,14 +129,11 @@ def _space(arms: Sequence[Arm]) -> str:
 
 
 def _origin(arms: Sequence[Arm]) -> str:
-    first = arms[0].summaries[0]
-    made = ", ".join(f"{name} {version}" for name, version in first["versions"].items())
     seconds = sum(summary["seconds"] for arm in arms for summary in arm.summaries)
-    where = html.escape(first["device"])
-    return f"<footer>{html.escape(made)}; {where}; {seconds:.0f} s of training in all</footer>"
+    return f"<footer>Written by spreadout {__version__}; {seconds:.0f} s of training in all</footer>"
 
 
 def _clients(arms: Sequence[Arm]) -> str:
     """The numbers of clients; centralised runs, which have one, are left out next to others."""
-    several = [arm for arm in arms if int(arm.summaries[0]["clients"]) > 1]
+    several = [arm for arm in arms if (arm.summaries[0]["clients"] or 0) > 1]
     return _each(several or arms, "clients")

@@ -39,9 +39,20 @@ def warnings(arms: Sequence[Arm]) -> str:
             "These runs were scored on different held-out examples. Small differences mean nothing."
         )
     for arm in arms:
+        for summary in arm.summaries:
+            if so_far := summary.get("unfinished"):
+                said.append(
+                    f"{arm.label}, seed {summary['seed']}: is not finished. Shown is round "
+                    f"{so_far['round']} of {so_far['of']}, from its last checkpoint."
+                )
         for one in arm.summaries[0].get("findings", []):
             said.append(f"{arm.label}: {one['name']}: {one['sign']}; {one['remedy']}")
     return "".join(f"<p class=warning>{html.escape(text)}</p>" for text in said)
+
+
+def shown_count(value: int | str | None) -> str:
+    """A number as people read it; that of a run which is not finished may not be known."""
+    return "?" if value is None else f"{value:,}" if isinstance(value, int) else value
 
 
 def _scored(arm: Arm) -> str | None:
@@ -59,8 +70,8 @@ def cards(arms: Sequence[Arm]) -> str:
         moved = sum(sum(s["bytes"][way] for way in ("down", "up")) for s in arm.summaries)
         facts = {
             "method": str(summary["method"]),
-            "data": f"{summary['dataset']}, {summary['classes']:,} classes",
-            "clients": "all data in one place" if _is_central(arm) else f"{summary['clients']:,}",
+            "data": f"{summary['dataset']}, {shown_count(summary['classes'])} classes",
+            "clients": "all data in one place" if _is_central(arm) else shown_count(summary["clients"]),
             "bytes": human_bytes(moved / len(arm.summaries)) if moved else "none travelled",
             "time": _time(sum(s["seconds"] for s in arm.summaries) / len(arm.summaries)),
             "privacy": _privacy(arm),

@@ -18,10 +18,11 @@ from spreadout.core.registry import import_modules
 from spreadout.core.types import Record
 from spreadout.core.written import as_written
 from spreadout.evaluation.references import Reference, best_central
-from spreadout.runs.claim import CONFIG
+from spreadout.runs.claim import COMPARISON_MARK, CONFIG
 from spreadout.runs.files import RunFiles
 from spreadout.runs.logs import METRICS, REMEDY
 from spreadout.runs.sums import check
+from spreadout.runs.unfinished import summary_so_far
 from spreadout.runs.written import ComparisonTable
 
 COMPARISON = "comparison.json"
@@ -67,10 +68,10 @@ class Arm:
 
 
 def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
-    """Read finished runs back from their folders."""
+    """Read runs back from their folders; of those that are not finished what their checkpoints tell."""
     runs = [RunFiles(folder) for folder in folders]
-    summaries = [run.summary() for run in runs]
     _import_own(folders[0])
+    summaries = [run.summary() if run.finished else summary_so_far(run) for run in runs]
     for folder, summary in zip(folders, summaries, strict=True):
         if summary["metrics"].keys() != summaries[0]["metrics"].keys():
             raise UserError(f"{folder}: was evaluated with other metrics than {folders[0]}")
@@ -84,10 +85,8 @@ def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
         label,
         summaries,
         histories,
-        first.projection(),
-        first.privacy(),
-        first.details(),
-        first.names(),
+        *((first.projection(), first.privacy(), first.details()) if first.finished else (None,) * 3),
+        first.names() if first.finished else [],
         read_toml(first.config),
     )
 
@@ -118,10 +117,24 @@ def arms_of(folder: Path) -> list[Arm]:
         ]
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")
+    if (folder / COMPARISON_MARK).is_file():
+        return _begun(folder)
+    RunFiles.open(folder)
     arm = gather(folder.name, folder.name, [folder])
     name, method = (str(arm.summaries[0][key]) for key in ("name", "method"))
     label = name if method in name else f"{method} ({name})"  # the name of a config says little
     return [replace(arm, name=name, label=label)]
+
+
+def _begun(folder: Path) -> list[Arm]:
+    """The variants of a comparison that is going on or was cut short, as far as they were evaluated."""
+    seeds: dict[str, list[Path]] = {}
+    for one in sorted(folder.glob("*/seed-*")):
+        if (one / CONFIG).is_file() and (RunFiles(one).finished or RunFiles(one).has_checkpoint):
+            seeds.setdefault(one.parent.name, []).append(one)
+    if not seeds:
+        raise UserError(f"{folder}: none of its runs has been evaluated yet")
+    return [gather(name, name, folders) for name, folders in seeds.items()]
 
 
 def with_distinct_labels(arms: Sequence[Arm], folders: Sequence[Path]) -> list[Arm]:

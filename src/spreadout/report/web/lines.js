@@ -104,11 +104,14 @@ function pointAt(figure, parts, spec, drawn, series, px, py) {
       const band = one.low && one.low[near] !== one.high[near] ? ` (${shownNumber(one.low[near])}–${shownNumber(one.high[near])})` : "";
       said.push(`${one.label}: ${shownNumber(one.mean[near])}${band}`);
       if (lines.length <= MOST_IN_TIP) {
-        lines.push(el("span", {}, swatch(one.style), el("b", {}, shownNumber(one.mean[near])), `${band} `, el("bdi", {}, shorten(one.label, 34))));
+        lines.push(el("span", {}, swatch(one.style), el("b", {}, shownNumber(one.mean[near])), `${band} `, el("bdi", {}, shorten(one.label, 26))));
       }
     }
     if (said.length > MOST_IN_TIP + 1) lines.push(el("span", {}, `… and ${said.length - 1 - MOST_IN_TIP} more`));
-    tip.show(at * parts.plot.clientWidth / drawn.width, MARGIN.top, ...lines);
+    // Where the curves are not: below them if they run high, above them if they run low.
+    const heights = [...cursor.querySelectorAll("circle")].map((dot) => Number(dot.getAttribute("cy")));
+    const high = heights.reduce((a, b) => a + b, 0) / Math.max(heights.length, 1) < drawn.height / 2;
+    tip.show(at * parts.plot.clientWidth / drawn.width, high ? drawn.height : MARGIN.top, ...lines);
     if (aloud) say(figure, said.join("; "));
   }
   const nearest = (event) => {
