@@ -150,6 +150,16 @@ def test_moved_rows_name_the_class_where_no_noise_hides_them(config: Path) -> No
     assert found(*noised)["found"] < alone["chance"] + 0.2
 
 
+def test_an_audit_of_sums_tries_their_noise_and_looks_at_no_single_update(config: Path) -> None:
+    summed = ["privacy.model=distributed", "privacy.clip=0.1", "privacy.noise=2", "rounds=1"]
+    summed += ["method.weighting=uniform", "method.merge=mean"]
+    told = CliRunner().invoke(app, ["audit", str(config), "--updates", *summed])
+    assert "sees no single update" in str(told.exception)
+    told = CliRunner().invoke(app, ["audit", str(config), "--canary", "--trials", "1000", *summed])
+    assert told.exit_code == 0, told.output  # the noise of the fewest nodes is enough for the claim
+    assert "within the claim" in told.output
+
+
 def test_more_classes_in_a_block_than_there_are_is_refused() -> None:
     y = np.arange(3)
     data = FederatedDataset.from_arrays(np.eye(3, dtype=np.float32), y, y)

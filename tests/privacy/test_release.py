@@ -14,7 +14,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.types import Params
 from spreadout.privacy.keystream import KeyStream
 from spreadout.privacy.mechanism import GaussianMechanism, clip_norm
-from spreadout.privacy.release import Grid, _within, released
+from spreadout.privacy.release import Grid, _within, released, shown_by_sum
 from spreadout.privacy.table_noise import noisy_rows
 
 
@@ -128,3 +128,25 @@ def test_noise_on_sums_is_larger_by_what_rounding_adds() -> None:
     assert float(noisy.mean()) == pytest.approx(0.33, abs=0.01)
     assert float(noisy.std()) == pytest.approx(0.2, rel=0.03)
     assert not torch.equal(noisy_rows(sums, mechanism, 1.0), noisy_rows(sums, mechanism, 1.0))
+
+
+def test_parts_of_the_noise_add_up_to_the_whole_however_many_nodes_add_one() -> None:
+    """In variance, exactly enough or a little more; and as a sum of drawn parts."""
+    mechanism = GaussianMechanism(model="distributed", clip=0.5, noise=3)
+    whole = Grid.of(mechanism)
+    for nodes in (1, 2, 3, 7, 100, 10_000):
+        each = Grid.shared(mechanism, nodes)
+        assert (each.unit, each.most) == (whole.unit, whole.most)
+        assert nodes * each.sigma**2 >= whole.sigma**2
+        assert nodes * (each.sigma - 3) ** 2 <= whole.sigma**2
+    zero = Params({"w": torch.zeros(20_000)}, {})
+    seen = shown_by_sum(zero, mechanism, 7, KeyStream()).dense["w"]
+    assert float(seen.std()) == pytest.approx(1.5, rel=0.03)
+
+
+def test_a_sum_without_noise_is_cut_to_a_fine_grid_and_kept_within_the_clip() -> None:
+    mechanism = GaussianMechanism(model="distributed", clip=0.5, noise=0)
+    change = Params({"w": torch.full((100,), 0.2)}, {})
+    seen = shown_by_sum(change, mechanism, 3, KeyStream()).dense["w"]
+    torch.testing.assert_close(seen, torch.full((100,), 0.05), atol=2e-5, rtol=0)
+    assert float(seen.norm()) <= 0.5

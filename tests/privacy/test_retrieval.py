@@ -155,7 +155,9 @@ def test_what_would_name_rows_after_all_is_refused(changes: list[str], said: str
 
 def test_evidence_says_which_rows_are_not_seen(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    so.run(experiment("private-retrieval", "privacy.noise=2"), data=several_classes(), out=out)
+    logged = experiment("private-retrieval", "privacy.noise=2", "run.log_requests=true")
+    so.run(logged, data=several_classes(), out=out)
+    assert not (out / "requests.jsonl").exists() or not (out / "requests.jsonl").read_text()
     told = json.loads((out / "privacy.json").read_text())["channels"]["rows"]
     assert told["status"] == "protected"
     assert "two servers" in told["what"]

@@ -81,8 +81,22 @@ def released(change: Params, mechanism: GaussianMechanism, words: Words) -> Para
     grid = Grid.of(mechanism)
     sent = in_units(change, mechanism.clip, grid)
     sent = sent + discrete_gaussian(len(sent), grid.sigma, words)
+    return _in_parts(sent, grid.unit, change)
+
+
+def shown_by_sum(change: Params, mechanism: GaussianMechanism, nodes: int, words: Words) -> Params:
+    """What a sum shows of a change if nobody else has one: it, with the noise of so many nodes."""
+    grid = Grid.shared(mechanism, nodes)
+    sent = in_units(change, mechanism.clip, grid)
+    for _ in range(nodes if grid.sigma else 0):
+        sent = sent + discrete_gaussian(len(sent), grid.sigma, words)
+    return _in_parts(sent, grid.unit, change)
+
+
+def _in_parts(sent: NDArray[np.int64], unit: float, change: Params) -> Params:
+    """Whole numbers of units as a change of the same parts."""
     sizes = [value.numel() for part in change for value in part.values()]
-    values = iter(np.split(sent * grid.unit, np.cumsum(sizes)[:-1]))
+    values = iter(np.split(sent * unit, np.cumsum(sizes)[:-1]))
     return Params(*({name: _like(next(values), old) for name, old in part.items()} for part in change))
 
 

@@ -25,8 +25,9 @@ from spreadout.methods.base import Method
 from spreadout.privacy.canary import Shown, attack
 from spreadout.privacy.cover import blocks_of
 from spreadout.privacy.one_run_audit import OneRun
-from spreadout.privacy.release import released
+from spreadout.privacy.release import released, shown_by_sum
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
+from spreadout.privacy.thresholds import LEAST_NODES, fewest, least
 from spreadout.privacy.update_audit import Moved, moved
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.canary_runs import of_clients, of_sums
@@ -112,6 +113,10 @@ def foreseen(config: str, overrides: Sequence[str], rounds: int | None) -> Watch
     """The requests clients would make: they do not depend on the model, so nothing is trained."""
     experiment, splits = prepared(Experiment.load(config, overrides))
     federation = build_federation(experiment, splits, pick_device("cpu"))
+    if federation.executor.hides_requests:
+        raise UserError(
+            f"run.executor = {experiment.run.executor!r}: no server sees which rows are wanted"
+        )
     requests = _requests(federation, rounds or experiment.rounds)
     return Watched(requests, federation.data, federation.method, 4 * experiment.model.dim + 8)
 
@@ -122,6 +127,11 @@ def moved_rows(config: str, overrides: Sequence[str]) -> Moved:
     f = build_federation(experiment, splits, pick_device("cpu"))
     if not f.method.has_class_table or "classes" in f.clients.training.fixed:
         raise UserError(f"method.name = {f.method.name!r}: clients send no class rows back")
+    if f.shares_noise:
+        raise UserError(
+            'privacy.model = "distributed": the server sees no single update, and of a row that one '
+            "client holds its change with the noise of the sum; --canary tries that noise"
+        )
     state = ServerState(0, *f.model.initial(f.seed, f.device))
     run_setup(f, state)
     return moved(_updates(f, state))
@@ -141,7 +151,12 @@ def canaries(config: str, overrides: Sequence[str], trials: int) -> tuple[Shown 
     except ImportError:
         raise UserError("cryptography is not installed: pip install 'spreadout[flower]'") from None
 
+    nodes = max(experiment.deploy.nodes, LEAST_NODES)
+    enough = fewest(nodes, least(nodes, mechanism.share))
+
     def release(change: Params) -> Params:
+        if mechanism.needs_others:
+            return shown_by_sum(change, mechanism, enough, KeyStream())
         return released(change, mechanism, KeyStream())
 
     one_run = of_clients(mechanism, release, trials // 4, experiment.rounds)

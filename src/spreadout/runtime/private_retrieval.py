@@ -22,7 +22,7 @@ from spreadout.core.traffic import Traffic
 from spreadout.core.types import Tensors
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.cohort import Cohort
-from spreadout.federated.executor import register_executor
+from spreadout.federated.executor import Heard, register_executor
 from spreadout.federated.federation import Federation
 from spreadout.privacy.retrieval import Layout, RowServer, queries, retrieved
 from spreadout.runtime.sequential import Sequential
@@ -45,6 +45,10 @@ class PrivateRetrieval(Sequential):
         ids = torch.arange(f.data.first_class, len(table), device=table.device)
         none = torch.zeros(len(ids), device=table.device)
         yield Aggregate(rows={TABLE: RowSum(ids, torch.zeros_like(table[ids]), none, none)})
+
+    def heard_requests(self, federation: Federation, cohort: Cohort) -> Iterator[Heard]:
+        """A server hears how many rows are wanted, and not which."""
+        return iter(())
 
     def sent_to(self, f: Federation, state: ServerState, request: Tensors, control: Tensors) -> SubModel:
         plain = super().sent_to(f, state, request, control)
