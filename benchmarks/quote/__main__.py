@@ -96,6 +96,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "attacks-rules": attacks.rules,
     "attacks-goal": attacks.goal,
     "attacks-backdoors": attacks.backdoors,
+    "secure-sums": lambda: privacy.sums("results/privacy/sums.json"),
     "retrieval": lambda: privacy.retrieval("results/privacy/retrieval.json"),
     "privacy-utility": lambda: privacy.utility("results/privacy/utility.json"),
     "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),

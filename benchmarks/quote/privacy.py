@@ -62,3 +62,15 @@ def _seeds(scores: list[float] | None) -> str:
     if not scores:
         return "–"
     return f"{mean(scores):.1f} ± {stdev(scores):.1f}" if len(scores) > 1 else f"{scores[0]:.1f}"
+
+
+def sums(path: str) -> str:
+    """What a secure sum costs a node and the server."""
+    rows = []
+    for one in read(path)["sums"]:
+        took = (f"{one[key]:.0f} ms" for key in ("prepare_ms", "mask_ms", "unmask_ms"))
+        sent = (f"{one[key] / 1024:,.1f} KiB" for key in ("masked_bytes", "letter_bytes"))
+        rows.append([str(one["nodes"]), f"{one['numbers']:,}", *took, *sent])
+    head = ("nodes", "numbers", "a node: keys and shares", "a node: masks", "the server", "numbers up")
+    note = "One node leaves before its numbers. Without masks, numbers are as long."
+    return table((*head, "letters"), rows, path, note=note)
