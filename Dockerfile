@@ -5,7 +5,7 @@
 ARG PYTHON=3.12
 FROM python:${PYTHON}-slim AS build
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-ARG EXTRAS=flower,images,index,pandas,parquet,plot,privacy
+ARG EXTRAS=export,flower,images,index,pandas,parquet,plot,privacy,serve
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/spreadout
 ENV PATH=/opt/spreadout/bin:$PATH
