@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,13 @@ import spreadout as so
 from browser import OVERFLOW, POOR_CONTRAST, browser, opened
 from spreadout.data.describe import describe
 from spreadout.methods.fedss import FedSS
+from spreadout.report import live
 from spreadout.report.audit_view import write_audit
 from spreadout.report.data_view import page as data_page
 from spreadout.report.page import write_page
 from spreadout.runs.arms import Arm, arms_of
 from spreadout.runs.audit import Watched
+from tiny import tiny, tiny_data
 from toys import several_classes, tagged, tagged_config
 
 HOSTILE = "</script><img onerror=alert(1)>\"' \u202eright to left " + "x" * 500
@@ -282,6 +285,31 @@ def test_the_page_of_an_audit_shows_beliefs(chromium: Any, tmp_path: Path) -> No
         said = view.locator("[aria-live]").inner_text()
         last = [belief for belief in watched.beliefs() if belief["client"] == 2][-1]["posterior"]
         assert said == f"class 2, which client 2 holds: {100 * last[2]:.1f} % after 2 requests"
+
+
+def test_a_page_of_runs_in_progress_loads_itself_again(
+    chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "EVERY", 0.05)
+    calls = iter(range(100))
+    with pytest.raises(so.Interrupted):
+        so.run(tiny(rounds=3), data=tiny_data(), out=tmp_path / "run", stop=lambda: next(calls) == 1, device="cpu")
+    with live.LiveServer([tmp_path / "run"]) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = chromium.new_page()
+        faults: list[str] = []
+        page.on("console", lambda said: said.type in ("error", "warning") and faults.append(said.text))
+        page.on("request", lambda one: one.url.startswith(server.address) or faults.append(one.url))
+        page.goto(server.address)
+        page.wait_for_function("document.body.textContent.includes('round 2 of 3')")
+        page.get_by_role("tab", name="Curves").click()
+        so.resume(tmp_path / "run", data=tiny_data(), device="cpu")
+        page.wait_for_function("!document.body.textContent.includes('is not finished')")
+        assert page.locator("#curves").is_visible()  # the tab that was open
+        assert page.locator("#curves .dot").count() > 0
+        page.close()
+        server.shutdown()
+    assert [one for one in faults if not one.endswith("favicon.ico") and "404" not in one] == []
 
 
 def test_nothing_in_a_name_is_ever_run(chromium: Any, hostile: Path) -> None:

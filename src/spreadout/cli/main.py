@@ -34,6 +34,7 @@ from spreadout.cli.common import (
 )
 from spreadout.cli.data import AsJson
 from spreadout.cli.parser import parser_of, usage_problem
+from spreadout.cli.watch import watch
 from spreadout.core.errors import UserError, memory_ran_out
 from spreadout.runs.stopping import Stop, speaks
 
@@ -273,6 +274,7 @@ def doctor(
         raise typer.Exit(1)
 
 
+app.command()(watch)
 cli_inspect.add_to(app)  # after those that train: help lists them in this order
 
 
