@@ -155,7 +155,7 @@ def test_an_audit_of_sums_tries_their_noise_and_looks_at_no_single_update(config
     summed += ["method.weighting=uniform", "method.merge=mean"]
     told = CliRunner().invoke(app, ["audit", str(config), "--updates", *summed])
     assert "sees no single update" in str(told.exception)
-    told = CliRunner().invoke(app, ["audit", str(config), "--canary", "--trials", "1000", *summed])
+    told = CliRunner().invoke(app, ["audit", str(config), "--canary", "--trials", "400", *summed])
     assert told.exit_code == 0, told.output  # the noise of the fewest nodes is enough for the claim
     assert "within the claim" in told.output
 
