@@ -63,6 +63,21 @@ def test_the_python_pages_examples_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert (tmp_path / "runs" / "mine" / "metrics.jsonl").is_file()
 
 
+def test_the_page_on_use_gives_the_scores_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "use.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(block, "use.md", "exec"), names)
+    result, x, y, scores = (names[name] for name in ("result", "x", "y", "scores"))
+    right = 100 * float((scores.argmax(1).numpy() == y).mean())
+    assert right == pytest.approx(result.metrics["P@1"], abs=1e-6)
+    assert right > 90
+    assert names["again"].predict(x, 5) == result.predict(x, 5)
+    assert names["vectors"].shape == (300, 16)
+
+
 def test_numbers_in_documents_are_those_of_the_result_files() -> None:
     checked = subprocess.run(
         [sys.executable, "-m", "benchmarks.quote", "--check"],

@@ -77,6 +77,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "mining": lambda: parts.mining("results/mining/h200.json"),
     "ranks": lambda: rounds.ranks("results/ranks/cpu.json"),
     "index": lambda: parts.index("results/mining/index-cpu.json"),
+    "serve": lambda: parts.serving("results/serve/cpu.json"),
     "plans": lambda: rounds.plans("results/plans/cpu.json"),
     "peers": lambda: rounds.peers("results/peers/cpu.json"),
     "growth": lambda: rounds.growth("results/growth/cpu.json"),

@@ -98,3 +98,20 @@ def flower_bytes(path: str) -> str:
 
 def _kib(count: float) -> str:
     return f"{count / 1024:,.1f}"
+
+
+def serving(path: str) -> str:
+    made = read(path)
+    rows = []
+    for r in made["results"]:
+        way = "all classes" if r["index"] == "exact" else f"{r['probes']} of {r['lists']:,} lists"
+        recall = f"{100 * r['recall']:.1f} %" if "recall" in r else "100 %"
+        cells = [f"{r['classes']:,}", way, recall, str(r["clients"])]
+        rows.append([*cells, f"{r['p50_ms']:g}", f"{r['p99_ms']:g}", f"{r['requests_a_second']:,.0f}"])
+    head = ("classes", "compared with", "of the ten best found", "clients", "p50, ms", "p99, ms")
+    setting = made["setting"]
+    note = f"One input of {setting['dim']} numbers a request, {setting['top']} classes in the answer; "
+    note += "clients and server share the machine"
+    busy = f", which had other work too (load {setting['load_average_before']:g})"
+    note += (busy if setting["load_average_before"] > 1 else "") + "."
+    return table((*head, "requests a second"), rows, path, note=note)

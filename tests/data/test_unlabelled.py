@@ -63,8 +63,8 @@ def test_tables_of_numbers(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("1,2\n3\n", "x.csv:2: 1 numbers, others have 2"),
-        ("a,b\n1,x\n", "x.csv:2: has a cell that is no number in '1,x'"),
+        ("1,2\n3\n", "x.csv:2: 1 cells, others have 2"),
+        ("a,b\n1,x\n", "x.csv:2: 'x' is no number; this run takes 2 numbers an example"),
         ("a,b\n", "has no line of numbers; this run takes 2 numbers an example"),
         ("", "x.csv: has no inputs"),
         ("\0\1", "is in no form that is known here"),
@@ -75,6 +75,25 @@ def test_tables_that_are_none(tmp_path: Path, text: str, complaint: str) -> None
     (tmp_path / "x.csv").write_bytes(text.encode("latin1"))
     with pytest.raises(so.UserError, match=complaint):
         read_inputs(tmp_path / "x.csv", Wanted(2))
+
+
+def test_a_table_like_the_runs_own_may_have_its_labels(tmp_path: Path) -> None:
+    class Own(so.Source):
+        name: str = "own-table"
+        label: str = "kind"
+        client: str | None = "who"
+        features: tuple[str, ...] = ()
+
+        def read(self, path: Path | None) -> so.RawDataset:
+            raise NotImplementedError
+
+    (tmp_path / "x.csv").write_text("a,kind,who,b\n1,cat,me,2\n3,dog,you,4\n")
+    for source in (Own(), Own(features=("a", "b"))):
+        found = read_inputs(tmp_path / "x.csv", Wanted(2, source=source)).x
+        assert isinstance(found, np.ndarray)
+        assert found.tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(so.UserError, match=r"x.csv:1: no column 'c', which this run was trained on"):
+        read_inputs(tmp_path / "x.csv", Wanted(2, source=Own(features=("c",))))
 
 
 ARFF = "@relation r\n@attribute a numeric\n@attribute c {x,y,z}\n{}@data\n{}"

@@ -66,6 +66,9 @@ def serve(
     max_top: Annotated[
         int, typer.Option("--max-top", min=1, help="The most classes for an input.")
     ] = 100,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Of the model; by default one if it is small.")
+    ] = None,
     encoder: Encoder = None,
 ) -> None:
     """Answer over HTTP: JSON in, ranked classes out (extra `serve`)."""
@@ -76,4 +79,13 @@ def serve(
     limits = Limits(body=int(max_body_mb * 2**20), inputs=max_inputs, top=max_top)
     own = None if encoder is None else own_encoder(encoder)
     found = cast(Any, index)  # checked there
-    listen(folder, host=host, port=port, index=found, probes=probes, encoder=own, limits=limits)
+    listen(
+        folder,
+        host=host,
+        port=port,
+        index=found,
+        probes=probes,
+        encoder=own,
+        limits=limits,
+        threads=threads,
+    )

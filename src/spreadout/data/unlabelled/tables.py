@@ -53,7 +53,10 @@ def _from_zero(path: Path, rows: Rows, first: int) -> Rows:
 
 
 def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
-    """A table of numbers, one input a line, with a header or without."""
+    """A table of numbers, one input a line, with a header or without.
+
+    Under a header, the columns that the run's own table had for labels and clients are left out.
+    """
     with open_plain(path) as stream:
         try:
             text = stream.read().decode("utf-8-sig")
@@ -64,20 +67,46 @@ def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
         return Unlabelled()
     mark = max(MARKS[:3], key=lines[0][1].count)
     mark = mark if mark in lines[0][1] else " "
-    rows: list[list[float]] = []
-    for place, (number, line) in enumerate(lines):
-        cells = line.split() if mark == " " else next(csv.reader([line], delimiter=mark))
-        try:
-            rows.append([float(cell) for cell in cells])
-        except ValueError:
-            if place:  # the first line may be a header
-                said = f"has a cell that is no number in {line[:40]!r}"
-                raise UserError(f"{path}:{number}: {said}; this run takes {wanted.described}") from None
-        if rows and len(rows[-1]) != len(rows[0]):
-            raise UserError(f"{path}:{number}: {len(rows[-1])} numbers, others have {len(rows[0])}")
-    if not rows:
+    cells = [
+        (n, line.split() if mark == " " else next(csv.reader([line], delimiter=mark)))
+        for n, line in lines
+    ]
+    for number, row in cells:
+        if len(row) != len(cells[0][1]):
+            raise UserError(f"{path}:{number}: {len(row)} cells, others have {len(cells[0][1])}")
+    used = list(range(len(cells[0][1])))
+    if not all(map(_is_number, cells[0][1])):
+        used = _inputs_in(path, [name.strip() for name in cells.pop(0)[1]], wanted)
+    if not cells:
         raise UserError(f"{path}: has no line of numbers; this run takes {wanted.described}")
-    return Unlabelled(np.array(rows, dtype=np.float32))
+    rows = [[row[place] for place in used] for _, row in cells]
+    for (number, _), row in zip(cells, rows, strict=True):
+        odd = next((cell for cell in row if not _is_number(cell)), None)
+        if odd is not None:
+            raise UserError(
+                f"{path}:{number}: {odd[:40]!r} is no number; this run takes {wanted.described}"
+            )
+    return Unlabelled(np.array(rows, dtype=np.float64))
+
+
+def _inputs_in(path: Path, header: list[str], wanted: Wanted) -> list[int]:
+    """The places of the columns that are inputs."""
+    named = [name for name in getattr(wanted.source, "features", ()) if isinstance(name, str)]
+    for name in named:
+        if name not in header:
+            raise UserError(f"{path}:1: no column {name!r}, which this run was trained on")
+    if named:
+        return [header.index(name) for name in named]
+    beside = {getattr(wanted.source, "label", None), getattr(wanted.source, "client", None)}
+    return [place for place, name in enumerate(header) if name not in beside]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
 
 
 def read_arff(path: Path, wanted: Wanted) -> Unlabelled:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import nn
 
 from spreadout.core.errors import UserError
@@ -18,6 +19,7 @@ from spreadout.use.index import ClassIndex, kind_for
 from spreadout.use.serve.limits import Limits
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+SMALL = 4_000_000  # numbers that an input is multiplied with
 Finding = Literal["auto", "exact", "ivf"]
 
 
@@ -30,13 +32,14 @@ def serve(
     probes: int | None = None,
     encoder: nn.Module | None = None,
     limits: Limits | None = None,
+    threads: int | None = None,
 ) -> None:
     """Answer over HTTP until stopped: `POST /predict` with JSON, `GET /health`, `/model` and `/docs`.
 
     what: a result, what `so.load` gives, or a run folder. host: this machine alone, unless told
     otherwise; there are no passwords and no TLS, so put a proxy in front of any other. port: 0 takes a
     free one. index: "exact" compares with every class, "ivf" with some (faiss); "auto" takes the second
-    from 100,000 classes on.
+    from 100,000 classes on. threads: of the model; by default one if it is small.
 
     >>> import inspect
     >>> import spreadout as so
@@ -52,6 +55,7 @@ def serve(
 
     predictor, run = _of(what, encoder)
     predictor, found = _indexed(predictor, index, probes)
+    torch.set_num_threads(threads or _threads(predictor))
     bounds = limits or Limits()
     hosts = LOOPBACK if host in LOOPBACK else ("*",)
     app = create_app(predictor, bounds, run=run, index=found, hosts=hosts)
@@ -100,6 +104,14 @@ def _indexed(predictor: Predictor, index: Finding, probes: int | None) -> tuple[
     return replace(predictor, index=made), f"ivf, {made.index.nprobe} of {made.index.nlist} lists"
 
 
+def _threads(predictor: Predictor) -> int:
+    """One for a small model: what threads gain on few numbers they lose waiting for each other."""
+    numbers = sum(value.numel() for value in predictor.state.dense.values())
+    if predictor.index is None and predictor.model.has_class_table:
+        numbers += predictor.class_vectors.numel()
+    return 1 if numbers < SMALL else torch.get_num_threads()
+
+
 def _listening(host: str, port: int) -> socket.socket:
     if not 0 <= port < 2**16:
         raise UserError(f"--port {port}: must lie between 0 and 65535")
@@ -110,6 +122,7 @@ def _listening(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, proto)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(2048)  # from now on whoever connects waits, and is not refused
     except OSError as error:
         raise UserError(
             f"cannot listen on {host}:{port} ({error.strerror}); take another --port"
