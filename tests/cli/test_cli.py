@@ -1,6 +1,7 @@
 """The command line as a person meets it: one clear line for bad input, exit 2, nothing lost."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -260,7 +261,8 @@ def test_the_report_is_self_contained_and_quotes_the_runs(tmp_path: Path, monkey
     assert "http://www.w3.org/2000/svg" in text  # a name, not an address it fetches
     for outside in ("src=", "href=", "@import", "url("):
         assert outside not in text
-    assert text.count("<figure data-kind=") == 6  # four curves, bytes, one map
+    kinds = re.findall("<figure data-kind=([a-z]+)", text)
+    assert kinds == [*["curves"] * 4, "traffic", "bars", "lines", "confusion", "clients", "clients", "map"]
 
 
 def test_force_replaces_nothing_before_the_new_comparison_can_run(
