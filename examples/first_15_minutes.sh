@@ -67,14 +67,18 @@ trap 'kill $SERVER 2>/dev/null || true' EXIT
 import json, re, sys, time, urllib.request
 import numpy as np
 
-for _ in range(600):  # until it listens
+for _ in range(600):  # until it answers
     with open("serve.log") as file:
         said = file.read()
-    if found := re.search(r"http://\S+", said):
-        break
+    try:
+        if found := re.search(r"http://\S+", said):
+            urllib.request.urlopen(f"{found[0]}/health")
+            break
+    except OSError:
+        pass
     time.sleep(0.1)
 else:
-    sys.exit(f"the server does not listen: {said}")
+    sys.exit(f"the server does not answer: {said}")
 body = json.dumps({"inputs": np.load("new.npy").tolist(), "top": 1}).encode()
 asked = urllib.request.Request(f"{found[0]}/predict", body, {"Content-Type": "application/json"})
 for (best,) in json.load(urllib.request.urlopen(asked))["results"]:
