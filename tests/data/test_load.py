@@ -31,7 +31,10 @@ def test_from_arrays_groups_by_client_in_the_given_order(toy_arrays) -> None:  #
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"y": [0.5, 1.0]}, "y has shape .* and type float64: give one whole number per example"),
+        ({"y": [float("nan"), 1.0]}, "y is missing in example 0: fill it in or drop the example"),
+        ({"y": [None, "a"]}, "y is missing in example 0"),
+        ({"y": [1, "a"]}, "y has text and int in one column: give all of it alike"),
+        ({"y": [0, 2000]}, "y goes up to 2000, but only 2 numbers occur: .* as text"),
         ({"y": [-1, 0]}, "y has the value -1: numbers start at 0"),
         ({"y": [0]}, "x has 2 examples, y has 1"),
         ({"client": [0]}, "client has 1 entries, y has 2"),
@@ -39,7 +42,6 @@ def test_from_arrays_groups_by_client_in_the_given_order(toy_arrays) -> None:  #
         ({"classes": 1}, "y has the class 1, but classes = 1"),
         ({"x": [[1.0], [2.0, 3.0]]}, "x has rows of different lengths"),
         ({"y": [[0, 1], [0.5]]}, "y has 0.5 among its classes: give whole numbers"),
-        ({"y": [["a"], [1]]}, "y has 'a' among its classes"),
         ({"y": np.eye(2, dtype=int)}, "or a list of them"),
         ({"y": [[0, 1], [2]], "classes": 2}, "y has the class 2, but classes = 2"),
     ],
@@ -129,7 +131,7 @@ def test_your_own_npz_trains_end_to_end(tmp_path: Path, toy_arrays) -> None:  # 
     ("arrays", "complaint"),
     [
         ({"client": np.array([0, -1])}, "client has the value -1"),
-        ({"client": np.array([0.5, 1])}, "client has shape .* and type float64"),
+        ({"client": np.array([[0], [1]])}, r"client has shape \(2, 1\): give one value per example"),
         ({"client": np.array([0])}, "client has 1 entries, y has 2"),
         ({"clients": np.array([0, 1])}, "array 'clients' is unknown; known: client,"),
         ({"x": np.array([[1j], [2j]])}, "x has shape .* and type complex128"),
@@ -144,7 +146,6 @@ def test_your_own_npz_trains_end_to_end(tmp_path: Path, toy_arrays) -> None:  # 
         ({"y_test": np.zeros(1, int)}, "x_test and y_test come together; 'x_test' is missing"),
         ({"x": np.array([[1.0], [1e39]])}, "not finite in example 1"),
         ({"y": np.array([0, 2**63], np.uint64)}, "y has the value 9223372036854775808"),
-        ({"client": np.array([0, 10**12])}, "client goes up to 1000000000000"),
     ],
 )
 def test_a_bad_npz_is_named(tmp_path: Path, arrays: dict[str, np.ndarray], complaint: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Dense
+from spreadout.data.naming import are_whole_numbers, numbered
 
 SMALLEST, CHANNELS = 8, (1, 3, 4)  # pixels on a side of an image; smaller matrices are features
 MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
@@ -26,8 +28,7 @@ def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 def with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
     """The same, or with a set of classes per example where some are given as lists."""
-    several = isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and y.dtype == object)
-    if not several or not any(_is_set(one) for one in y):
+    if not has_sets(y):
         return as_examples(x, y)
     lists = [list(one) if _is_set(one) else [one] for one in y]
     named = [label for one in lists for label in one]
@@ -39,6 +40,32 @@ def with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
     features, sets = _as_features(x), Ragged.from_pairs(owner, numbers, len(lists))
     _refuse_unequal(features, sets)
     return features, sets
+
+
+def has_sets(y: Any) -> bool:
+    """Whether some examples have a list of classes each."""
+    several = isinstance(y, list | tuple) or (isinstance(y, np.ndarray) and y.dtype == object)
+    return several and any(_is_set(one) for one in y)
+
+
+def with_numbers(y: Any, known: Sequence[str] = (), counted: int = 0) -> tuple[Any, tuple[str, ...]]:
+    """Classes that are no whole numbers as numbers, and their names; whole numbers as they are.
+
+    known, counted: names that classes have already, and how many classes there are.
+    """
+    if has_sets(y):
+        lists = [list(one) if _is_set(one) else [one] for one in y]
+        flat = [label for one in lists for label in one]
+        text = any(isinstance(label, str | bytes) for label in flat)
+        if not known and not text:
+            return y, ()
+        (numbers,), names = numbered("y", flat, known=known, counted=counted)
+        found = iter(numbers.tolist())
+        return [[next(found) for _ in one] for one in lists], names
+    if not known and are_whole_numbers(y):
+        return y, ()
+    (numbers,), names = numbered("y", y, known=known, counted=counted)
+    return numbers, names
 
 
 def feature_column(features: Tensor, given: Any) -> Dense:
@@ -75,8 +102,8 @@ def _classes_of(named: list[Any]) -> Tensor:
 
 
 def _is_set(one: Any) -> bool:
-    """Lists, sets, tuples, arrays and tensors that have a length; a single number has none."""
-    return hasattr(one, "__len__") and getattr(one, "ndim", 1) == 1
+    """Lists, sets, tuples, arrays and tensors that have a length; a number or a text is one class."""
+    return hasattr(one, "__len__") and not isinstance(one, str | bytes) and getattr(one, "ndim", 1) == 1
 
 
 def _as_features(x: Any) -> Tensor:
@@ -113,6 +140,16 @@ def refuse_gaps(name: str, numbers: Tensor) -> None:
     if largest >= max(MOST_GAPS * distinct, 1_000_000):
         raise UserError(
             f"{name} goes up to {largest}, but only {distinct} numbers occur: number them 0 … n−1"
+        )
+
+
+def refuse_mostly_gaps(labels: Tensor) -> None:
+    """A class space that is nearly empty is a mistake in the numbers, unless its size was given."""
+    distinct, largest = len(torch.unique(labels)), int(labels.max()) if len(labels) else 0
+    if largest >= max(10 * distinct, 100):
+        raise UserError(
+            f"y goes up to {largest}, but only {distinct} numbers occur: number them 0 … n−1, give them "
+            f"as text (they are numbered then, and keep their names), or say classes={largest + 1}"
         )
 
 

@@ -19,8 +19,9 @@ from torch import Tensor
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged, offsets_from_lengths, runs
 from spreadout.core.randomness import Ints
-from spreadout.data.arrays import class_count, refuse_gaps, whole_numbers, with_label_sets
+from spreadout.data.arrays import class_count, refuse_mostly_gaps, with_label_sets, with_numbers
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
+from spreadout.data.naming import client_numbers
 
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
 REMEMBERED = 1 << 24  # up to so many row ids, every client's rows are worked out once and kept
@@ -48,6 +49,8 @@ class FederatedDataset:
     public_popularity: Tensor | None = (
         None  # (C,) of the whole federation, where the server sends it to all
     )
+    class_names: tuple[str, ...] = ()  # what the user calls the classes; none: by their numbers
+    client_names: tuple[str, ...] = ()  # … and the clients of the whole federation
 
     @property
     def clients(self) -> int:
@@ -193,19 +196,31 @@ class FederatedDataset:
     def from_arrays(cls, x: Any, y: Any, client: Any, *, classes: int | None = None) -> FederatedDataset:
         """Bring your own: features (n, …), one class or a list of classes per example, its client (n,).
 
-        Clients are numbered 0 … max(client); a number that never occurs is a client without data.
+        Classes are whole numbers from 0 on, or text or other values, which are numbered and keep their
+        names. Clients may be called by numbers with large gaps, or by text; of numbers with few gaps,
+        one that never occurs is a client without data.
+
+        >>> import spreadout as so
+        >>> x, y = [[0.0], [1.0], [2.0]], ["cat", "dog", "cat"]
+        >>> train = so.FederatedDataset.from_arrays(x, y, client=[0, 1000, 2000])
+        >>> train.clients, train.client_names, train.class_names
+        (3, ('0', '1000', '2000'), ('cat', 'dog'))
         """
+        y, names = with_numbers(y)
         features, labels = with_label_sets(x, y)
-        owner = whole_numbers("client", client)
+        ids, client_names = client_numbers(client)
+        owner = torch.from_numpy(ids)
         if len(owner) != len(labels):
             raise UserError(
                 f"client has {len(owner)} entries, y has {len(labels)}: give one client per example"
             )
-        refuse_gaps("client", owner)
         columns: dict[str, Column] = {"x": Dense(features)}
         columns["y"] = Lists.of(labels) if isinstance(labels, Ragged) else Dense(labels)
         named = labels.values if isinstance(labels, Ragged) else labels
-        return cls.by_owner(columns, owner, class_count(named, classes))
+        if classes is None:
+            refuse_mostly_gaps(named)
+        found = cls.by_owner(columns, owner, class_count(named, classes))
+        return replace(found, class_names=names, client_names=client_names)
 
     @classmethod
     def by_owner(
@@ -231,17 +246,24 @@ class Examples:
 
     inputs: Mapping[str, Column]
     labels: Ragged  # n label sets; a set may be empty
+    class_names: tuple[str, ...] = ()  # by which text was numbered: those of the training data first
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @classmethod
-    def from_arrays(cls, x: Any, y: Any) -> Examples:
-        """Features (n, …), and one class or a list of classes per example."""
+    def from_arrays(cls, x: Any, y: Any, *, like: FederatedDataset | None = None) -> Examples:
+        """Features (n, …), and one class or a list of classes per example.
+
+        like: the training data, if its classes have names: then these are numbered by them. A class
+        that no client has comes after theirs.
+        """
+        known, counted = ((), 0) if like is None else (like.class_names, like.classes)
+        y, names = with_numbers(y, known, counted)
         features, labels = with_label_sets(x, y)
         if not isinstance(labels, Ragged):
             labels = Ragged(torch.arange(len(labels) + 1), labels)
-        return cls({"x": Dense(features)}, labels)
+        return cls({"x": Dense(features)}, labels, names)
 
 
 @dataclass(frozen=True)
@@ -263,6 +285,23 @@ class Splits:
     class_names: tuple[str, ...] = ()
     class_ids: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what a user should know of how the files were read
+
+    def __post_init__(self) -> None:
+        """Classes with names are numbered alike in all parts, and keep their names."""
+        names = self.train.class_names
+        for part, held in (("test", self.test), ("validation", self.validation)):
+            if held is None or not isinstance(self.train, FederatedDataset):
+                continue
+            if held.class_names[: len(names)] != names or (held.class_names and not names):
+                raise UserError(
+                    f"{part}: its classes are not numbered as those of the training data are; make it "
+                    "with like=train, so that names mean the same"
+                )
+            if not self.class_names and len(held.class_names) >= len(names):
+                names = held.class_names
+        if names and not self.class_names:
+            object.__setattr__(self, "class_names", names)
+            object.__setattr__(self, "class_ids", names)
 
 
 def _own_tensors(column: Column, at: Tensor) -> list[Tensor]:

@@ -20,7 +20,7 @@ from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.data.feature_hashing import hashed
 from spreadout.data.partition import Assignment
-from spreadout.data.partitions import AnyPartition, ByLabel, users_of
+from spreadout.data.partitions import AnyPartition, ByLabel, ByUser, Given, users_of
 from spreadout.data.sources import SOURCES, AnySource
 from spreadout.data.sources.base import Instances, RawDataset, Source
 from spreadout.data.sources.digits import Digits
@@ -115,6 +115,7 @@ def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None
                 "change data.test_fraction or data.validation_fraction"
             )
     federated = distribute(train, _assign(config, found, train, seed), found)
+    federated = replace(federated, client_names=_clients_called(config, found, train, federated))
     return Splits(
         config.source.name,
         federated,
@@ -189,6 +190,18 @@ def _assign(config: DataConfig, found: RawDataset, train: Instances, seed: int) 
     else:
         pairs = partition.label_sets(train.labels)
     return chosen.assign(train, pairs, found.classes, drawn)
+
+
+def _clients_called(
+    config: DataConfig, found: RawDataset, train: Instances, held: FederatedDataset
+) -> tuple[str, ...]:
+    """What clients are called, where they are the source's own users."""
+    if not found.client_names or train.user is None or not isinstance(config.partition, ByUser | Given):
+        return ()
+    if isinstance(config.partition, Given):
+        return found.client_names[: held.clients]
+    users = torch.unique(train.user[train.labels.lengths > 0]).tolist()  # as `by_user` numbers them
+    return tuple(found.client_names[user] for user in users)
 
 
 def _hold_out(

@@ -59,7 +59,7 @@ def class_geometry(table: Table, epsilon: float) -> Geometry:
         own_distance=epsilon,
         error_bound=_bound(epsilon, least) if anchors == count > 1 else None,
         anchors=anchors,
-        collapsing=mean_cosine > 0.5 or rank < 1 + 0.1 * (min(count - 1, dim) - 1),
+        collapsing=count > 1 and (mean_cosine > 0.5 or rank < 1 + 0.1 * (min(count - 1, dim) - 1)),
     )
 
 

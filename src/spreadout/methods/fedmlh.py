@@ -91,6 +91,11 @@ class FedMLH(Buckets):
         )  # the size does not depend on the seed
 
     def validate_data(self, data: FederatedDataset) -> str | None:
+        if data.classes <= 2:
+            return (
+                f"method.name = 'fedmlh': hashes classes into fewer buckets, and there are "
+                f'{data.classes} only; take method.name = "fedavg-bce", which has an output for each'
+            )
         if self.buckets >= data.classes:
             return (
                 f"method.buckets = {self.buckets}: must be below the number of classes, {data.classes}; "

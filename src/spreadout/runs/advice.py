@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from spreadout.core.errors import UserError
 from spreadout.federated.federation import Federation
 
 
@@ -14,9 +15,22 @@ def all_of(federation: Federation) -> list[str | None]:
 
 def idle_clients(federation: Federation) -> str | None:
     """A warning if clients have nothing to train on."""
-    idle = int((federation.clients.schedule.usable(federation.data.sizes) == 0).sum())
+    schedule, sizes = federation.clients.schedule, federation.data.sizes
+    idle = int((schedule.usable(sizes) == 0).sum())
+    short = int(((schedule.usable(sizes) == 0) & (sizes > 0)).sum())
+    batch = f"clients.batch = {schedule.batch}"
+    if short and idle == len(sizes):
+        raise UserError(
+            f"clients.drop_remainder: every client has fewer examples than {batch} (the most: "
+            f"{int(sizes.max())}), so none would train; lower clients.batch, or set it to false"
+        )
     if idle == 0 or federation.server.selection in ("nonempty", "weighted"):
         return None  # they are never chosen
+    if short:
+        return (
+            f"{short} of {federation.data.clients} clients have fewer examples than {batch}; with "
+            "clients.drop_remainder they train on none, and their updates are refused"
+        )
     return (
         f"{idle} of {federation.data.clients} clients have no examples to train on; "
         "whenever they are chosen their updates are refused"

@@ -34,6 +34,7 @@ STILL_RISING = 0.03  # of all that was gained, gained in the last quarter
 LEARNED = 0.5  # of the first training loss, what is left where training data is learned by heart
 LOST = 0.05  # of all that was gained, lost since the best evaluation
 FEWEST = 5  # evaluations that trends can be seen in
+LAST_STEP = 0.1  # of all that was gained, gained up to the last of fewer evaluations
 ALWAYS = "always the most frequent labels"
 AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
@@ -178,6 +179,8 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
 
 def unfinished(config: EvalConfig, history: Sequence[Record], rounds: int) -> Finding | None:
     """The held-out score was still rising when the run ended: by the slope over its last quarter."""
+    if 2 <= len(history) < FEWEST:
+        return _short(config, history, rounds)
     if len(history) < FEWEST:
         return None
     scores, quarter = _scores(config, history), _quarter(history)
@@ -191,6 +194,21 @@ def unfinished(config: EvalConfig, history: Sequence[Record], rounds: int) -> Fi
         "unfinished",
         f"{_judged(config)} was still rising, by {gain:.2f} in the last quarter of the run",
         "raise eval.patience" if round < rounds else f"set rounds = {2 * round}, or raise the rates",
+    )
+
+
+def _short(config: EvalConfig, history: Sequence[Record], rounds: int) -> Finding | None:
+    """The same of a run with few evaluations: it rose from each to the next, up to the last."""
+    scores, last = _scores(config, history), int(history[-1]["round"])
+    gain, total = scores[-1] - scores[-2], scores[-1] - scores[0]
+    steady = all(b > a for a, b in pairwise(scores)) and math.isfinite(total)
+    if not steady or gain <= LAST_STEP * total or _room(config, scores[-1]) <= LAST_STEP * total:
+        return None
+    return Finding(
+        "unfinished",
+        f"{_judged(config)} rose by {gain:.2f} up to the last of {len(history)} evaluations, in round "
+        f"{last}",
+        "raise eval.patience" if last < rounds else f"set rounds = {4 * last}, or raise the rates",
     )
 
 

@@ -41,6 +41,7 @@ from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
 from spreadout.runs import advice, diagnosis
 from spreadout.runs.build import pick_device
+from spreadout.runs.data_advice import of_data
 from spreadout.runs.details import details_of
 from spreadout.runs.diagnosis import Finding
 from spreadout.runs.evidence import evidence
@@ -101,7 +102,7 @@ class Session:
         dense, tables = federation.model.initial(experiment.seed, where, sharded)
         known = held.train.clients > 0  # a deployment's server has seen no example
         caution = federation.method.warnings(held.train) if known else None
-        for said in (*held.notes, caution, *advice.all_of(federation)):
+        for said in (*held.notes, caution, *of_data(experiment, held), *advice.all_of(federation)):
             if said:
                 observer.warned(said)
         state = ServerState(0, dense, tables)

@@ -1,6 +1,7 @@
 """Your own arrays in one `.npz` file: `x` (n, …), `y` (n,) classes, and optionally `client` (n,).
 
-`x_test` and `y_test` hold a test set; without them one is cut off.
+`x_test` and `y_test` hold a test set; without them one is cut off. Classes and clients may be text or
+numbers with gaps: they are numbered, training and test together, and keep their names.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import torch
 
 from spreadout.core.errors import UserError
-from spreadout.data.arrays import as_examples, feature_column, refuse_gaps, whole_numbers
+from spreadout.data.arrays import as_examples, feature_column
 from spreadout.data.io.npz import read_npz
+from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import Instances, RawDataset, Source, register_source, single
 
 KNOWN = {"x", "y", "client", "x_test", "y_test"}
@@ -33,12 +36,15 @@ class Npz(Source):
             if name not in arrays:
                 raise UserError(f"{path}: has {', '.join(sorted(arrays)) or 'no arrays'}, but no {name}")
         try:
-            x, y = as_examples(arrays["x"], arrays["y"])
             has_test = "x_test" in arrays or "y_test" in arrays
-            held_out = as_examples(arrays["x_test"], arrays["y_test"]) if has_test else None
-            client = whole_numbers("client", arrays["client"]) if "client" in arrays else None
-            if client is not None:
-                refuse_gaps("client", client)
+            parts = [arrays["y"], arrays["y_test"]] if has_test else [arrays["y"]]
+            numbers, names = numbered("y", *parts)
+            x, y = as_examples(arrays["x"], numbers[0])
+            held_out = as_examples(arrays["x_test"], numbers[1]) if has_test else None
+            client, clients = None, ()
+            if "client" in arrays:
+                ids, clients = client_numbers(arrays["client"])
+                client = torch.from_numpy(ids)
         except KeyError as missing:
             raise UserError(f"{path}: x_test and y_test come together; {missing} is missing") from None
         except UserError as error:
@@ -58,4 +64,4 @@ class Npz(Source):
         if held_out is not None:
             test = Instances({"x": feature_column(held_out[0], arrays["x_test"])}, single(held_out[1]))
         train = Instances({"x": feature_column(x, arrays["x"])}, single(y), client)
-        return RawDataset(train, classes, test)
+        return RawDataset(train, classes, test, class_names=names, class_ids=names, client_names=clients)

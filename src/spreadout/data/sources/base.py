@@ -102,6 +102,7 @@ class RawDataset:
     class_names: tuple[str, ...] = ()
     class_ids: tuple[str, ...] = ()  # what the source calls each row, where that is not its number
     notes: tuple[str, ...] = ()  # what a user should know of how the files were read
+    client_names: tuple[str, ...] = ()  # what the source calls each user, where it is not the number
 
 
 class Source(NamedSection, ABC):
@@ -219,6 +220,7 @@ def write(found: RawDataset, folder: Path) -> None:
         "class_names": list(found.class_names),
         "class_ids": list(found.class_ids),
         "notes": list(found.notes),
+        "client_names": list(found.client_names),
         "parts": {},
     }
     for part, instances in (("train", found.train), ("test", found.test)):
@@ -245,6 +247,7 @@ def open_stored(folder: Path) -> RawDataset:
         user = stored.open_array(whose) if whose.exists() else None
         parts[part] = Instances(columns, Ragged(sets, labels), user)
     names, ids, notes = (tuple(meta[key]) for key in ("class_names", "class_ids", "notes"))
+    whose = tuple(meta.get("client_names", ()))
     return RawDataset(
-        parts["train"], meta["classes"], parts.get("test"), meta["row_columns"], names, ids, notes
+        parts["train"], meta["classes"], parts.get("test"), meta["row_columns"], names, ids, notes, whose
     )

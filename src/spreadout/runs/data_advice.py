@@ -1,0 +1,101 @@
+"""What is odd about the data of a run, one line each, said before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
+from spreadout.data.columns import Dense, Lists
+from spreadout.data.dataset import Examples, FederatedDataset, Splits
+
+LOOKED_AT = 2000  # examples whose features are looked at
+APART = 1e3  # times that deviations of features may differ
+HUGE = 1e15  # numbers whose squares, in sums, leave 32 bits
+SHOWN = 5  # names of classes in a line
+
+
+def of_data(e: Experiment, data: Splits) -> list[str]:
+    """Every warning about the data of a run; data that cannot be trained on is refused."""
+    if not data.train.clients or not data.train.examples:  # a deployment's server has seen no example
+        return []
+    held = _held(data.train)
+    scored = data.test if e.eval.split == "test" else data.validation
+    found = [one_class(data, held), numbered_from_one(data, held), scale_of_features(e, data.train)]
+    found.append(never_trained(data, held, scored))
+    return [said for said in found if said]
+
+
+def one_class(data: Splits, held: Tensor) -> str | None:
+    """There is nothing to tell apart."""
+    if len(held) != 1:
+        return None
+    return f"all training examples have one class, {_called(data, held.tolist())}: any answer is right"
+
+
+def numbered_from_one(data: Splits, held: Tensor) -> str | None:
+    """Labels that start at 1 leave a class that nobody has."""
+    train = data.train
+    if train.first_class or data.class_names or train.classes < 3:
+        return None
+    if len(held) != train.classes - 1 or int(held[0]) != 1:
+        return None
+    return (
+        f"no training example has class 0, and all from 1 to {train.classes - 1} occur: if labels start "
+        "at 1, subtract 1, or give them as text"
+    )
+
+
+def never_trained(data: Splits, held: Tensor, scored: Examples | None) -> str | None:
+    """Classes of the examples to be scored that no client has: no model can learn them."""
+    if scored is None:
+        return None
+    asked = torch.unique(scored.labels.values)
+    new = asked[~torch.isin(asked, held)]
+    if not len(new) or int(asked.min()) >= data.train.classes:  # those are retrieved, as is meant
+        return None
+    share = float(torch.isin(scored.labels.values, new).float().mean())
+    return (
+        f"{len(new)} of the {len(asked)} classes to be scored have no training example "
+        f"({_called(data, new.tolist())}): {100 * share:.1f} % of the answers cannot be right"
+    )
+
+
+def scale_of_features(e: Experiment, train: FederatedDataset) -> str | None:
+    """Features of very different scale, where nothing brings them to one."""
+    x = train.columns.get("x")
+    if not isinstance(x, Dense) or x.values.dim() != 2 or e.model.input_scaling == "standard" or e.own:
+        return None
+    some = torch.linspace(0, train.examples - 1, min(train.examples, LOOKED_AT)).long()
+    seen = x.take(some).double()
+    largest = float(seen.abs().max())
+    if largest > HUGE:
+        raise UserError(
+            f"x has the value {largest:.1e}, too large for sums in 32 bits; set "
+            'model.input_scaling = "standard", or scale the features'
+        )
+    deviation = seen.std(0, correction=0)
+    varying = deviation[deviation > 0]
+    if not len(varying) or float(varying.max() / varying.min()) <= APART or largest <= APART:
+        return None
+    return (
+        f"deviations of features go from {float(varying.min()):.2g} to {float(varying.max()):.2g}: the "
+        'largest alone will count; set model.input_scaling = "standard"'
+    )
+
+
+def _held(train: FederatedDataset) -> Tensor:
+    """The classes that some client has, ascending."""
+    y = train.columns["y"]
+    if isinstance(y, Lists):
+        return torch.unique(y.ragged().values).long().cpu()
+    return torch.unique(y.take(torch.arange(train.examples))).long().cpu()
+
+
+def _called(data: Splits, classes: Sequence[int]) -> str:
+    names = data.class_names
+    shown = [names[c] if c < len(names) and names[c] else str(c) for c in classes[:SHOWN]]
+    return ", ".join(shown) + (" …" if len(classes) > SHOWN else "")

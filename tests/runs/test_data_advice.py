@@ -1,0 +1,105 @@
+"""What is odd about data is named before training, or refused with the remedy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spreadout as so
+from spreadout.evaluation.config import EvalConfig
+from spreadout.runs import diagnosis
+
+X, Y = np.eye(3, 4).repeat(8, axis=0), np.repeat(np.arange(3), 8)
+
+
+class Heard(so.Observer):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def warned(self, text: str) -> None:
+        self.said.append(text)
+
+
+def heard(x: np.ndarray, y: np.ndarray, folder: Path, **config: object) -> list[str]:
+    np.savez(folder / "a.npz", x=x, y=y, **config.pop("test", {}))  # type: ignore[call-overload]
+    values = {"rounds": 1, "data": {"source": "npz", "path": str(folder / "a.npz")}, **config}
+    observer = Heard()
+    so.run(values, observer=observer)
+    return observer.said
+
+
+def test_ordinary_data_is_not_talked_about(tmp_path: Path) -> None:
+    assert heard(X, Y, tmp_path) == []
+
+
+def test_test_classes_without_a_training_example_are_named(tmp_path: Path) -> None:
+    names = np.array(["ash", "beech", "cedar", "yew"])
+    test = {"x_test": X[:6], "y_test": names[[0, 1, 3, 3, 3, 3]]}
+    (said,) = heard(X, names[Y], tmp_path, test=test)
+    assert said == (
+        "1 of the 3 classes to be scored have no training example (yew): 66.7 % of the answers cannot "
+        "be right"
+    )
+
+
+def test_labels_from_one_in_python_are_named() -> None:
+    train = so.FederatedDataset.from_arrays(X, Y + 1, Y)
+    observer = Heard()
+    data = so.Splits("from one", train, so.Examples.from_arrays(X, Y + 1))
+    so.run(so.Experiment(rounds=1), data=data, observer=observer)
+    assert any("no training example has class 0, and all from 1 to 3 occur" in s for s in observer.said)
+
+
+def test_a_single_class_is_said_to_be_one_and_not_to_collapse(tmp_path: Path) -> None:
+    (said,) = heard(X, np.full(len(Y), "ash"), tmp_path)
+    assert said == "all training examples have one class, ash: any answer is right"
+
+
+def test_features_far_apart_in_scale_are_named_or_brought_to_one(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=X.shape) * [1.0, 1e6, 1, 1] + X
+    assert heard(x, Y, tmp_path) == []  # the default scales them
+    (said,) = heard(x, Y, tmp_path, model={"input_scaling": "none"})
+    assert 'set model.input_scaling = "standard"' in said
+    assert heard(X * 1e30, Y, tmp_path, model={"input_scaling": "standard"}) == []
+    with pytest.raises(so.UserError, match=r"x has the value 1.0e\+30, too large .*input_scaling"):
+        heard(X * 1e30, Y, tmp_path, model={"input_scaling": "none"})
+
+
+def test_users_who_are_all_shorter_than_a_batch(tmp_path: Path) -> None:
+    rows = [f"u{u},i{(u + t) % 9},{t}" for u in range(30) for t in range(4 if u else 9)]
+    (tmp_path / "events.csv").write_text("\n".join(["user,item,time", *rows]) + "\n")
+    config = {
+        "rounds": 2,
+        "data": {"source": "interactions", "path": str(tmp_path / "events.csv")},
+        "method": {"name": "dual_encoder"},
+        "clients": {"drop_remainder": True, "batch": 16, "selection": "uniform"},
+    }
+    with pytest.raises(so.UserError, match=r"every client has fewer examples than clients.batch = 16"):
+        so.run(config)
+    observer = Heard()
+    so.run({**config, "clients": {**config["clients"], "batch": 4}}, observer=observer)  # type: ignore[dict-item]
+    assert any("23 of 24 clients have fewer examples than clients.batch = 4" in s for s in observer.said)
+    quiet = Heard()
+    so.run({**config, "clients": {}}, observer=quiet)
+    assert quiet.said == []
+
+
+def test_fedmlh_on_two_classes_says_what_to_take(tmp_path: Path) -> None:
+    with pytest.raises(so.UserError, match=r'there are 2 only; take method\.name = "fedavg-bce"'):
+        heard(X[:16], Y[:16], tmp_path, method={"name": "fedmlh"})
+    assert heard(X[:16], Y[:16], tmp_path, method={"name": "fedavg-bce"}) == []
+
+
+def test_a_run_with_few_evaluations_can_be_unfinished() -> None:
+    def records(*scores: float) -> list[dict[str, object]]:
+        return [{"round": 10 * i, "P@1": score} for i, score in enumerate(scores)]
+
+    found = diagnosis.unfinished(EvalConfig(), records(10.0, 40.0, 60.0), 20)
+    assert found is not None
+    assert found.sign == "P@1 rose by 20.00 up to the last of 3 evaluations, in round 20"
+    assert found.remedy.startswith("set rounds = 80")
+    assert diagnosis.unfinished(EvalConfig(), records(10.0, 60.0, 60.5), 20) is None
+    assert diagnosis.unfinished(EvalConfig(), records(10.0, 60.0, 55.0), 20) is None
+    assert diagnosis.unfinished(EvalConfig(), records(10.0, 100.0), 20) is None
+    assert diagnosis.unfinished(EvalConfig(), records(10.0), 20) is None
