@@ -17,6 +17,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from spreadout import runtime  # noqa: F401  (its executors register themselves)
+from spreadout.config.effect import without_inherited
 from spreadout.config.explain import explain
 from spreadout.config.keys import without_auto
 from spreadout.config.private import with_equal_weights
@@ -223,6 +224,8 @@ class Experiment(Section):
             default = cls.model_fields["method"].get_default(call_default_factory=True)
             values = {**values, "method": {"name": default.name}}  # whose keys are meant
         merged = overlay(reopened(values, changes), changes)
+        if changes:
+            merged = without_inherited(merged, changes, cls.model_validate)
         try:
             return cls.model_validate(merged)
         except ValidationError as error:

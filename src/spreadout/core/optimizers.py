@@ -10,7 +10,7 @@ here one for every tensor, and for every row of a table.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -29,6 +29,13 @@ class Optimizer(Section):
     >>> so.Optimizer(optimizer="sgd", lr=0.5).move(torch.tensor([2.0]), slots={})
     tensor([-1.])
     """
+
+    read_if: ClassVar = {
+        "momentum": ({"optimizer": ("sgd",)},),
+        "beta1": ({"optimizer": ("adam", "yogi")},),
+        "beta2": ({"optimizer": ("adam", "yogi")},),
+        "eps": ({"optimizer": ("adam", "adagrad", "yogi")},),
+    }
 
     optimizer: Literal["sgd", "adam", "adagrad", "yogi", "dog"] = "sgd"
     lr: float = Field(1.0, gt=0)  # of dog a factor, meant to be 1

@@ -67,6 +67,8 @@ class Section(BaseModel):
     """A frozen part of a config: its options are its fields, unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Keys that are read only beside certain values of others: any of these, each all of its pairs.
+    read_if: ClassVar[Mapping[str, tuple[Mapping[str, tuple[Any, ...]], ...]]] = {}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -78,6 +80,14 @@ class Section(BaseModel):
             if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
                 raise ValueError(f"{name}: is too large for a 64-bit number")
         return self
+
+
+def conditions_of(section: type[Section]) -> dict[str, tuple[Mapping[str, tuple[Any, ...]], ...]]:
+    """Its `read_if` with those of its bases."""
+    found: dict[str, tuple[Mapping[str, tuple[Any, ...]], ...]] = {}
+    for cls in reversed(section.__mro__):
+        found |= cls.__dict__.get("read_if", {})
+    return {key: any_of for key, any_of in found.items() if key in section.model_fields}
 
 
 class NamedSection(Section):

@@ -20,7 +20,7 @@ MOST_GAPS = 100  # a label space this much larger than the labels that occur is 
 
 def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     """Features as float32 and one class per example as int64, checked."""
-    features, labels = _as_features(x), whole_numbers("y", y)
+    features, labels = as_features(x), whole_numbers("y", y)
     _refuse_unequal(features, labels)
     refuse_gaps("y", labels)
     return features, labels
@@ -37,7 +37,7 @@ def with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
     numbers = _classes_of(named)
     refuse_gaps("y", numbers)
     owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(one) for one in lists]))
-    features, sets = _as_features(x), Ragged.from_pairs(owner, numbers, len(lists))
+    features, sets = as_features(x), Ragged.from_pairs(owner, numbers, len(lists))
     _refuse_unequal(features, sets)
     return features, sets
 
@@ -106,7 +106,8 @@ def _is_set(one: Any) -> bool:
     return hasattr(one, "__len__") and not isinstance(one, str | bytes) and getattr(one, "ndim", 1) == 1
 
 
-def _as_features(x: Any) -> Tensor:
+def as_features(x: Any) -> Tensor:
+    """Numbers as float32, checked: (examples, …)."""
     array = _array("x", x)
     real = any(np.issubdtype(array.dtype, kind) for kind in (np.floating, np.integer, np.bool_))
     if array.ndim < 2 or not real:

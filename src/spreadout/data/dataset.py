@@ -19,7 +19,16 @@ from torch import Tensor
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged, offsets_from_lengths, runs
 from spreadout.core.randomness import Ints
-from spreadout.data.arrays import class_count, refuse_mostly_gaps, with_label_sets, with_numbers
+from spreadout.data.adapters import Columns, Table, table_of
+from spreadout.data.arrays import (
+    as_features,
+    class_count,
+    feature_column,
+    has_sets,
+    refuse_mostly_gaps,
+    with_label_sets,
+    with_numbers,
+)
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
 from spreadout.data.naming import client_numbers
 
@@ -223,6 +232,70 @@ class FederatedDataset:
         return replace(found, class_names=names, client_names=client_names)
 
     @classmethod
+    def from_frame(
+        cls, frame: Any, *, label: str, client: str | None = None, features: Columns = None
+    ) -> FederatedDataset:
+        """A data frame (pandas, Polars) or a dictionary of columns, by the names of its columns.
+
+        client: whose each example is; without it, every class is a client. features: all other columns.
+
+        >>> import spreadout as so
+        >>> trees = {"height": [30.0, 35.0, 12.0], "kind": ["ash", "fir", "ash"], "wood": [*"abb"]}
+        >>> train = so.FederatedDataset.from_frame(trees, label="kind", client="wood")
+        >>> train.class_names, train.client_names, train.sizes.tolist()
+        (('ash', 'fir'), ('a', 'b'), [1, 2])
+        """
+        return cls._of_table(table_of(frame, label, client, features))
+
+    @classmethod
+    def from_huggingface(
+        cls, dataset: Any, *, label: str = "label", client: str | None = None, features: Columns = None
+    ) -> FederatedDataset:
+        """A `datasets.Dataset`: columns of numbers, lists or pictures; a ClassLabel keeps its names."""
+        return cls._of_table(table_of(dataset, label, client, features))
+
+    @classmethod
+    def from_torch(cls, dataset: Any, client: Any = None) -> FederatedDataset:
+        """A torch data set of pairs (x, y), and whose each is; without that, every class is a client."""
+        return cls._of_table(replace(table_of(dataset, ""), client=client))
+
+    @classmethod
+    def from_partitions(
+        cls, partitions: Any, *, label: str = "label", features: Columns = None
+    ) -> FederatedDataset:
+        """A table for every client: partitions of Flower Datasets, or a dictionary of data frames.
+
+        `from_partitions(fds.load_partition(i) for i in range(n))` is the federation of a
+        `flwr_datasets.FederatedDataset`.
+        """
+        named = dict(partitions) if isinstance(partitions, Mapping) else dict(enumerate(partitions))
+        if not named:
+            raise UserError("partitions: there are none; give a table for every client")
+        tables = {name: table_of(one, label, None, features) for name, one in named.items()}
+        parts = list(tables.values())
+        labels = [one for part in parts for one in list(part.y)]
+        owner = [name for name, part in tables.items() for _ in range(len(part.x))]
+        if len({part.x.shape[1:] for part in parts}) > 1:
+            raise UserError("partitions: examples of two clients have different shapes")
+        whole = Table(np.concatenate([p.x for p in parts]), labels, owner, parts[0].class_names)
+        return cls._of_table(whole)
+
+    @classmethod
+    def _of_table(cls, table: Table) -> FederatedDataset:
+        y, names = with_numbers(table.y)
+        if table.class_names:
+            names = table.class_names
+        client = table.client if table.client is not None else y
+        if has_sets(client):
+            raise UserError("client: examples have several labels each; say whose each example is")
+        count = len(names) if names else None
+        x = feature_column(as_features(table.x), table.x)
+        found = cls.from_arrays(np.zeros((len(table.x), 1)), y, client, classes=count)
+        order = np.argsort(client_numbers(client)[0], kind="stable")
+        columns = {**found.columns, "x": x.select(torch.from_numpy(order)).compact()}
+        return replace(found, columns=columns, class_names=names)
+
+    @classmethod
     def by_owner(
         cls, columns: Mapping[str, Column], owner: Tensor, classes: int, clients: int = 0
     ) -> FederatedDataset:
@@ -265,6 +338,41 @@ class Examples:
             labels = Ragged(torch.arange(len(labels) + 1), labels)
         return cls({"x": Dense(features)}, labels, names)
 
+    @classmethod
+    def from_frame(
+        cls, frame: Any, *, label: str, features: Columns = None, like: FederatedDataset | None = None
+    ) -> Examples:
+        """A data frame or a dictionary of columns; like: the training data, by whose names to number."""
+        return cls._of_table(table_of(frame, label, None, features), like)
+
+    @classmethod
+    def from_huggingface(
+        cls,
+        dataset: Any,
+        *,
+        label: str = "label",
+        features: Columns = None,
+        like: FederatedDataset | None = None,
+    ) -> Examples:
+        """A `datasets.Dataset`; like: the training data."""
+        return cls._of_table(table_of(dataset, label, None, features), like)
+
+    @classmethod
+    def from_torch(cls, dataset: Any, *, like: FederatedDataset | None = None) -> Examples:
+        """A torch data set of pairs (x, y); like: the training data."""
+        return cls._of_table(table_of(dataset, ""), like)
+
+    @classmethod
+    def _of_table(cls, table: Table, like: FederatedDataset | None) -> Examples:
+        if table.class_names:  # numbered by the library, which knows what they are called
+            called = table.class_names
+            named = [called[i] for i in table.y] if like is not None and like.class_names else table.y
+            found = cls.from_arrays(np.zeros((len(table.x), 1)), named, like=like)
+        else:
+            found = cls.from_arrays(np.zeros((len(table.x), 1)), table.y, like=like)
+        x = feature_column(as_features(table.x), table.x)
+        return replace(found, inputs={"x": x})
+
 
 @dataclass(frozen=True)
 class Splits:
@@ -285,6 +393,7 @@ class Splits:
     class_names: tuple[str, ...] = ()
     class_ids: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # what a user should know of how the files were read
+    published_test: bool = False  # whether the source has a test part of its own
 
     def __post_init__(self) -> None:
         """Classes with names are numbered alike in all parts, and keep their names."""

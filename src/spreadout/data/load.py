@@ -124,6 +124,7 @@ def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None
         found.class_names,
         found.class_ids,
         found.notes,
+        found.test is not None,
     )
 
 

@@ -45,6 +45,13 @@ class DualEncoder(Method):
 
     takes_histories: ClassVar[bool] = True
     name: Literal["dual_encoder"] = "dual_encoder"
+    read_if: ClassVar = {
+        "margin": ({"loss_form": ("hinge",)},),
+        "negatives": ({"loss_form": ("sampled_softmax",)},),
+        "requests": ({"loss_form": ("batch_softmax", "hinge")},),
+        "scale": ({"loss_form": ("batch_softmax", "global_softmax", "sampled_softmax")},),
+    }
+
     loss_form: Loss = "batch_softmax"
     scale: float = Field(1.0, gt=0)  # logits are scale · similarity: an inverse temperature
     margin: float = Field(0.9, gt=-1, le=1)  # β of the hinge (§3.1)

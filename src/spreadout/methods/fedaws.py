@@ -55,6 +55,18 @@ class Spreadout(PositiveOnly):
 
     state_type: ClassVar[type[SpreadoutState]] = SpreadoutState
 
+    read_if: ClassVar = {
+        "k": ({"spreadout_form": ("topk",)},),
+        "mined_form": ({"spreadout_form": ("topk",)},),
+        "candidates": ({"spreadout_form": ("topk",)},),
+        "index_every": ({"index": ("ivf",)},),
+        "index_probes": ({"index": ("ivf",)},),
+        "spreadout_margin": (
+            {"spreadout_form": ("hinge",)},
+            {"spreadout_form": ("topk",), "mined_form": ("hinge",)},
+        ),
+    }
+
     spreadout_form: Literal["hinge", "far", "topk"] = "hinge"  # Eq. 7, −d² over all pairs, Eq. 8 mined
     distance: regularizers.Distance = "cosine"
     spreadout_margin: float = Field(1.1, gt=0)  # ν of Eq. 7

@@ -65,6 +65,8 @@ class FedSS(Method):
     needs_own: ClassVar[bool] = True
 
     name: Literal["fedss"] = "fedss"
+    read_if: ClassVar = {"correct": ({"loss_form": ("sampled", "negatives")},)}
+
     loss_form: Literal["sampled", "negatives", "positives"] = "sampled"  # Eq. 5, 7 or 8
     negatives: int | None = Field(None, ge=1)  # |N_k|; give this or sampled_rows; neither: 100
     sampled_rows: int | None = Field(None, ge=2)  # |S_k|

@@ -6,7 +6,7 @@ nothing pushes classes apart.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -36,6 +36,8 @@ class PositiveOnly(Method):
     """
 
     weighting: Weighting = "uniform"  # Algorithm 1 line 12
+    read_if: ClassVar = {"margin": ({"loss_form": ("hinge",)},)}
+
     loss_form: Literal["hinge", "square"] = "hinge"  # Eq. 23, or (1 − s)² of Eq. 12
     margin: float = Field(0.9, gt=-1, le=1)
     merge: RowMerge = "replace"

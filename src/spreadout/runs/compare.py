@@ -14,6 +14,7 @@ import torch
 from pydantic import Field, ValidationError
 from torch import nn
 
+from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment
 from spreadout.config.explain import explain
 from spreadout.config.sound import asks_the_same, prepared
@@ -127,6 +128,8 @@ class Suite:
             own = dict(changes)
             labels[name] = str(own.pop("label", name))
             merged = {**overlay(overlay(base, suite.common), own), "name": name}
+            changed = overlay(suite.common, own)
+            merged = without_inherited(merged, changed, Experiment.model_validate)
             named = naming_no_other(merged, changes_of(overrides))
             variants[name] = Experiment.of(named, f"{source}: variants.{name}", overrides)
         return cls(suite.name, tuple(seeds or suite.seeds), variants, labels)

@@ -90,9 +90,9 @@ def scale_of_features(e: Experiment, train: FederatedDataset) -> str | None:
 def _held(train: FederatedDataset) -> Tensor:
     """The classes that some client has, ascending."""
     y = train.columns["y"]
-    if isinstance(y, Lists):
-        return torch.unique(y.ragged().values).long().cpu()
-    return torch.unique(y.take(torch.arange(train.examples))).long().cpu()
+    labels = y.ragged().values if isinstance(y, Lists) else y.take(torch.arange(train.examples))
+    found: Tensor = torch.unique(labels.cpu()).long()
+    return found
 
 
 def _called(data: Splits, classes: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from spreadout.config.effect import refuse_idle
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense, Lists
@@ -44,6 +45,7 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
     if method.prior and not method.has_class_table:
         raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
     refuse_unprotected(e, method)
+    refuse_idle(e, splits, method)
     if e.eval.keep == "best" and (splits.validation is None or not len(splits.validation)):
         raise UserError(
             'eval.keep = "best": there are no validation examples to choose by, and to choose by test '

@@ -41,7 +41,7 @@ class Npz(Source):
             numbers, names = numbered("y", *parts)
             x, y = as_examples(arrays["x"], numbers[0])
             held_out = as_examples(arrays["x_test"], numbers[1]) if has_test else None
-            client, clients = None, ()
+            client, clients = None, tuple[str, ...]()
             if "client" in arrays:
                 ids, clients = client_numbers(arrays["client"])
                 client = torch.from_numpy(ids)

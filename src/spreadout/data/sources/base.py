@@ -247,7 +247,8 @@ def open_stored(folder: Path) -> RawDataset:
         user = stored.open_array(whose) if whose.exists() else None
         parts[part] = Instances(columns, Ragged(sets, labels), user)
     names, ids, notes = (tuple(meta[key]) for key in ("class_names", "class_ids", "notes"))
-    whose = tuple(meta.get("client_names", ()))
+    called = tuple(meta.get("client_names", ()))
+    rows = meta["row_columns"]
     return RawDataset(
-        parts["train"], meta["classes"], parts.get("test"), meta["row_columns"], names, ids, notes, whose
+        parts["train"], meta["classes"], parts.get("test"), rows, names, ids, notes, called
     )

@@ -1,0 +1,143 @@
+"""Tables of other libraries as arrays: data frames, Hugging Face and Flower data sets, torch data sets.
+
+None of those libraries is imported: what is given is known by what it can do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset as TorchDataset
+
+from spreadout.core.errors import UserError
+from spreadout.core.registry import near
+
+Columns = str | Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Inputs, labels as the library has them, and whose each example is, if that was asked for."""
+
+    x: np.ndarray
+    y: Any
+    client: Any = None
+    class_names: tuple[str, ...] = ()  # where the library numbers classes and knows their names
+
+
+def table_of(given: Any, label: str, client: str | None = None, features: Columns = None) -> Table:
+    """What a table holds, by the names of its columns; features: all others, if none are named."""
+    if isinstance(given, TorchDataset) and not hasattr(given, "column_names"):
+        return _of_torch(given)
+    if hasattr(given, "column_names") and hasattr(given, "features"):
+        return _of_columns(_HuggingFace(given), label, client, features)
+    if hasattr(given, "columns") and hasattr(given, "__getitem__"):
+        return _of_columns(_Frame(given), label, client, features)
+    if isinstance(given, Mapping):
+        return _of_columns(_Mapping(given), label, client, features)
+    raise UserError(
+        f"data: is a {type(given).__name__}; give a data frame, a dictionary of columns, a data set of "
+        "Hugging Face or Flower, or one of torch"
+    )
+
+
+class _Mapping:
+    """Columns by name."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    @property
+    def names(self) -> list[str]:
+        return [str(name) for name in self.given]
+
+    def column(self, name: str) -> Any:
+        return self.given[name]
+
+    def class_names(self, name: str) -> tuple[str, ...]:
+        return ()
+
+
+class _Frame(_Mapping):
+    """Of pandas, Polars or the like."""
+
+    @property
+    def names(self) -> list[str]:
+        return [str(name) for name in self.given.columns]
+
+    def column(self, name: str) -> Any:
+        called = next(own for own in self.given.columns if str(own) == name)
+        return np.asarray(self.given[called])
+
+
+class _HuggingFace(_Mapping):
+    """Of `datasets`, and what Flower Datasets cuts into partitions."""
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.given.column_names)
+
+    def column(self, name: str) -> Any:
+        values = self.given[name]
+        return [np.asarray(one) if hasattr(one, "convert") else one for one in values]  # pictures
+
+    def class_names(self, name: str) -> tuple[str, ...]:
+        return tuple(getattr(self.given.features[name], "names", None) or ())
+
+
+def _of_columns(table: _Mapping, label: str, client: str | None, features: Columns) -> Table:
+    asked = [features] if isinstance(features, str) else list(features or [])
+    for name in (label, *([client] if client is not None else []), *asked):
+        if name not in table.names:
+            raise UserError(f"data has no column {name!r}{near(name, table.names)}")
+    named = asked or [name for name in table.names if name not in (label, client)]
+    if not named:
+        raise UserError(f"data has no column beside {label!r}: features are needed too")
+    parts = [_numbers(name, table.column(name)) for name in named]
+    if len(parts) == 1 and parts[0].ndim > 1:
+        x = parts[0]
+    elif all(part.ndim <= 2 for part in parts):
+        x = np.concatenate([part[:, None] if part.ndim == 1 else part for part in parts], axis=1)
+    else:
+        raise UserError(f"features {', '.join(named)}: pictures are one column; name it in features")
+    whose = None if client is None else table.column(client)
+    return Table(x, table.column(label), whose, table.class_names(label))
+
+
+def _numbers(name: str, values: Any) -> np.ndarray:
+    """A column of features: numbers, or lists of numbers of one length."""
+    try:
+        array = np.asarray(values)
+        if array.dtype == object:
+            array = np.stack([np.asarray(one) for one in array.tolist()])
+    except ValueError:
+        raise UserError(f"column {name!r} has rows of different shapes: give all of them one") from None
+    if array.dtype == bool:
+        return array.astype(np.float32)
+    if not np.issubdtype(array.dtype, np.number) or np.issubdtype(array.dtype, np.complexfloating):
+        some = str(array.ravel()[0]) if array.size else ""
+        raise UserError(
+            f"column {name!r} has {some!r}, which is no number: leave it out by naming the features, or "
+            "turn it into numbers"
+        )
+    return array if array.dtype == np.uint8 else array.astype(np.float32)
+
+
+def _of_torch(given: Any) -> Table:
+    """Items (x, y) of a torch data set with a length."""
+    if not hasattr(given, "__len__"):
+        raise UserError("data: has no length; give a torch data set that can be indexed")
+    items = [given[i] for i in range(len(given))]
+    if not items or not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
+        raise UserError("data: its items are not pairs (x, y); wrap it in one whose items are")
+    try:
+        x = np.stack([np.asarray(one) for one, _ in items])
+    except ValueError:
+        raise UserError("data: inputs have different shapes; bring them to one first") from None
+    y = [np.asarray(label).item() if np.ndim(label) == 0 else list(label) for _, label in items]
+    names = getattr(given, "classes", None)
+    whole = all(isinstance(label, int) for label in y)
+    return Table(x, y, None, tuple(map(str, names)) if names is not None and whole else ())

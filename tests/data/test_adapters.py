@@ -1,0 +1,153 @@
+"""Tables of other libraries, real ones: data frames, Hugging Face and Flower data sets, torch data sets."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, TensorDataset
+
+import spreadout as so
+
+KINDS = np.array(["ash", "fir", "yew"])
+Y = np.repeat(np.arange(3), 8)
+X = (np.eye(3, 4)[Y] + 0.01 * np.arange(24)[:, None]).astype(np.float32)
+WOOD = np.array(["north", "south"])[np.arange(24) % 2]
+TREES = {**{f"f{i}": X[:, i] for i in range(4)}, "kind": KINDS[Y], "wood": WOOD}
+
+
+def scored(train: so.FederatedDataset, test: so.Examples) -> float:
+    data = so.Splits("trees", train, test)
+    return float(so.run(so.Experiment(rounds=40), data=data).metrics["P@1"])
+
+
+def inputs_of(train: so.FederatedDataset) -> np.ndarray:
+    return train.columns["x"].take(torch.arange(train.examples)).numpy()
+
+
+def test_a_data_frame_with_named_columns() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame(TREES)
+    train = so.FederatedDataset.from_frame(frame, label="kind", client="wood")
+    assert (train.clients, train.classes) == (2, 3)
+    assert train.class_names == ("ash", "fir", "yew")
+    assert train.client_names == ("north", "south")
+    assert np.array_equal(inputs_of(train), np.concatenate([X[0::2], X[1::2]]))
+    test = so.Examples.from_frame(frame[["kind", "f0", "f1", "f2", "f3"]], label="kind", like=train)
+    assert test.labels.values.tolist() == Y.tolist()
+    assert (
+        scored(so.FederatedDataset.from_frame(frame.drop(columns="wood"), label="kind"), test) == 100.0
+    )
+    few = so.FederatedDataset.from_frame(frame, label="kind", client="wood", features=["f2", "f0"])
+    assert np.array_equal(inputs_of(few)[0], X[0, [2, 0]])
+    categorical = frame.assign(kind=frame.kind.astype("category"))
+    assert (
+        so.FederatedDataset.from_frame(categorical, label="kind", client="wood").class_names
+        == train.class_names
+    )
+
+
+def test_what_is_wrong_with_a_table_is_named() -> None:
+    with pytest.raises(so.UserError, match="no column 'kinds'; did you mean 'kind'"):
+        so.FederatedDataset.from_frame(TREES, label="kinds")
+    with pytest.raises(so.UserError, match="column 'wood' has 'north', which is no number"):
+        so.FederatedDataset.from_frame(TREES, label="kind")
+    with pytest.raises(so.UserError, match="no column beside 'kind'"):
+        so.FederatedDataset.from_frame({"kind": ["a"]}, label="kind")
+    with pytest.raises(so.UserError, match="data: is a int; give a data frame"):
+        so.FederatedDataset.from_frame(3, label="kind")
+    missing = {"f": [0.0, 1.0], "kind": ["ash", None]}
+    with pytest.raises(so.UserError, match="y is missing in example 1"):
+        so.FederatedDataset.from_frame(missing, label="kind")
+
+
+def test_a_data_set_of_hugging_face_keeps_the_names_of_its_classes() -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    kinds = datasets.ClassLabel(names=["yew", "fir", "ash"])  # its own order, not the alphabet's
+    held = datasets.Dataset.from_dict(
+        {"vector": X.tolist(), "label": (2 - Y).tolist(), "wood": WOOD.tolist()}
+    ).cast_column("label", kinds)
+    train = so.FederatedDataset.from_huggingface(held, client="wood", features="vector")
+    assert train.class_names == ("yew", "fir", "ash")
+    assert train.client_names == ("north", "south")
+    assert np.allclose(inputs_of(train), np.concatenate([X[0::2], X[1::2]]))
+    test = so.Examples.from_huggingface(held, features="vector", like=train)
+    assert test.labels.values.tolist() == (2 - Y).tolist()
+    own = so.FederatedDataset.from_huggingface(held, features="vector")  # a client for every class
+    assert own.clients == 3
+    assert scored(own, test) == 100.0
+
+
+def test_pictures_of_hugging_face_are_images() -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 8, 8, 3), dtype=np.uint8)
+    held = datasets.Dataset.from_dict(
+        {"image": [image.fromarray(one) for one in pixels], "label": [0, 1, 2, 0, 1, 2]},
+        features=datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")}),
+    )
+    train = so.FederatedDataset.from_huggingface(held)
+    assert so.DataShape.of(train).image == (3, 8, 8)
+    assert so.DataShape.of(train).bytes_as is not None  # as pixels, −1 … 1
+    assert inputs_of(train).min() >= -1
+
+
+def test_partitions_of_flower_datasets_are_clients() -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    partitioners = pytest.importorskip(
+        "flwr_datasets.partitioner", reason="flwr-datasets is not installed"
+    )
+    held = datasets.Dataset.from_dict({"vector": X.tolist(), "label": KINDS[Y].tolist()})
+    cut = partitioners.DirichletPartitioner(
+        num_partitions=4, partition_by="label", alpha=0.5, min_partition_size=1, seed=0
+    )
+    cut.dataset = held
+    parts = [cut.load_partition(i) for i in range(4)]
+    train = so.FederatedDataset.from_partitions(parts)
+    assert train.clients == 4
+    assert train.sizes.tolist() == [len(part) for part in parts]
+    assert train.class_names == ("ash", "fir", "yew")
+    for i, part in enumerate(parts):
+        mine = train.view(i)
+        names = [
+            train.class_names[c] for c in mine.columns["y"].take(torch.arange(mine.examples)).tolist()
+        ]
+        assert names == part["label"]
+        assert np.allclose(inputs_of(mine), np.array(part["vector"]))
+
+
+def test_frames_of_clients_by_name() -> None:
+    parts = {"b": {"f": [1.0, 2.0], "label": [1, 0]}, "a": {"f": [3.0], "label": [1]}}
+    train = so.FederatedDataset.from_partitions(parts)
+    assert train.client_names == ("a", "b")
+    assert inputs_of(train)[:, 0].tolist() == [3.0, 1.0, 2.0]
+
+
+def test_a_data_set_of_torch() -> None:
+    whole = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
+    train = so.FederatedDataset.from_torch(whole, client=WOOD)
+    assert train.client_names == ("north", "south")
+    assert np.array_equal(inputs_of(train), np.concatenate([X[0::2], X[1::2]]))
+    test = so.Examples.from_torch(whole)
+    assert scored(so.FederatedDataset.from_torch(whole), test) == 100.0
+
+    class Named(Dataset):  # type: ignore[type-arg]
+        classes = ("ash", "fir", "yew")
+
+        def __len__(self) -> int:
+            return 6
+
+        def __getitem__(self, at: int) -> tuple[np.ndarray, int]:
+            return X[at * 3], int(Y[at * 3])
+
+    named = so.FederatedDataset.from_torch(Named())
+    assert named.class_names == ("ash", "fir", "yew")
+    assert (
+        so.Splits("n", named, so.Examples.from_torch(Named(), like=named)).class_names
+        == named.class_names
+    )
+
+    class Triples(Named):
+        def __getitem__(self, at: int) -> tuple[int, int, int]:  # type: ignore[override]
+            return at, at, at
+
+    with pytest.raises(so.UserError, match=r"its items are not pairs \(x, y\)"):
+        so.FederatedDataset.from_torch(Triples())
