@@ -7,7 +7,6 @@ import pytest
 
 import spreadout as so
 from spreadout.data.naming import numbered
-from spreadout.runs.predict import Predictor
 
 X = np.eye(3, 4).repeat(8, axis=0)
 NUMBERS = np.repeat(np.arange(3), 8)
@@ -35,7 +34,7 @@ def test_labels_of_a_file_are_numbered_together_with_the_test_part_and_keep_thei
     assert sorted(set(found.test.labels.values.tolist())) == [1, 2]
     result = so.run(config, out=tmp_path / "run")
     assert result.metrics["P@1"] == 100.0
-    guesses = Predictor.load(tmp_path / "run").from_arrays(X[[0, 8, 16]].astype(np.float32), 1)
+    guesses = so.load(tmp_path / "run").predict(X[[0, 8, 16]].astype(np.float32), 1)
     assert [one[0].name for one in guesses] == list(names)
     assert [one[0].id for one in guesses] == list(names)
 

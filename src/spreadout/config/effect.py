@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 from spreadout.config.keys import without
 from spreadout.core.errors import UserError
 from spreadout.core.registry import Section, conditions_of
@@ -58,7 +56,7 @@ def without_inherited(
     return without(values, {key for key in idle if not _has(given, key)})
 
 
-def _within(section: BaseModel, prefix: str) -> Found:
+def _within(section: Section, prefix: str) -> Found:
     """Keys that the values of others in the same section leave idle, in all sections."""
     for name in type(section).model_fields:
         value = getattr(section, name)
