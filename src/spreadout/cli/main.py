@@ -19,6 +19,7 @@ from spreadout.cli import ask as cli_ask
 from spreadout.cli import data as cli_data
 from spreadout.cli import deploy as cli_deploy
 from spreadout.cli import inspect as cli_inspect
+from spreadout.cli import start as cli_start
 from spreadout.cli import use as cli_use
 from spreadout.cli.common import (
     Config,
@@ -225,20 +226,6 @@ cli_use.add_to(app)
 
 
 @app.command()
-def presets(as_json: AsJson = False) -> None:
-    """List the configs that ship with the package, and those of modules given with --import."""
-    from spreadout.config.presets import presets as every
-
-    found = every()
-    if as_json:
-        print(json.dumps(found, indent=2))
-        return
-    width = max(map(len, found))
-    for name, about in found.items():
-        print(f"{name:<{width}}  {about}")
-
-
-@app.command()
 def doctor(
     overrides: Annotated[list[str] | None, typer.Argument(help="section.key=value … of --plan")] = None,
     plan: Annotated[
@@ -275,6 +262,7 @@ def doctor(
 
 
 app.command()(watch)
+cli_start.add_to(app)
 cli_inspect.add_to(app)  # after those that train: help lists them in this order
 
 

@@ -27,6 +27,7 @@ from spreadout.config.values import (
     naming_no_other,
     overlay,
     read_toml,
+    rechosen,
     refuse_deep,
     reopened,
 )
@@ -205,8 +206,13 @@ class Experiment(Section):
 
     @classmethod
     def load(cls, source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
-        """Read a TOML file, or a preset by name, with `section.key=value` overrides on top."""
+        """Read a TOML file, or a preset by name, with `section.key=value` overrides on top.
+
+        A preset is tuned for its data and its method: if another is named, the rest is chosen anew.
+        """
         values, changes = read_toml(source), list(overrides)
+        if not Path(source).exists():
+            values = dict(rechosen(values, changes_of(changes)))
         return cls.of(naming_no_other(values, changes_of(changes)), str(source), changes)
 
     @classmethod

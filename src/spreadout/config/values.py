@@ -14,6 +14,7 @@ from spreadout.methods import METHODS
 from spreadout.models.build import idle_keys
 
 CHOSEN_FOR = {"data.source", "data.path", "method.name"}  # what choices follow from
+KEPT = ("name", "imports", "seed", "privacy", "run", "deploy")  # of a preset, whatever it is run on
 DEEPEST = 16  # sections within sections
 NAMED = ("source", "partition", "drift", "robust")  # sections that may be given by their name alone
 
@@ -128,6 +129,26 @@ def naming_no_other(values: Mapping[str, Any], changes: Mapping[str, Any]) -> Ma
     if named or "variants" in values:
         return values
     return {**values, "data": {"source": "python", **section}}
+
+
+def rechosen(values: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A preset whose data or method is changed: what it had set for the old ones is chosen anew."""
+    other_data = _name_of(changes, "data", "source") not in (None, _name_of(values, "data", "source"))
+    other_method = _name_of(changes, "method", "name") not in (None, _name_of(values, "method", "name"))
+    if not (other_data or other_method) or "variants" in values:
+        return values
+    kept = {key: values[key] for key in KEPT if key in values}
+    if not other_data and "data" in values:
+        kept["data"] = without(values["data"], {"validation_fraction"})
+    if not other_method and "method" in values:
+        kept["method"] = {"name": _name_of(values, "method", "name")}
+    return kept
+
+
+def _name_of(values: Mapping[str, Any], section: str, key: str) -> Any:
+    inside = values.get(section)
+    found = inside.get(key) if isinstance(inside, Mapping) else None
+    return found.get("name") if isinstance(found, Mapping) else found
 
 
 def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

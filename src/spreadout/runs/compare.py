@@ -17,6 +17,7 @@ from torch import nn
 from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment
 from spreadout.config.explain import explain
+from spreadout.config.presets import preset_beside
 from spreadout.config.sound import asks_the_same, prepared
 from spreadout.config.values import changes_of, naming_no_other, overlay, read_toml
 from spreadout.core.checksums import write_sealed
@@ -276,7 +277,9 @@ def _read(variant: Variant) -> Experiment:
 def _beside(source: str, base: str) -> str:
     """A suite's base: a preset, or a path seen from the suite file."""
     near = Path(source).parent / base
-    return str(near) if near.is_file() else base
+    if near.is_file():
+        return str(near)
+    return (not Path(source).exists() and preset_beside(source, base)) or base
 
 
 def _load(source: str, overrides: Sequence[str] = ()) -> Experiment:

@@ -1,4 +1,8 @@
-"""Configs by name: those that ship with the package, beside this file, and those of the user's own."""
+"""Configs by name: those that ship with the package, beside this file, and those of the user's own.
+
+A name is the place of the file: `digits-fedaws`, or `fedmlh/bibtex` for a paper's table. Every method
+has one on digits, `digits-METHOD`: method and data named, and the rest chosen for them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from spreadout.core.errors import UserError
@@ -72,10 +77,51 @@ def preset_text(name: str) -> str | None:
     return None if found is None else found.text
 
 
+def preset_beside(name: str, file: str) -> str | None:
+    """The preset that a preset names by a file beside its own; None if there is none."""
+    place = f"{name.rpartition('/')[0]}/{file.removesuffix('.toml')}".lstrip("/")
+    return place if preset_text(place) is not None else None
+
+
 def _shipped() -> dict[str, Preset]:
-    files = sorted(resources.files(__name__).iterdir(), key=lambda file: file.name)
-    return {
-        file.name.removesuffix(".toml"): Preset(file.read_text(encoding="utf-8"), __name__)
-        for file in files
+    own = _files(resources.files(__name__))
+    return {**_of_methods(set(own)), **own}
+
+
+def _files(folder: Traversable, prefix: str = "") -> dict[str, Preset]:
+    """Those of a folder, then those of the folders in it."""
+    inside = sorted(folder.iterdir(), key=lambda file: file.name)
+    found = {
+        prefix + file.name.removesuffix(".toml"): Preset(file.read_text(encoding="utf-8"), __name__)
+        for file in inside
         if file.name.endswith(".toml")
     }
+    for inner in inside:
+        if inner.is_dir() and not inner.name.startswith("_"):
+            found |= _files(inner, f"{prefix}{inner.name}/")
+    return found
+
+
+def _of_methods(taken: set[str]) -> dict[str, Preset]:
+    """Digits by every other method that trains on labelled inputs; what else there is, is chosen."""
+    from spreadout.methods import METHODS  # only here: names of presets are asked for by many
+
+    found = {}
+    for name in METHODS:
+        method = METHODS[name]
+        if f"digits-{name}" in taken or method.takes_histories or "name" not in method.model_fields:
+            continue
+        about = (method.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        text = f'''# {name} on handwritten digits: {about[:1].lower()}{about[1:]}
+name = "digits-{name}"
+
+[data]
+source = "digits"
+partition = "by_label"  # one client per digit
+split_seed = 0          # the same held-out digits for every seed
+
+[method]
+name = "{name}"         # the rest is chosen for them: docs/defaults.md
+'''
+        found[f"digits-{name}"] = Preset(text, __name__)
+    return found

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from spreadout.data.sources import (
     digits,
     arrays,
+    table,
     image_folder,
     interactions,
     movielens,
@@ -49,5 +50,6 @@ __all__ = [
     "python",
     "register_source",
     "synthetic",
+    "table",
     "xc_text",
 ]

@@ -16,7 +16,7 @@ READS = {  # what a file's name says about it
     ".npz": "npz",
     ".csv": "table",
     ".tsv": "table",
-    ".parquet": "table",
+    ".parquet": "interactions",
     ".arff": "mulan",
     ".svm": "libsvm",
     ".libsvm": "libsvm",

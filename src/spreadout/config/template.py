@@ -1,0 +1,123 @@
+"""A commented config for a file of the user's own: four answers, and the rest is chosen for the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomli_w
+
+from spreadout.core.errors import UserError
+from spreadout.core.registry import near
+from spreadout.data.sources import SOURCES
+from spreadout.data.sources.python import READS
+from spreadout.data.sources.table import header_of
+from spreadout.methods import METHODS
+
+LABELS = ("label", "class", "target", "y", "species", "category", "kind", "tag")  # columns called so
+WHOSE = ("client", "user", "owner", "hospital", "site", "device", "subject", "patient")
+TIMES = ("time", "timestamp", "date", "when")
+ITEMS = ("item", "product", "movie", "song", "article", "page")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a config needs to know; None: as it is found."""
+
+    data: str  # a file, a folder, or the name of a data set
+    label: str | None = None  # the column of labels, in a table
+    client: str | None = None  # the column that says whose a row is
+    method: str | None = None
+
+
+def guessed(data: str, label: str | None = None, client: str | None = None) -> dict[str, object]:
+    """`[data]` for a file or a data set, by its name and its header."""
+    path = Path(data).expanduser()
+    if data in SOURCES and not path.exists():
+        return {"source": data}
+    if not path.exists():
+        raise UserError(f"{data}: no such file, and no data set of this name; see `spreadout data list`")
+    where = str(path.absolute())
+    if path.is_dir():
+        return {"source": "image-folder", "path": where}
+    suffix = path.name.removesuffix(".gz")
+    kind = READS.get(Path(suffix).suffix.lower(), "")
+    if not kind:
+        raise UserError(
+            f"{data}: its format is not known by its name; set data.source yourself: "
+            "`spreadout data list` shows what there is"
+        )
+    if kind != "table":
+        return {"source": kind, "path": where}
+    delimiter = "\t" if suffix.endswith(".tsv") else ","
+    names = header_of(path, delimiter)
+    found = {name.casefold(): name for name in names}
+    events = [next((found[w] for w in words if w in found), None) for words in (WHOSE, ITEMS, TIMES)]
+    if label is None and all(events):
+        user, item, time = events
+        return {
+            "path": where,
+            "source": {"name": "interactions", "user": user, "item": item, "time": time},
+        }
+    called = label or next((found[word] for word in LABELS if word in found), names[-1])
+    whose = client or next((found[word] for word in WHOSE if word in found and word != called), None)
+    for name in filter(None, (called, whose)):
+        if name not in names:
+            raise UserError(f"{data}: no column {name!r}{near(name, names)}")
+    source: dict[str, object] = {"name": "table", "label": called}
+    source |= {"client": whose} if whose else {}
+    source |= {"delimiter": delimiter} if delimiter != "," else {}
+    return {"path": where, "source": source}
+
+
+def method_for(data: dict[str, object]) -> str:
+    """A method that fits the data, where none is named."""
+    source = data["source"]
+    name = source["name"] if isinstance(source, dict) else source
+    histories = str(name).startswith(("movielens", "interactions"))
+    return "dual_encoder" if histories else "fedaws"
+
+
+def written(answers: Answers) -> str:
+    """The text of the config."""
+    data = guessed(answers.data, answers.label, answers.client)
+    method = answers.method or method_for(data)
+    if method not in METHODS:
+        raise UserError(f"method {method!r}: unknown{near(method, METHODS)}")
+    section = tomli_w.dumps({"data": data})
+    return f"""# Written by `spreadout init`. Train with: spreadout run THIS-FILE
+# What is not said here is chosen for the data when it has been read; config.toml in the run folder
+# shows every value. Set any of them here to have it your way: docs/configuration.md.
+seed = 0
+# rounds = 300           # chosen for the data, unless you say so
+
+# What is trained on. {_said_of(data)}
+{section}
+# How. `spreadout presets` shows the others; another name is enough, its rates are chosen too.
+[method]
+name = "{method}"
+
+# A part is held out to choose by, so that the test part is looked at once, at the end.
+[eval]
+split = "test"           # "validation" while you try settings, and for `spreadout sweep`
+# keep = "best"          # with split = "validation": save the best round's model, not the last one's
+
+# What people change most; the values are examples.
+# [clients]
+# per_round = 100        # clients in a round
+# batch = 32
+# [privacy]              # noise on what clients send: docs/privacy.md
+# clip = 1.0
+# noise = 1.0
+"""
+
+
+def _said_of(data: dict[str, object]) -> str:
+    source = data["source"]
+    if not isinstance(source, dict):
+        return "`spreadout data describe THIS-FILE` shows what it looks like."
+    if source["name"] == "table" and "client" not in source:
+        return "No column says whose a row is: every label becomes a client (data.source.client)."
+    if source["name"] == "table":
+        return f"Each {source['client']} is a client; {source['label']} is what is to be told."
+    return "Each user is a client; the next item is what is to be told."

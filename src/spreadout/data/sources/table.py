@@ -1,0 +1,134 @@
+"""Your own table with a header: a column of labels, numbers, and perhaps whose each row is.
+
+CSV, also .gz. Text becomes an indicator for each of its values but the first;
+an empty cell of numbers becomes the column's mean.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from spreadout.core.errors import UserError
+from spreadout.core.limits import refuse_bomb
+from spreadout.core.registry import near
+from spreadout.data.arrays import as_features
+from spreadout.data.columns import Dense
+from spreadout.data.io.archive import open_plain
+from spreadout.data.naming import client_numbers, numbered
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
+
+MOST_VALUES = 64  # of a column of text, that may become indicators
+
+
+@register_source
+class Table(FileSource):
+    """A table of numbers and words, one labelled example a row."""
+
+    about: ClassVar = "your table as CSV with a header: one labelled example a row"
+    name: str = "table"
+    label: str = "label"  # the column of classes
+    client: str | None = None  # the column that says whose each row is; None: nobody knows
+    features: tuple[str, ...] = ()  # columns of inputs; none: all others
+    delimiter: str = ","
+
+    def parse(self, path: Path) -> RawDataset:
+        columns = _columns(path, self.delimiter)
+        asked = [self.label, *([self.client] if self.client else []), *self.features]
+        for name in asked:
+            if name not in columns:
+                raise UserError(
+                    f"{path}: no column {name!r}{near(name, columns)}; set data.source.label, .client "
+                    "or .features"
+                )
+        used = self.features or [n for n in columns if n not in (self.label, self.client)]
+        if not used:
+            raise UserError(f"{path}: has no column beside {self.label!r}: features are needed too")
+        notes: list[str] = []
+        x = np.concatenate([_numbers(path, n, columns[n], notes) for n in used], axis=1)
+        if empty := [i for i, value in enumerate(columns[self.label]) if not value]:
+            raise UserError(f"{path}:{empty[0] + 2}: {self.label} is empty; fill it in or drop the row")
+        (y,), names = numbered("label", _plain(columns[self.label]))
+        whose, clients = None, tuple[str, ...]()
+        if self.client:
+            ids, clients = client_numbers(_plain(columns[self.client]))
+            whose = torch.from_numpy(ids)
+        train = Instances({"x": Dense(as_features(x))}, single(torch.from_numpy(y)), whose)
+        classes = len(names) or int(y.max()) + 1
+        return RawDataset(train, classes, None, {}, names, names, tuple(notes), client_names=clients)
+
+
+def header_of(path: Path, delimiter: str = ",") -> list[str]:
+    """The names of a table's columns."""
+    return list(_columns(path, delimiter, rows=0))
+
+
+def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, list[str]]:
+    """Cells by column, as text."""
+    if len(delimiter) != 1 or delimiter in '\r\n"\0':
+        raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
+    with open_plain(path) as stream:
+        payload = stream.read()
+    refuse_bomb(path, len(payload), path.stat().st_size)
+    text = payload.decode("utf-8-sig", "replace")
+    try:
+        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+    except csv.Error as error:
+        raise UserError(f"{path}: cannot be read as CSV ({error})") from None
+    if not lines or not any(lines[0]):
+        raise UserError(f"{path}: is empty; a table has a header and rows")
+    header = [name.strip() for name in lines[0]]
+    if len(set(header)) < len(header):
+        raise UserError(f"{path}:1: two columns have one name; rename one")
+    if rows == 0:
+        return {name: [] for name in header}
+    body = [(number, row) for number, row in enumerate(lines[1:], 2) if row]
+    for number, row in body:
+        if len(row) != len(header):
+            raise UserError(f"{path}:{number}: {len(row)} fields instead of {len(header)}")
+    if not body:
+        raise UserError(f"{path}: has a header and no rows")
+    return {name: [row[i].strip() for _, row in body] for i, name in enumerate(header)}
+
+
+def _numbers(path: Path, name: str, cells: list[str], notes: list[str]) -> np.ndarray:
+    """A column as numbers (n, 1), or as indicators of its values (n, values − 1)."""
+    missing = np.array([not cell for cell in cells])
+    try:
+        values = np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float64)
+    except ValueError:
+        return _indicators(path, name, cells, notes)
+    if missing.all():
+        raise UserError(f"{path}: column {name!r} is empty; leave it out with data.source.features")
+    if missing.any():
+        values[missing] = values[~missing].mean()
+        notes.append(f"{name}: {int(missing.sum())} empty cells became the column's mean")
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise UserError(f"{path}:{row + 2}: {name} is {cells[row]}, not finite; clean or drop it")
+    return values[:, None]
+
+
+def _indicators(path: Path, name: str, cells: list[str], notes: list[str]) -> np.ndarray:
+    kinds = sorted(set(cells))
+    if len(kinds) > MOST_VALUES:
+        raise UserError(
+            f"{path}: column {name!r} has {len(kinds)} different texts ({kinds[-1][:20]!r} …): name the "
+            "columns to learn from in data.source.features"
+        )
+    notes.append(f"{name}: is text and became {len(kinds) - 1} indicators")
+    return np.array([[cell == kind for kind in kinds[1:]] for cell in cells], dtype=np.float64).reshape(
+        len(cells), len(kinds) - 1
+    )
+
+
+def _plain(cells: list[str]) -> list[object]:
+    """Whole numbers as numbers, so that 10 comes after 9."""
+    if all(cell.lstrip("-").isdigit() and str(int(cell)) == cell for cell in cells):
+        return [int(cell) for cell in cells]
+    return list(cells)

@@ -1,0 +1,215 @@
+"""From a file to a config that trains, presets to look at, and settings tried on validation data."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spreadout as so
+from command import invoke
+from spreadout.config.presets import preset_text, presets
+from spreadout.methods import METHODS
+from spreadout.runs.compare import Suite
+from spreadout.runs.sweep import Sweep
+
+NAMES = np.array(["ash", "fir", "yew"])
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    y = np.tile(np.arange(3), 20)
+    x = np.eye(3)[y] * 4 + rng.normal(size=(60, 3))
+    rows = [
+        f"{a:.3f},{b:.3f},{c:.3f},{'wet' if i % 2 else 'dry'},{NAMES[k]},wood {i % 5}"
+        for i, ((a, b, c), k) in enumerate(zip(x, y, strict=True))
+    ]
+    (tmp_path / "trees.csv").write_text("\n".join(["height,girth,age,soil,kind,site", *rows]) + "\n")
+    return tmp_path / "trees.csv"
+
+
+def test_init_writes_a_config_that_trains_well_on_the_file(
+    trees: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = trees.parent / "trees.toml"
+    assert invoke(monkeypatch, "init", str(config), "--data", str(trees)) == 0
+    assert f"spreadout run {config}" in capsys.readouterr().out
+    found = so.Experiment.load(config)
+    assert found.data.source.name == "table"
+    assert (found.data.source.label, found.data.source.client) == ("kind", "site")
+    result = so.run(found.model_copy(update={"rounds": 60}))
+    assert result.summary["clients"] == 5
+    assert result.metrics["P@1"] > 80
+    assert invoke(monkeypatch, "init", str(config), "--data", str(trees)) == 2
+    assert "exists; name another file, or --force" in capsys.readouterr().err
+
+
+def test_init_without_a_terminal_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert invoke(monkeypatch, "init") == 2
+    assert "name your data with --data FILE" in capsys.readouterr().err
+    assert invoke(monkeypatch, "init", "--data", "nowhere.csv") == 2
+    assert "nowhere.csv: no such file, and no data set of this name" in capsys.readouterr().err
+    assert not (tmp_path / "spreadout.toml").exists()
+
+
+def test_init_asks_four_questions_at_a_terminal(trees: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([str(trees), "soil", "-", "fedavg"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
+    config = trees.parent / "asked.toml"
+    assert invoke(monkeypatch, "init", str(config)) == 0
+    found = so.Experiment.load(config)
+    assert (found.data.source.label, found.method.name) == ("soil", "fedavg")
+    assert next(answers, None) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "source", "method"),
+    [
+        ("events.csv", "user,item,time", "interactions", "dual_encoder"),
+        ("a.npz", "", "npz", "fedaws"),
+        ("a.arff", "", "mulan", "fedaws"),
+        ("a.tsv", "x\tlabel", "table", "fedaws"),
+    ],
+)
+def test_a_file_is_known_by_its_name_and_header(
+    name: str, header: str, source: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).write_text(header + "\n")
+    config = tmp_path / "a.toml"
+    assert invoke(monkeypatch, "init", str(config), "--data", str(tmp_path / name)) == 0
+    found = so.Experiment.load(config)
+    assert (found.data.source.name, found.method.name) == (source, method)
+
+
+def test_every_method_and_every_table_is_a_preset_that_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = presets()
+    assert {f"digits-{name}" for name in METHODS if not METHODS[name].takes_histories} <= set(every)
+    assert {
+        "fedmlh/bibtex",
+        "dual_encoder/table2",
+        "fedss/omniglot",
+        "extreme/table3-amazon-670k",
+    } <= set(every)
+    for name in every:
+        assert Suite.load([name], None).variants, name
+        assert every[name], name
+    assert invoke(monkeypatch, "presets", "dual_encoder/table2") == 0
+    text = preset_text("dual_encoder/table2")
+    assert text is not None
+    assert capsys.readouterr().out == text.rstrip() + "\n"
+    assert invoke(monkeypatch, "presets", "dual_encoder/table3") == 2
+    assert "did you mean 'dual_encoder/table2'" in capsys.readouterr().err
+
+
+def test_another_method_or_other_data_of_a_preset_is_chosen_for(tmp_path: Path) -> None:
+    same = so.Experiment.load("digits-fedaws", ["method.name=fedaws", "clients.batch=16"])
+    assert (same.rounds, same.clients.lr, same.clients.batch) == (200, 0.3, 16)
+    other = so.Experiment.load("digits-fedaws", ["method.name=fedavg", "clients.batch=16"])
+    assert other.data == same.data.model_copy(
+        update={"validation_fraction": other.data.validation_fraction}
+    )
+    assert set(other.model_dump(exclude_unset=True)) == {"name", "seed", "data", "method", "clients"}
+    assert other.clients.model_fields_set == {"batch"}
+    np.savez(tmp_path / "a.npz", x=np.eye(2), y=[0, 1])
+    mine = so.Experiment.load("digits-fedaws", ["data.source=npz", f"data.path={tmp_path / 'a.npz'}"])
+    assert mine.model.model_fields_set == set()
+    assert mine.method.name == "fedaws"
+    config = tmp_path / "own.toml"  # what stands in a file of one's own stays
+    config.write_text(preset_text("digits-fedaws") or "")
+    assert so.Experiment.load(config, ["method.name=fedavg"]).clients.lr == 0.3
+
+
+def test_the_best_model_by_validation_is_kept_also_over_an_interruption(tmp_path: Path) -> None:
+    x = np.eye(3, 4)[np.tile(np.arange(3), 12)]
+    np.savez(
+        tmp_path / "a.npz",
+        x=x + np.random.default_rng(0).normal(size=x.shape),
+        y=np.tile(np.arange(3), 12),
+    )
+    config = {
+        "rounds": 12,
+        "data": {"source": "npz", "path": str(tmp_path / "a.npz"), "validation_fraction": 0.3},
+        "clients": {
+            "lr": 3.0,
+            "row_lr": 3.0,
+            "local_steps": 3,
+        },  # wild, so that the last is not the best
+        "server": {"lr": 1.0},
+        "eval": {
+            "split": "validation",
+            "keep": "best",
+            "every": 1,
+            "metrics": ["MRR"],
+            "references": False,
+        },
+    }
+    whole = so.run(config, out=tmp_path / "whole")
+    scores = [record["MRR"] for record in whole.history]
+    assert whole.metrics["MRR"] == max(scores) > scores[-1]
+    rounds = iter(range(100))
+    with pytest.raises(so.Interrupted):
+        so.run(config, out=tmp_path / "cut", stop=lambda: next(rounds) == 9)
+    again = so.resume(tmp_path / "cut")
+    assert again.metrics == whole.metrics
+    for name, value in whole.state.dense.items():
+        assert (value == again.state.dense[name]).all()
+    weights = "model/weights.safetensors"
+    for file in sorted((tmp_path / "whole/model").iterdir()):
+        assert file.read_bytes() == (tmp_path / "cut/model" / file.name).read_bytes(), weights
+    with pytest.raises(so.UserError, match=r'set eval\.split = "validation"'):
+        so.Experiment.of({"eval": {"keep": "best"}})
+
+
+def test_a_sweep_tries_all_on_validation_data_and_goes_on_where_it_stopped(
+    trees: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, out = trees.parent / "trees.toml", trees.parent / "sweep"
+    invoke(monkeypatch, "init", str(config), "--data", str(trees))
+    asked = ["sweep", str(config), "rounds=2", "clients.lr=0.01,0.1", "--jobs", "2", "--out", str(out)]
+    assert invoke(monkeypatch, *asked) == 0
+    first = json.loads((out / "sweep.json").read_text())
+    assert sorted(one["settings"][0] for one in first) == ["clients.lr=0.01", "clients.lr=0.1"]
+    assert first[0]["score"] >= first[1]["score"]
+    best = tomllib.loads((out / "best.toml").read_text())
+    assert best["eval"]["split"] == "validation"
+    assert best["data"]["validation_fraction"] == 0.1
+    assert f"clients.lr={best['clients']['lr']}" == first[0]["settings"][0]
+    made = {path: path.stat().st_mtime_ns for path in out.glob("trial-*/summary.json")}
+    assert len(made) == 2
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("nothing is to be run again"))
+    assert invoke(monkeypatch, *asked) == 0
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+    capsys.readouterr()
+    assert invoke(monkeypatch, *asked, "eval.split=test") == 2
+    assert "settings that are chosen by the test part are not tested by it" in capsys.readouterr().err
+
+
+def test_a_search_by_optuna_tells_it_what_it_asked_for(
+    trees: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("optuna", reason="optuna is not installed")
+    from spreadout.runs import sweep
+
+    def made(self: Sweep, settings: tuple[str, ...]) -> sweep.Trial:
+        lr = float(settings[0].partition("=")[2])
+        return sweep.Trial(settings, -abs(lr - 0.3), "none")
+
+    monkeypatch.setattr(Sweep, "_trial", made)
+    config = trees.parent / "trees.toml"
+    invoke(monkeypatch, "init", str(config), "--data", str(trees))
+    values = ["clients.lr=0.01,0.03,0.1,0.3,1.0,3.0"]
+    found = Sweep.of(str(config), values, trees.parent / "sweep", jobs=2).run(trials=20)
+    assert found[0].settings == ("clients.lr=0.3",)
+
+
+def test_nothing_to_try_is_said() -> None:
+    with pytest.raises(so.UserError, match="nothing to try; write values with commas"):
+        Sweep.of("digits-fedaws", ["clients.lr=0.1"], Path("nowhere"))

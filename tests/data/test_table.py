@@ -1,0 +1,55 @@
+"""A table of one's own: text becomes indicators, empty cells the mean, and what cannot be read is named."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import spreadout as so
+
+
+def read(tmp_path: Path, text: str, **options: object) -> so.Splits:
+    (tmp_path / "t.csv").write_text(text)
+    source = {"name": "table", **options}
+    return so.load_data(so.DataConfig(source=source, path=tmp_path / "t.csv", test_fraction=0.5))
+
+
+def test_columns_become_numbers_indicators_labels_and_clients(tmp_path: Path) -> None:
+    text = "a,soil,kind,site\n1,wet,ash,n\n,dry,fir,s\n3,wet,ash,s\n5,dry,fir,n\n"
+    (tmp_path / "t.csv").write_text(text)
+    source = so.DataConfig(
+        source={"name": "table", "label": "kind", "client": "site"}, path=tmp_path / "t.csv"
+    )
+    found = source.source.read(source.path)
+    x = found.train.columns["x"].take(torch.arange(4)).tolist()
+    assert x == [[1.0, 1.0], [3.0, 0.0], [3.0, 1.0], [5.0, 0.0]]  # the mean of 1, 3 and 5; soil = wet
+    assert found.class_names == ("ash", "fir")
+    assert found.client_names == ("n", "s")
+    assert found.notes == (
+        "a: 1 empty cells became the column's mean",
+        "soil: is text and became 1 indicators",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty; a table has a header and rows"),
+        ("a,label\n", "has a header and no rows"),
+        ("a,kind\n1,x\n", "no column 'label'; .*set data.source.label"),
+        ("a,label\n1\n", "t.csv:2: 1 fields instead of 2"),
+        ("a,a,label\n1,2,x\n", "two columns have one name"),
+        ("label\nx\n", "has no column beside 'label'"),
+        ("a,label\n1,x\n2,\n", "t.csv:3: label is empty; fill it in or drop the row"),
+        ("a,label\ninf,x\n", "t.csv:2: a is inf, not finite"),
+        ("a,label\n" + "".join(f"t{i},x\n" for i in range(70)), "has 70 different texts"),
+    ],
+)
+def test_what_cannot_be_read_is_named(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(so.UserError, match=said):
+        read(tmp_path, text)
+
+
+def test_numbers_as_labels_are_in_the_order_of_numbers(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{label}\n" for i, label in enumerate([10, 9, 10, 9]))
+    assert read(tmp_path, "a,label\n" + rows).class_names == ("9", "10")
