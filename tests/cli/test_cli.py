@@ -214,7 +214,7 @@ def test_every_preset_loads() -> None:
         if "variants" in read_toml(name):
             assert Suite.load([name], None).variants
         else:
-            assert Experiment.load(name).name == name
+            assert "/" in name or Experiment.load(name).name == name
 
 
 def test_compare_runs_every_variant_and_can_go_on(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
@@ -355,21 +355,19 @@ def test_clients_without_examples_are_told_of_and_their_refusals_shown(
     tmp_path: Path, monkeypatch, capsys
 ) -> None:  # type: ignore[no-untyped-def]
     x = np.random.default_rng(0).normal(size=(40, 3))
-    np.savez(tmp_path / "gaps.npz", x=x, y=np.arange(40) % 4 * 10)
+    np.savez(tmp_path / "gaps.npz", x=x, y=np.arange(40) % 4, client=np.arange(40) % 4 * 2)
     data = ["data.source=npz", f"data.path={tmp_path / 'gaps.npz'}", "clients.selection=uniform"]
+    data.append("data.partition=given")
     assert (
         invoke(monkeypatch, "run", "digits-fedaws", *QUICK, *data, "--out", str(tmp_path / "run")) == 0
     )
     printed = capsys.readouterr()
-    assert "27 of 31 clients have no examples to train on" in printed.err
-    assert "54 no examples (of 62 updates)" in printed.out
+    assert "3 of 7 clients have no examples to train on" in printed.err
+    assert "6 no examples (of 14 updates)" in printed.out
     np.savez(tmp_path / "ids.npz", x=x, y=np.arange(40) % 4 * 10**9)
     data = ["data.source=npz", f"data.path={tmp_path / 'ids.npz'}"]
-    assert invoke(monkeypatch, "run", "digits-fedaws", *QUICK, *data, "--out", str(tmp_path / "r2")) == 2
-    assert (
-        "y goes up to 3000000000, but only 4 numbers occur: number them 0 … n−1"
-        in capsys.readouterr().err
-    )
+    assert invoke(monkeypatch, "run", "digits-fedaws", *QUICK, *data, "--out", str(tmp_path / "r2")) == 0
+    assert json.loads((tmp_path / "r2/summary.json").read_text())["classes"] == 4
 
 
 def test_one_seed_has_no_deviation(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]

@@ -73,7 +73,7 @@ COMPLETED = "import sys; sys.argv[0] = 'spreadout'; from spreadout.cli.main impo
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("spreadout run digits-f", ["digits-fedaws"]),
+        ("spreadout run digits-d", ["digits-demo"]),
         ("spreadout pres", ["presets"]),
         ("spreadout run x --dev", ["--device"]),
         ("spreadout deploy loc", ["local"]),

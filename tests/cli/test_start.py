@@ -127,47 +127,6 @@ def test_another_method_or_other_data_of_a_preset_is_chosen_for(tmp_path: Path) 
     assert so.Experiment.load(config, ["method.name=fedavg"]).clients.lr == 0.3
 
 
-def test_the_best_model_by_validation_is_kept_also_over_an_interruption(tmp_path: Path) -> None:
-    x = np.eye(3, 4)[np.tile(np.arange(3), 12)]
-    np.savez(
-        tmp_path / "a.npz",
-        x=x + np.random.default_rng(0).normal(size=x.shape),
-        y=np.tile(np.arange(3), 12),
-    )
-    config = {
-        "rounds": 12,
-        "data": {"source": "npz", "path": str(tmp_path / "a.npz"), "validation_fraction": 0.3},
-        "clients": {
-            "lr": 3.0,
-            "row_lr": 3.0,
-            "local_steps": 3,
-        },  # wild, so that the last is not the best
-        "server": {"lr": 1.0},
-        "eval": {
-            "split": "validation",
-            "keep": "best",
-            "every": 1,
-            "metrics": ["MRR"],
-            "references": False,
-        },
-    }
-    whole = so.run(config, out=tmp_path / "whole")
-    scores = [record["MRR"] for record in whole.history]
-    assert whole.metrics["MRR"] == max(scores) > scores[-1]
-    rounds = iter(range(100))
-    with pytest.raises(so.Interrupted):
-        so.run(config, out=tmp_path / "cut", stop=lambda: next(rounds) == 9)
-    again = so.resume(tmp_path / "cut")
-    assert again.metrics == whole.metrics
-    for name, value in whole.state.dense.items():
-        assert (value == again.state.dense[name]).all()
-    weights = "model/weights.safetensors"
-    for file in sorted((tmp_path / "whole/model").iterdir()):
-        assert file.read_bytes() == (tmp_path / "cut/model" / file.name).read_bytes(), weights
-    with pytest.raises(so.UserError, match=r'set eval\.split = "validation"'):
-        so.Experiment.of({"eval": {"keep": "best"}})
-
-
 def test_a_sweep_tries_all_on_validation_data_and_goes_on_where_it_stopped(
     trees: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,7 +76,6 @@ def _within(section: Section, prefix: str) -> Found:
 def _of_method(e: Experiment, data: Splits | None, method: Method) -> Found:
     if not method.has_class_table:
         yield "clients.row_lr", f"as method.name = {method.name!r} has no class rows: leave it out"
-        yield "model.dim", f"as method.name = {method.name!r} has no embeddings: leave it out"
     elif "classes" in method.fixed_tables():
         yield "clients.row_lr", f"as method.name = {method.name!r} keeps class rows fixed: leave it out"
     if method.has_class_table and method.row_merge().get("classes") == "replace":
@@ -99,11 +98,7 @@ def _of_encoder(e: Experiment, data: Splits | None, method: Method) -> Found:
 
 
 def _of_cohort(e: Experiment, data: Splits | None, method: Method) -> Found:
-    if method.is_centralized:
-        why = f"as method.name = {method.name!r} has all data in one place: leave it out"
-        for key in ("per_round", "selection", "drift"):
-            yield f"clients.{key}", why
-    elif e.clients.per_round == "all" and e.clients.selection in ("weighted", "fixed"):
+    if e.clients.per_round == "all" and e.clients.selection in ("weighted", "fixed"):
         yield "clients.selection", 'as clients.per_round = "all" takes everybody: set it to a number'
 
 

@@ -100,7 +100,7 @@ name = "{method}"
 # A part is held out to choose by, so that the test part is looked at once, at the end.
 [eval]
 split = "test"           # "validation" while you try settings, and for `spreadout sweep`
-# keep = "best"          # with split = "validation": save the best round's model, not the last one's
+# keep = "best"          # leave the model that validation examples like best, not the last one
 
 # What people change most; the values are examples.
 # [clients]

@@ -1,7 +1,7 @@
 """Configs by name: those that ship with the package, beside this file, and those of the user's own.
 
 A name is the place of the file: `digits-fedaws`, or `fedmlh/bibtex` for a paper's table. Every method
-has one on digits, `digits-METHOD`: method and data named, and the rest chosen for them.
+that trains on labelled inputs has one, `digits-METHOD`.
 """
 
 from __future__ import annotations
@@ -84,8 +84,7 @@ def preset_beside(name: str, file: str) -> str | None:
 
 
 def _shipped() -> dict[str, Preset]:
-    own = _files(resources.files(__name__))
-    return {**_of_methods(set(own)), **own}
+    return _files(resources.files(__name__))
 
 
 def _files(folder: Traversable, prefix: str = "") -> dict[str, Preset]:
@@ -99,29 +98,4 @@ def _files(folder: Traversable, prefix: str = "") -> dict[str, Preset]:
     for inner in inside:
         if inner.is_dir() and not inner.name.startswith("_"):
             found |= _files(inner, f"{prefix}{inner.name}/")
-    return found
-
-
-def _of_methods(taken: set[str]) -> dict[str, Preset]:
-    """Digits by every other method that trains on labelled inputs; what else there is, is chosen."""
-    from spreadout.methods import METHODS  # only here: names of presets are asked for by many
-
-    found = {}
-    for name in METHODS:
-        method = METHODS[name]
-        if f"digits-{name}" in taken or method.takes_histories or "name" not in method.model_fields:
-            continue
-        about = (method.__doc__ or "").strip().partition("\n")[0].rstrip(".")
-        text = f'''# {name} on handwritten digits: {about[:1].lower()}{about[1:]}
-name = "digits-{name}"
-
-[data]
-source = "digits"
-partition = "by_label"  # one client per digit
-split_seed = 0          # the same held-out digits for every seed
-
-[method]
-name = "{name}"         # the rest is chosen for them: docs/defaults.md
-'''
-        found[f"digits-{name}"] = Preset(text, __name__)
     return found
