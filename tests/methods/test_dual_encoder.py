@@ -481,7 +481,7 @@ def test_a_large_clients_epoch_sees_every_example_once() -> None:
 @pytest.mark.parametrize(
     ("loss", "least"),
     [
-        ({"loss_form": "hinge", "row_spreadout": 0.05, "requests": "all"}, 60),
+        ({"loss_form": "hinge", "row_spreadout": 0.05, "requests": "all"}, 50),
         ({"loss_form": "global_softmax", "scale": 10.0}, 60),
         ({"loss_form": "hinge"}, 0),
     ],

@@ -8,6 +8,7 @@ from torch import nn
 
 import spreadout as so
 from spreadout.models.build import ENCODERS, DataShape, ModelConfig, build_model, idle_keys
+from spreadout.models.two_tower import MaskedMean
 
 NUMBERS = DataShape(classes=4, first_class=0, features=12, window=None)
 IMAGES = DataShape(classes=4, first_class=0, features=3 * 16 * 16, window=None, image=(3, 16, 16))
@@ -140,3 +141,13 @@ def test_names_and_keys_are_checked_when_an_encoder_is_registered() -> None:
         match=r"encoder 'mlp': spreadout.models.encoders._mlp has that name; choose another",
     ):
         so.register_encoder("mlp")(mine)
+
+
+def test_no_unit_of_the_context_tower_is_dead_at_the_start() -> None:
+    """Rows start short (0.05): a random bias would decide for all inputs at once which units fire."""
+    for seed in range(5):
+        torch.manual_seed(seed)
+        tower = MaskedMean(16, [], relu=True)
+        rows = 0.05 * torch.randn(2000, 10, 16)
+        fired = (tower(rows, torch.ones(2000, 10)) > 0).any(0)
+        assert fired.all()

@@ -130,6 +130,9 @@ def plan_hash(
         int | None,
         typer.Option("--positives", min=1, help="Total number of labels over all training instances."),
     ] = None,
+    instances: Annotated[
+        int | None, typer.Option("--instances", min=1, help="Training instances; with --positives.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Which B and R label hashing (FedMLH) needs, with bytes, collisions and bucket positives."""
@@ -141,9 +144,17 @@ def plan_hash(
     if not 1e-12 <= delta < 1:
         raise UserError(f"--delta {delta}: must lie between 1e-12 and 1, such as 0.01")
     found = plans(classes, delta, features=features, hidden=hidden)
+    if (positives is None) != (instances is None):
+        raise UserError("--positives and --instances: give both, or neither")
     mean = None if positives is None else positives / classes
+    if mean and instances and mean > instances:
+        raise UserError(
+            f"--positives {positives}: {mean:.0f} an average class, of {instances} instances"
+        )
     per_bucket = {
-        plan.tables: bucket_positives(mean, mean * classes, plan.buckets) if mean else None
+        plan.tables: bucket_positives(mean, mean * classes, plan.buckets, instances)
+        if mean and instances
+        else None
         for plan in found
     }
     if as_json:

@@ -69,7 +69,7 @@ class MaskedMean(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for narrow, wide in pairwise([dim, *hidden, dim]):
-            layers += [nn.Linear(narrow, wide), nn.ReLU()]
+            layers += [_dense(narrow, wide), nn.ReLU()]
         self.layers = nn.Sequential(*(layers if relu else layers[:-1]))
 
     def forward(self, rows: Tensor, present: Tensor) -> Tensor:
@@ -77,6 +77,17 @@ class MaskedMean(nn.Module):
         mean = rows.sum(-2) / present.sum(-1, keepdim=True).clamp_min(1)
         found: Tensor = self.layers(mean)
         return found
+
+
+def _dense(narrow: int, wide: int) -> nn.Linear:
+    """A dense layer that starts as the paper's does in Keras: Glorot's weights, no bias.
+
+    Rows start short (`init`). A random bias would outweigh them and kill units for all inputs at once.
+    """
+    layer = nn.Linear(narrow, wide)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 class SelfAttention(nn.Module):

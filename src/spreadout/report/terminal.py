@@ -224,7 +224,7 @@ def print_hash_plans(
     console.print(
         f"Smallest: method.hash_tables = {smallest.tables}, method.buckets = {smallest.buckets}. "
         + (f"An average class has {mean:.1f} positives of its own. " if mean else "")
-        + f"Positives per bucket are the lower bound of Lemma 1{'' if mean else ' (give --positives)'}. "
+        + f"Positives per bucket are a lower bound{'' if mean else ' (give --positives, --instances)'}. "
         + "Each B is the smallest that satisfies Lemma 2. More buckets cost bytes and raise accuracy.",
         soft_wrap=True,
     )

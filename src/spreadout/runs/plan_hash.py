@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from spreadout.models.buckets import side_by_side_bytes
@@ -15,7 +16,6 @@ class HashPlan:
     buckets: int
     collisions: float  # pairs of classes expected to share their bucket in every table
     per_bucket: float  # classes in a bucket, in the mean
-    gain: float  # positives of an average class's bucket over those of the class (Lemma 1)
     bytes: int  # of the R networks
     plain_bytes: int  # of one network with an output for every class
 
@@ -33,8 +33,23 @@ def least_buckets(classes: int, tables: int, delta: float) -> int:
     return low
 
 
-def bucket_positives(own: float, all_positives: float, buckets: int) -> float:
-    """Lemma 1: the least a bucket is expected to have, given that a class with `own` is in it."""
+def bucket_positives(own: float, all_positives: float, buckets: int, instances: float) -> float:
+    """The least a bucket is expected to have, given that a class with `own` positives is in it.
+
+    An instance is in the bucket of class j unless it lacks j and every other class c there, which is so
+    with probability (1 − n_j/N) ∏ (1 − n_c/(N B)) where labels are independent, as Lemma 1 assumes. By
+    1 − x ≤ e^−x that gives
+
+        N − (N − n_j) exp(−(N_lab − n_j) / (N B)).
+
+    The bound of Lemma 1, `printed_bound`, lets an instance with several labels in a bucket count too
+    often: from about two labels an instance on it may exceed what is expected.
+    """
+    return instances - (instances - own) * math.exp(-(all_positives - own) / (instances * buckets))
+
+
+def printed_bound(own: float, all_positives: float, buckets: int) -> float:
+    """Lemma 1 as it is printed."""
     return own + (all_positives - own) / buckets - all_positives / buckets**2
 
 
@@ -52,7 +67,6 @@ def plans(
             buckets,
             pairs / buckets**tables,
             classes / buckets,
-            bucket_positives(1.0, float(classes), buckets),
             side_by_side_bytes(tables, [*body, buckets]),
             side_by_side_bytes(1, [*body, classes]),
         )
