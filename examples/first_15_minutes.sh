@@ -18,39 +18,19 @@ with open("wine.csv", "w", newline="") as file:
 EOF
 head -n 2 wine.csv
 
-echo "2. As arrays: x are the numbers, y the classes. Every class gets a client of its own, as none is named."
-"$PYTHON" - <<'EOF'
-import csv
-import numpy as np
+echo "2. A config for it. Every kind gets a client of its own, as no column says whose a row is."
+spreadout init wine.csv --label kind --out wine.toml
+cat wine.toml
 
-with open("wine.csv", newline="") as file:
-    _, *rows = csv.reader(file)
-kinds, y = np.unique([row[-1] for row in rows], return_inverse=True)
-x = np.array([row[:-1] for row in rows], dtype=np.float32)
-np.savez("wine.npz", x=x, y=y)
-np.save("new.npy", x[:2])  # two to ask about later
-print(len(x), "rows,", dict(enumerate(kinds.tolist())))
-EOF
-
-echo "3. A config. The rest is chosen from the data; what was chosen stands in runs/wine/config.toml."
-cat > wine.toml <<'EOF'
-name = "wine"
-rounds = 40
-
-[data]
-source = "npz"
-path = "wine.npz"
-
-[method]
-name = "fedaws"
-EOF
+echo "3. What is in it, before anything is trained."
 spreadout data describe wine.toml
 
 echo "4. Train: three clients, each with one kind of wine, none sees another's."
-spreadout run wine.toml --out runs/wine
+spreadout run wine.toml rounds=40 --out runs/wine
 
 echo "5. Ask the model, on the command line."
-spreadout predict runs/wine --input new.npy --top 2
+head -n 3 wine.csv > new.csv
+spreadout predict runs/wine --input new.csv --top 2
 
 echo "6. A page to look at: wine.html."
 spreadout report runs/wine -o wine.html
@@ -64,8 +44,7 @@ spreadout serve runs/wine --port 0 > serve.log 2>&1 &
 SERVER=$!
 trap 'kill $SERVER 2>/dev/null || true' EXIT
 "$PYTHON" - <<'EOF'
-import json, re, sys, time, urllib.request
-import numpy as np
+import csv, json, re, sys, time, urllib.request
 
 for _ in range(600):  # until it answers
     with open("serve.log") as file:
@@ -79,7 +58,9 @@ for _ in range(600):  # until it answers
     time.sleep(0.1)
 else:
     sys.exit(f"the server does not answer: {said}")
-body = json.dumps({"inputs": np.load("new.npy").tolist(), "top": 1}).encode()
+with open("new.csv", newline="") as file:
+    _, *rows = csv.reader(file)
+body = json.dumps({"inputs": [[float(x) for x in row[:-1]] for row in rows], "top": 1}).encode()
 asked = urllib.request.Request(f"{found[0]}/predict", body, {"Content-Type": "application/json"})
 for (best,) in json.load(urllib.request.urlopen(asked))["results"]:
     print("over HTTP:", best)

@@ -83,7 +83,7 @@ def test_the_first_15_minutes_of_a_newcomer(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "empty" / "runs" / "wine" / "summary.json").read_text())
     assert (summary["clients"], summary["classes"]) == (3, 3)
     answers = re.findall(r"^over HTTP: (.*)$", done.stdout, re.MULTILINE)
-    assert [ast.literal_eval(answer)["id"] for answer in answers] == ["1", "1"]  # both are Barolo
+    assert [ast.literal_eval(answer)["id"] for answer in answers] == ["Barolo", "Barolo"]
     assert (tmp_path / "empty" / "wine.html").is_file()
     assert list((tmp_path / "empty" / "wine-onnx").glob("*.onnx"))
     assert done.stdout.endswith("done\n")

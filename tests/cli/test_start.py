@@ -34,7 +34,7 @@ def test_init_writes_a_config_that_trains_well_on_the_file(
     trees: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = trees.parent / "trees.toml"
-    assert invoke(monkeypatch, "init", str(config), "--data", str(trees)) == 0
+    assert invoke(monkeypatch, "init", str(trees), "--out", str(config)) == 0
     assert f"spreadout run {config}" in capsys.readouterr().out
     found = so.Experiment.load(config)
     assert found.data.source.name == "table"
@@ -42,7 +42,7 @@ def test_init_writes_a_config_that_trains_well_on_the_file(
     result = so.run(found.model_copy(update={"rounds": 60}))
     assert result.summary["clients"] == 5
     assert result.metrics["P@1"] > 80
-    assert invoke(monkeypatch, "init", str(config), "--data", str(trees)) == 2
+    assert invoke(monkeypatch, "init", str(trees), "--out", str(config)) == 2
     assert "exists; name another file, or --force" in capsys.readouterr().err
 
 
@@ -51,8 +51,8 @@ def test_init_without_a_terminal_says_what_it_needs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert invoke(monkeypatch, "init") == 2
-    assert "name your data with --data FILE" in capsys.readouterr().err
-    assert invoke(monkeypatch, "init", "--data", "nowhere.csv") == 2
+    assert "name your data: spreadout init FILE" in capsys.readouterr().err
+    assert invoke(monkeypatch, "init", "nowhere.csv") == 2
     assert "nowhere.csv: no such file, and no data set of this name" in capsys.readouterr().err
     assert not (tmp_path / "spreadout.toml").exists()
 
@@ -62,7 +62,7 @@ def test_init_asks_four_questions_at_a_terminal(trees: Path, monkeypatch: pytest
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
     config = trees.parent / "asked.toml"
-    assert invoke(monkeypatch, "init", str(config)) == 0
+    assert invoke(monkeypatch, "init", "--out", str(config)) == 0
     found = so.Experiment.load(config)
     assert (found.data.source.label, found.method.name) == ("soil", "fedavg")
     assert next(answers, None) is None
@@ -82,7 +82,7 @@ def test_a_file_is_known_by_its_name_and_header(
 ) -> None:
     (tmp_path / name).write_text(header + "\n")
     config = tmp_path / "a.toml"
-    assert invoke(monkeypatch, "init", str(config), "--data", str(tmp_path / name)) == 0
+    assert invoke(monkeypatch, "init", str(tmp_path / name), "--out", str(config)) == 0
     found = so.Experiment.load(config)
     assert (found.data.source.name, found.method.name) == (source, method)
 
@@ -131,7 +131,7 @@ def test_a_sweep_tries_all_on_validation_data_and_goes_on_where_it_stopped(
     trees: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, out = trees.parent / "trees.toml", trees.parent / "sweep"
-    invoke(monkeypatch, "init", str(config), "--data", str(trees))
+    invoke(monkeypatch, "init", str(trees), "--out", str(config))
     asked = ["sweep", str(config), "rounds=2", "clients.lr=0.01,0.1", "--jobs", "2", "--out", str(out)]
     assert invoke(monkeypatch, *asked) == 0
     first = json.loads((out / "sweep.json").read_text())
@@ -163,7 +163,7 @@ def test_a_search_by_optuna_tells_it_what_it_asked_for(
 
     monkeypatch.setattr(Sweep, "_trial", made)
     config = trees.parent / "trees.toml"
-    invoke(monkeypatch, "init", str(config), "--data", str(trees))
+    invoke(monkeypatch, "init", str(trees), "--out", str(config))
     values = ["clients.lr=0.01,0.03,0.1,0.3,1.0,3.0"]
     found = Sweep.of(str(config), values, trees.parent / "sweep", jobs=2).run(trials=20)
     assert found[0].settings == ("clients.lr=0.3",)

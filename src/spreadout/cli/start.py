@@ -15,10 +15,10 @@ from spreadout.core.errors import UserError
 
 
 def init(
-    config: Annotated[Path, typer.Argument(help="The config to write.")] = Path("spreadout.toml"),
     data: Annotated[
-        str | None, typer.Option("--data", help="Your file or folder, or the name of a data set.")
+        str | None, typer.Argument(help="Your file or folder, or the name of a data set.")
     ] = None,
+    config: Annotated[Path, typer.Option("--out", help="The config to write.")] = Path("spreadout.toml"),
     label: Annotated[
         str | None, typer.Option("--label", help="Of a table: the column of labels.")
     ] = None,
@@ -34,10 +34,10 @@ def init(
     from spreadout.core.files import write_atomic
 
     if config.exists() and not force:
-        raise UserError(f"{config}: exists; name another file, or --force to replace it")
+        raise UserError(f"{config}: exists; name another file by --out, or --force to replace it")
     asks = sys.stdin.isatty() and data is None
     if data is None and not asks:
-        raise UserError("init: name your data with --data FILE; there is no terminal to ask at")
+        raise UserError("init: name your data: spreadout init FILE; there is no terminal to ask at")
     if asks:
         data = typer.prompt("Your data: a file, a folder, or a data set's name", default="digits")
     assert data is not None

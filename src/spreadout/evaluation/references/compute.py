@@ -37,9 +37,9 @@ CHOICE = 2000  # at most so many training instances are kept back to choose sett
 CHOICE_SHARE = 0.2
 
 RIDGE_WORDS: tuple[Form, ...] = ("raw", "unit")  # forms of features to choose from
-RIDGE_NUMBERS: tuple[Form, ...] = ("raw", "standard")
+RIDGE_NUMBERS: tuple[Form, ...] = ("standard", "raw")  # the first of equals is taken
 NEAR_WORDS: tuple[Form, ...] = ("unit",)
-NEAR_NUMBERS: tuple[Form, ...] = ("unit", "standard, unit")
+NEAR_NUMBERS: tuple[Form, ...] = ("standard, unit", "unit")
 
 T = TypeVar("T")
 Split = Literal["test", "validation"]
