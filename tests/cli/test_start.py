@@ -43,7 +43,7 @@ def test_init_writes_a_config_that_trains_well_on_the_file(
     assert result.summary["clients"] == 5
     assert result.metrics["P@1"] > 80
     assert invoke(monkeypatch, "init", str(trees), "--out", str(config)) == 2
-    assert "exists; name another file, or --force" in capsys.readouterr().err
+    assert "exists; name another file by --out, or --force" in capsys.readouterr().err
 
 
 def test_init_without_a_terminal_says_what_it_needs(
