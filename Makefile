@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-deploy fuzz check install benchmark clean
+.PHONY: demo docs test test-deploy fuzz check install benchmark clean
 
 demo: $(READY)
 	$(BIN)/spreadout compare digits-demo --out runs/demo --force
@@ -22,6 +22,11 @@ test-deploy: $(READY)
 FUZZ_SECONDS ?= 600
 fuzz: $(READY)
 	SPREADOUT_CACHE=$$(mktemp -d) PYTHONPATH=tests/support $(BIN)/python -W ignore -m fuzz.run --seconds $(FUZZ_SECONDS)
+
+# The documentation site, in build/site; a warning is an error (mkdocs.yml).
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "The site: $(CURDIR)/build/site/index.html (with search: python3 -m http.server --directory build/site)"
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,0 +1,108 @@
+"""The documentation site builds without a warning, every link in it leads somewhere, and it asks nothing of other hosts."""
+
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import spreadout
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Anchors(HTMLParser):
+    """The ids of a page, what it links to, and what it loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.loaded: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = {key: value or "" for key, value in attrs}
+        self.ids |= {said[key] for key in ("id", "name") if said.get(key)}
+        if tag == "a" and "href" in said:
+            self.links.add(said["href"])
+        if tag in {"img", "script", "iframe", "source"} and "src" in said:
+            self.loaded.add(said["src"])
+        if tag == "link" and said.get("rel") in {"stylesheet", "preconnect", "icon"}:
+            self.loaded.add(said["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs", reason="the site needs the [docs] extra")
+    pytest.importorskip("material", reason="the site needs the [docs] extra")
+    folder = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Anchors]:
+    found = {}
+    for path in sorted(site.rglob("*.html")):
+        if path.name != "404.html" and "results" not in path.relative_to(site).parts:
+            found[path] = Anchors()
+            found[path].feed(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_every_document_is_a_page(site: Path) -> None:
+    documents = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    assert documents
+    assert documents | {"index", "api", "contributing"} <= {path.stem for path in site.glob("*.html")}
+
+
+def test_every_link_within_the_site_leads_somewhere(site: Path, pages: dict[Path, Anchors]) -> None:
+    broken = defaultdict(list)
+    checked = 0
+    for page, anchors in pages.items():
+        for link in anchors.links | anchors.loaded:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            checked += 1
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            missing = not target.is_file() or (
+                parts.fragment
+                and target in pages
+                and unquote(parts.fragment) not in pages[target].ids | {"__codelineno"}
+                and not parts.fragment.startswith("__codelineno")
+            )
+            if missing:
+                broken[page.name].append(link)
+    assert checked > 500
+    assert dict(broken) == {}
+
+
+def test_pages_load_nothing_from_other_hosts(pages: dict[Path, Anchors]) -> None:
+    loaded = {link for anchors in pages.values() for link in anchors.loaded}
+    assert loaded
+    assert [link for link in sorted(loaded) if urlsplit(link).netloc] == []
+
+
+def test_result_files_that_pages_quote_lie_on_the_site(site: Path) -> None:
+    quoted = site / "results" / "digits" / "demo.json"
+    assert quoted.read_bytes() == (ROOT / "results" / "digits" / "demo.json").read_bytes()
+    assert 'href="results/digits/demo.json"' in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_reference_has_every_public_name(site: Path, pages: dict[Path, Anchors]) -> None:
+    ids = pages[site / "api.html"].ids
+    assert [name for name in spreadout.__all__ if f"spreadout.{name}" not in ids] == []
