@@ -6,7 +6,18 @@ over the dense part and all rows together, with a denominator that does not depe
 without clients releases noise. Rows get theirs when they are next read (`privacy/lazy_noise.py`) if the
 server steps plainly; an optimiser with a memory is given every row of the table in every round.
 
-Noise is a function of (seed, table, row, releases so far): it simulates, and promises nothing.
+A simulation's noise is a function of (seed, table, row, releases so far), and promises nothing. A
+deployment's comes from the operating system's entropy, in whole numbers (`privacy/released_sum.py`), and
+every row gets it at once: a deployment saves its model, and so reads all of it, after every round.
+
+A client that was drawn and does not answer costs no more than one that does. Let it be drawn with
+probability q and then answer with probability a, by whatever released models, its own data and the time
+make of it. With P and Q what is released without and with its update, given all others', the round
+releases (1 − qa)P + qaQ = (1 − a)P + a((1 − q)P + qQ). Hockey-stick divergences are jointly convex, so
+the divergence from P, and of P from it, is at most a times that of a round in which it always answers,
+which is what the accountants count. An update that is refused is an answer that did not come: whether it
+is depends on that update and the released model. What must not be is that one client's data keeps
+another's update away; `docs/privacy.md` says where that needs care.
 """
 
 from __future__ import annotations
@@ -28,6 +39,8 @@ from spreadout.privacy import adaptive_clip
 from spreadout.privacy.central import Rounds
 from spreadout.privacy.lazy_noise import OwedNoise
 from spreadout.privacy.mechanism import GaussianMechanism, clipped
+from spreadout.privacy.release import Grid
+from spreadout.privacy.released_sum import RealNoise, sum_grid, whole_units
 
 if TYPE_CHECKING:
     from spreadout.federated.cohort import Cohort
@@ -64,8 +77,13 @@ def clip_of(state: ServerState, mechanism: GaussianMechanism) -> float:
 
 
 def clipped_stack(f: Federation, state: ServerState, change: Params) -> tuple[Params, Tensors]:
-    """The changes of a stack of clients, none longer than the clip; and how long they were, (k,)."""
+    """The changes of a stack of clients, none longer than the clip; and how long they were, (k,).
+
+    Of real clients they are whole numbers of the units that the sum is noised in.
+    """
     clip = clip_of(state, _mechanism(f))
+    if f.server.real_noise:
+        return _whole_stack(f, state, change, clip)
     short, lengths = torch.vmap(lambda one: clipped(one, clip))(change)
     return short, {UPDATE: lengths}
 
@@ -92,24 +110,32 @@ def step_(f: Federation, state: ServerState, aggregate: Aggregate) -> None:
     mechanism, expected = _mechanism(f), float(f.server.per_round)
     clip, release = clip_of(state, mechanism), releases_of(state) + 1
     deviation = adaptive_clip.sum_noise(mechanism, expected) * clip
+    real = _real_noise(f, state) if f.server.real_noise else None
     state.central[RELEASES] = torch.tensor(release)
     optimizers = f.optimizers_at(state.round)
     dense = {}
     for name, value in state.dense.items():
         if name not in f.model.constant_dense:
-            noise = deviation * _normal(f.seed, f"dense {name}", release, value)
-            dense[name] = (aggregate.dense.get(name, torch.zeros_like(value)) + noise) / expected
+            total = aggregate.dense.get(name, torch.zeros_like(value))
+            if real is not None:
+                noised = real(total).to(value.dtype)
+            else:
+                noised = total + deviation * _normal(f.seed, f"dense {name}", release, value)
+            dense[name] = noised / expected
     apply_(state, dense, {}, f.rules, optimizers, f.model.sphere)
     for name in state.tables.keys() - f.clients.training.fixed:
         optimizer, change = optimizers.tables[name], aggregate.rows.get(name)
-        if optimizer.is_plain:
+        if optimizer.is_plain and real is None:
             _lazy_step_(f, state, name, optimizer.lr / expected, change, deviation)
         else:
-            _whole_step_(f, state, name, optimizer, change, deviation)
+            _whole_step_(f, state, name, optimizer, change, deviation, real)
     if mechanism.clip_quantile is not None:
-        one = float(_normal(f.seed, "count", release, torch.zeros(1)))
         lengths = aggregate.lengths.get(UPDATE, torch.zeros(0))
-        moved = adaptive_clip.next_clip(mechanism, clip, lengths, expected, one)
+        if real is not None:
+            moved = adaptive_clip.released_clip(mechanism, clip, lengths, expected, real.words)
+        else:
+            one = float(_normal(f.seed, "count", release, torch.zeros(1)))
+            moved = adaptive_clip.next_clip(mechanism, clip, lengths, expected, one)
         state.central[CLIP] = torch.tensor(moved, dtype=torch.float64)
 
 
@@ -146,15 +172,46 @@ def _whole_step_(
     optimizer: Optimizer,
     change: RowSum | None,
     deviation: float,
+    real: RealNoise | None = None,
 ) -> None:
     """Every row moves by its own noise, and by what its clients say: the twin of the lazy step."""
     table, release = _owed(f, state, name), releases_of(state)
-    sums = deviation * _row_normal(f.seed, name, release, table.every, table.values.shape[-1])
+    if real is not None:
+        sums = torch.zeros_like(table.values, dtype=torch.float64)  # in units
+    else:
+        sums = deviation * _row_normal(f.seed, name, release, table.every, table.values.shape[-1])
     if change is not None and len(change.ids):
         sums[change.ids] += change.total
+    if real is not None:
+        sums = real(sums).to(table.values.dtype)
     slots = state.slots_for(f"tables/{name}", optimizer, state.tables[name], lazy=True)
     step = optimizer.move(sums / -float(f.server.per_round), slots)
     table.set_(table.every, table.raw(table.every) + step)
+
+
+def _whole_stack(
+    f: Federation, state: ServerState, change: Params, clip: float
+) -> tuple[Params, Tensors]:
+    """Each client's change in whole units, with its length before."""
+    grid, k = _grid(f, state), len(next(iter(change.dense.values())))
+    each = [Params(*({n: v[i] for n, v in part.items()} for part in change)) for i in range(k)]
+    units = [whole_units(one, clip, grid) for one in each]
+    stacked = Params(
+        {name: torch.stack([one.dense[name] for one in units]) for name in change.dense},
+        {name: torch.stack([one.rows[name] for one in units]) for name in change.rows},
+    )
+    return stacked, {UPDATE: torch.stack([clipped(one, clip)[1] for one in each])}
+
+
+def _real_noise(f: Federation, state: ServerState) -> RealNoise:
+    """That of the release to come, from the operating system's entropy."""
+    from spreadout.privacy.keystream import KeyStream  # needs `cryptography`, as deployments do
+
+    return RealNoise(_grid(f, state), KeyStream())
+
+
+def _grid(f: Federation, state: ServerState) -> Grid:
+    return sum_grid(_mechanism(f), clip_of(state, _mechanism(f)), float(f.server.per_round))
 
 
 def _settle_(f: Federation, state: ServerState, name: str, ids: Tensor | None) -> None:

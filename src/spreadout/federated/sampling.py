@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spreadout.core import randomness
 from spreadout.core.randomness import Ints
+from spreadout.privacy.discrete_gaussian import Words, uniform
 
 Selection = Literal["uniform", "poisson", "nonempty", "weighted", "fixed", "full"]
 """`uniform`: without replacement, all equally likely; `poisson`: each by itself, so that their number
@@ -42,3 +43,18 @@ def sample_clients(
         per_round = min(per_round, int((sizes > 0).sum()))  # an empty client has no chance at all
     cohort = generator.choice(clients, size=per_round, replace=False, p=chance, shuffle=False)
     return torch.from_numpy(np.sort(cohort).astype(np.int64))
+
+
+def sample_in_secret(selection: Selection, clients: int, per_round: int, words: Words) -> Tensor:
+    """The same for noise on a real server, which counts on nobody knowing who was drawn.
+
+    words: of the operating system's entropy, for this draw alone. By `poisson` each client is in with
+    probability per_round / clients exactly.
+    """
+    if selection == "full":
+        return torch.arange(clients)
+    if selection == "poisson":
+        return torch.from_numpy(np.flatnonzero(uniform(clients, max(clients, 1), words) < per_round))
+    if selection == "uniform":  # those with the smallest words; that two are equal never happens
+        return torch.from_numpy(np.sort(np.argsort(words(clients), kind="stable")[:per_round]))
+    raise ValueError(f"selection = {selection!r}: cannot be drawn in secret")

@@ -73,8 +73,9 @@ class NodeClients:
 
     @property
     def noise(self) -> float:
+        """Of its own, on what it sends; what a server adds is not in its hands."""
         privacy = self.federation.clients.privacy
-        return 0.0 if privacy is None else privacy.noise
+        return 0.0 if privacy is None or privacy.on_the_server else privacy.noise
 
     @property
     def data_id(self) -> str:
@@ -216,7 +217,7 @@ def _federation(
     alone = experiment.model_copy(update={"clients": everyone})
     splits = Splits("node", data, NOTHING_HELD_OUT)
     device = pick_device(str(node.get("device", "auto")))
-    return build_federation(alone, splits, device, encoder, method)
+    return build_federation(alone, splits, device, encoder, method, clients_known=False)
 
 
 def _label_key(clients_here: NodeClients) -> bytes:

@@ -24,7 +24,7 @@ from spreadout.federated.federation import Federation
 from spreadout.federated.local import local_update
 from spreadout.federated.round import repeatable
 from spreadout.privacy.keystream import KeyStream
-from spreadout.privacy.mechanism import clip_norm
+from spreadout.privacy.mechanism import clip_norm, without_non_finite
 from spreadout.privacy.release import released
 from spreadout.runtime.simulator.staging import Chunk, stage_chunk, stage_round
 
@@ -105,7 +105,9 @@ def _updates(
             {name: value[i] for name, value in change.dense.items()},
             {name: value[i][real[name]] for name, value in change.rows.items()},
         )
-        if privacy is not None:
+        if privacy is not None and privacy.on_the_server:
+            one = without_non_finite(one)  # the server clips it, and would trust nobody else to
+        elif privacy is not None:
             noisy = privacy.noise > 0 and not privacy.needs_others  # to a sum it is added later
             one = released(one, privacy, KeyStream()) if noisy else clip_norm(one, privacy.clip)
         tables = {name: Rows(chunk.ids[name][i][real[name]], value) for name, value in one.rows.items()}

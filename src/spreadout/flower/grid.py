@@ -29,6 +29,7 @@ from spreadout.federated.executor import Executor, Heard
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import merging as robust
 from spreadout.federated.robust.limits import lengths_of
+from spreadout.federated.sampling import sample_in_secret
 from spreadout.flower import bounds, messages
 from spreadout.flower.messages import TRAIN, Malformed
 from spreadout.flower.nodes import Nodes
@@ -36,6 +37,7 @@ from spreadout.flower.refusals import NOBODY
 from spreadout.flower.releases import ReleaseLog
 from spreadout.flower.rpc import NOT_CONNECTED, Call, Replies
 from spreadout.methods.class_counts import SetupMessage
+from spreadout.privacy.keystream import KeyStream
 from spreadout.runtime.sequential import accepted, stack_of
 
 NO_UPDATE = "no update"
@@ -59,6 +61,7 @@ class GridExecutor(Executor):
     nodes: Nodes
     log: ReleaseLog | None = None  # of a private run
     _why: dict[int, str] = field(default_factory=dict)  # clients that cannot train in this round
+    _ahead: dict[int, Tensor] = field(default_factory=dict)  # round → who was drawn for it in secret
 
     def setup_messages(self, federation: Federation) -> Iterator[SetupMessage]:
         """What clients sent before the first round."""
@@ -78,7 +81,8 @@ class GridExecutor(Executor):
         f, round, nodes = federation, state.round, self.nodes
         nodes.public = f.method.public_state(state)
         nodes.meet(round)
-        places = draw_clients(f, round)
+        places = self._drawn(f, round)
+        self._ahead.clear()  # used once: a round that comes again is drawn again
         clients = f.data.number_of(places).tolist()
         self._why = nodes.fetch_requests(clients, round)
         granted = [self._granted(client, round) for client in clients]
@@ -88,6 +92,21 @@ class GridExecutor(Executor):
             for table in f.model.tables
         }
         return Cohort(round, places, tables)
+
+    def _drawn(self, f: Federation, round: int) -> Tensor:
+        """Who takes part in a round.
+
+        Where the server's noise counts on it, nobody can know: every draw has a key of its own, which is
+        kept nowhere. A crash forgets the draw of a round ahead, whose nodes may know that they were in
+        it; the draw that takes its place owes nothing to it.
+        """
+        if not f.noises_sums:
+            return draw_clients(f, round)
+        if round not in self._ahead:
+            server, clients = f.server, f.data.clients
+            drawn = sample_in_secret(server.selection, clients, server.per_round, KeyStream())
+            self._ahead[round] = drawn
+        return self._ahead[round]
 
     def _granted(self, client: int, round: int) -> Tensors:
         """The rows a client requested, if they are known and it may have them."""
@@ -177,7 +196,7 @@ class GridExecutor(Executor):
         at_work = nodes.by_node([client for client in clients if client not in self._why])
         in_next_round: dict[int, list[int]] = {}
         if round + 1 < f.rounds:
-            in_next_round = nodes.by_node(f.data.number_of(draw_clients(f, round + 1)).tolist())
+            in_next_round = nodes.by_node(f.data.number_of(self._drawn(f, round + 1)).tolist())
         calls = {  # nodes without clients in this round send the requests of the next
             node: nodes.requests_call(node, some, round + 1)
             for node, some in in_next_round.items()

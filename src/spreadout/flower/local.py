@@ -23,7 +23,16 @@ from spreadout.core.private import close_to_others, owner_only
 from spreadout.data.load import load_data
 from spreadout.flower import keys
 from spreadout.flower.events import Reader, forward
-from spreadout.flower.node_settings import DELTA, EPSILON, LABEL_KEY, LEDGER, NODE_KEY, PEERS, SECRET
+from spreadout.flower.node_settings import (
+    DELTA,
+    EPSILON,
+    LABEL_KEY,
+    LEDGER,
+    NODE_KEY,
+    PEERS,
+    SECRET,
+    TRUST,
+)
 from spreadout.flower.processes import Processes, free_port, listens
 from spreadout.flower.project import PACKAGE, complete, write_project
 from spreadout.flower.server_app import EVENTS, STOP
@@ -127,6 +136,8 @@ def _ledger_of(deployment: Path, node: int) -> str:
 def _private(experiment: Experiment, deployment: Path, node: int) -> dict[str, Any]:
     """What a node of a private run must have: a secret, a ledger, and a budget for all rounds."""
     assert experiment.privacy is not None
+    if experiment.privacy.on_the_server:  # it has no noise of its own to count
+        return {SECRET: str(_secret_of(deployment, node)), TRUST: "true"}
     delta = experiment.privacy.delta
     planned = epsilon_of(experiment.privacy.noise, experiment.rounds, delta)
     return {

@@ -16,13 +16,14 @@ from spreadout.privacy.mechanism import GaussianMechanism
 
 SECRET, LABEL_KEY = "secret-file", "label-key-file"  # keys of --node-config
 LEDGER, EPSILON, DELTA, SPARE = "ledger", "epsilon", "delta", "spare-requests"
+TRUST = "trust-server"  # with updates that have no noise of the node's own
 NODE_KEY, PEERS = "node-key", "peers"  # of nodes that take part in secure sums
 
 
 def node_seed(node: NodeConfig, experiment: Experiment) -> int:
     """What this node's draws depend on: its own secret, or in a rehearsal the run's public seed."""
     if SECRET not in node:
-        if experiment.privacy is not None and experiment.privacy.noise:
+        if _adds_noise(experiment.privacy):
             raise Refusal(
                 f"--node-config: has no {SECRET}; with [privacy] a node answers only if its draws are "
                 "secret: give it a file of 32 random bytes"
@@ -46,19 +47,40 @@ def read_secret(node: NodeConfig, key: str) -> bytes:
     return found
 
 
-def refuse_noise_elsewhere(privacy: GaussianMechanism | None) -> None:
-    """A node gives nothing away on the word of a server that it will add the noise."""
-    if privacy is not None and (privacy.on_the_server or privacy.model == "example"):
+def refuse_unfit_model(privacy: GaussianMechanism | None) -> None:
+    """Noise whose every draw is simulated, so far."""
+    if privacy is not None and privacy.model == "example":
         raise UserError(
-            f'privacy.model = "{privacy.model}": is for simulations; a deployment has '
-            'privacy.model = "local" or "distributed", where nodes add the noise'
+            'privacy.model = "example": is for simulations; a deployment has privacy.model = "local", '
+            '"distributed" or "central"'
         )
+
+
+def refuse_without_trust(node: NodeConfig, privacy: GaussianMechanism | None) -> None:
+    """A node gives nothing away on the word of a server that it will add the noise.
+
+    The config comes with the app that the server sends; whom to trust is the operator's to say.
+    """
+    if privacy is None or not privacy.on_the_server:
+        return
+    told = node.get(TRUST, False)
+    if not (told is True or str(told).lower() == "true"):
+        raise Refusal(
+            f'privacy.model = "central": updates would reach the server without noise; a node answers '
+            f"only if its operator trusts the server: {TRUST}=true in --node-config"
+        )
+
+
+def _adds_noise(privacy: GaussianMechanism | None) -> bool:
+    """Whether what a node sends is noised by itself."""
+    return privacy is not None and privacy.noise > 0 and not privacy.on_the_server
 
 
 def node_ledger(node: NodeConfig, privacy: GaussianMechanism | None) -> NodeLedger | None:
     """The node's own count of what it gives away; with noise it must have one, and a budget."""
-    refuse_noise_elsewhere(privacy)
-    noisy = privacy is not None and privacy.noise > 0
+    refuse_unfit_model(privacy)
+    refuse_without_trust(node, privacy)
+    noisy = _adds_noise(privacy)
     if LEDGER not in node:
         if noisy or EPSILON in node:
             raise Refusal(

@@ -28,7 +28,7 @@ from spreadout.flower.access import LOG, AccessControl, access_log, read_roster
 from spreadout.flower.data import ServerData, held_out
 from spreadout.flower.events import Events
 from spreadout.flower.grid import GridExecutor
-from spreadout.flower.node_settings import refuse_noise_elsewhere
+from spreadout.flower.node_settings import refuse_unfit_model
 from spreadout.flower.nodes import Nodes
 from spreadout.flower.processes import end_with_starter
 from spreadout.flower.refusals import Refusals
@@ -37,8 +37,9 @@ from spreadout.flower.releases import ReleaseLog
 from spreadout.flower.remote_clients import RemoteClients
 from spreadout.flower.secure_grid import SecureGridExecutor
 from spreadout.methods.base import Method
+from spreadout.privacy.release import Grid as NoiseGrid
 from spreadout.runs import train as training
-from spreadout.runs.build import build_federation, cap_of, cohort_size
+from spreadout.runs.build import build_federation, cap_of, cohort_size, refuse_spent_at_once
 from spreadout.runs.claim import DEPLOYMENT
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.misfits import unfit_for_robust_rules
@@ -173,7 +174,12 @@ class Builder:
         e, deploy = experiment, experiment.deploy
         everyone = e.clients.model_copy(update={"per_round": "all"})
         form = build_federation(
-            e.model_copy(update={"clients": everyone}), splits, device, encoder, method
+            e.model_copy(update={"clients": everyone}),
+            splits,
+            device,
+            encoder,
+            method,
+            clients_known=False,
         )
         access = AccessControl(
             form.method.row_access,
@@ -213,11 +219,13 @@ class Builder:
             real_noise=True,
         )
         log = None
-        if e.privacy is not None:
+        if e.privacy is not None and not e.privacy.on_the_server:  # else the run notes its sums
             log = ReleaseLog(self.out / DEPLOYMENT / RELEASES, resume=self.resume)
         secure = e.privacy is not None and e.privacy.needs_others
         executor = (SecureGridExecutor if secure else GridExecutor)(nodes, log)
-        return replace(form, data=data, executor=executor, server=server)
+        federation = replace(form, data=data, executor=executor, server=server)
+        refuse_spent_at_once(federation)
+        return federation
 
     def _write(self, refusals: Sequence[Mapping[str, Any]]) -> bool:
         """Put refusals down once there is a run folder: the first nodes come in before that."""
@@ -263,7 +271,9 @@ def refuse_misfits(e: Experiment, method: Method) -> None:
         raise UserError(
             f"method.name = {method.name!r}: pools the data, and here it stays on its clients"
         )
-    refuse_noise_elsewhere(e.privacy)
+    refuse_unfit_model(e.privacy)
+    if e.privacy is not None and e.privacy.on_the_server:
+        NoiseGrid.of(e.privacy)  # too little noise for a promise, before anybody is asked
     for name in e.eval.metrics:
         if "frequencies" in find_metric(name).needs:
             raise UserError(

@@ -12,7 +12,9 @@ import math
 
 from torch import Tensor
 
+from spreadout.privacy.discrete_gaussian import Words, discrete_gaussian
 from spreadout.privacy.mechanism import GaussianMechanism
+from spreadout.privacy.release import FINE
 
 RATE = 0.2  # η_C: how fast the clip moves, as in the paper
 SHARE = 20  # σ_b is a twentieth of the cohort, as in the paper …
@@ -40,5 +42,26 @@ def next_clip(
         return clip
     above_half = float((lengths <= clip).double().sum()) - len(lengths) / 2
     sigma = count_noise(mechanism, expected) if mechanism.noise else 0.0
-    share = 0.5 + (above_half + sigma * noise) / expected
-    return clip * math.exp(-RATE * (share - mechanism.clip_quantile))
+    return _moved(mechanism.clip_quantile, clip, above_half + sigma * noise, expected)
+
+
+def released_clip(
+    mechanism: GaussianMechanism, clip: float, lengths: Tensor, expected: float, words: Words
+) -> float:
+    """The same where the noise protects real clients: a discrete Gaussian on twice the count.
+
+    Twice the count is a sum of ±1, which one client moves by 1: a whole number of the grid's units.
+    """
+    if mechanism.clip_quantile is None:
+        return clip
+    twice = int((lengths <= clip).sum()) * 2 - len(lengths)
+    sigma = 2 * count_noise(mechanism, expected)
+    unit = min(1.0, math.ldexp(1.0, math.frexp(sigma)[1] - FINE))  # a power of two
+    noise = discrete_gaussian(1, math.ceil(sigma / unit) + 1, words)
+    noised = (round(twice / unit) + int(noise[0])) * unit
+    return _moved(mechanism.clip_quantile, clip, noised / 2, expected)
+
+
+def _moved(quantile: float, clip: float, above_half: float, expected: float) -> float:
+    share = 0.5 + above_half / expected
+    return clip * math.exp(-RATE * (share - quantile))

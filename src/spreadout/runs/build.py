@@ -38,8 +38,13 @@ def build_federation(
     device: torch.device,
     encoder: nn.Module | None = None,
     method: Method | None = None,
+    *,
+    clients_known: bool = True,
 ) -> Federation:
-    """All fixed parts of a run, from its description and its data; own parts take precedence."""
+    """All fixed parts of a run, from its description and its data; own parts take precedence.
+
+    clients_known: whether the data has all clients of the run, as that of a node or a server has not.
+    """
     e = experiment
     method = method or e.method
     refuse_misfits(e, splits, method)
@@ -82,14 +87,21 @@ def build_federation(
         bf16=e.run.precision == "bf16",
         activations=model.activations(_example_shape(data)),
     )
-    if federation.noises_sums and e.privacy is not None and e.privacy.epsilon is not None:
-        one = rounds_of(federation).at_most(e.privacy.noise, 1, e.privacy.delta)
-        if one > e.privacy.epsilon:  # by the quick accountant; what is the closest?
-            one = rounds_of(federation).spent(e.privacy.noise, 1, e.privacy.delta).epsilon
-        refuse_empty_budget(e.privacy, one)
+    if clients_known:
+        refuse_spent_at_once(federation)
     if not feature_rows and not federation.executor.keeps_sparse(federation):
         data = _densified(data)
     return replace(federation, data=data.to(device) if _fits(data, device) else data)
+
+
+def refuse_spent_at_once(federation: Federation) -> None:
+    """A budget for sums over clients that the first round would exceed."""
+    f, privacy = federation, federation.clients.privacy
+    if f.noises_sums and privacy is not None and privacy.epsilon is not None:
+        one = rounds_of(f).at_most(privacy.noise, 1, privacy.delta)
+        if one > privacy.epsilon:  # by the quick accountant; what is the closest?
+            one = rounds_of(f).spent(privacy.noise, 1, privacy.delta).epsilon
+        refuse_empty_budget(privacy, one)
 
 
 def cap_of(e: Experiment, method: Method, sizes: Ints, quantile: float) -> int | None:

@@ -11,24 +11,31 @@ from spreadout.federated.central import clip_of, releases_of, rounds_of
 from spreadout.federated.federation import Federation
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.runs.example_promises import DELTAS
-from spreadout.runs.promises import SIMULATED, UNIT, Channel, privacy_of
+from spreadout.runs.promises import REAL_SAMPLER, SIMULATED, UNIT, Channel, privacy_of
 
 AUDIENCE = "whoever sees the models"
+ADVERSARY = "whoever sees the model after every round; not the server, its disk or its logs"
+ADVERSARY_OF_REAL_SERVER = (
+    "whoever sees the released models, after every round: other clients, and all who get the model; not "
+    "the server, who runs it, its disk or its logs (requests, refusals, metrics), nor who watches the "
+    "network"
+)
+REGISTERED = "; who is registered is known, and one who is removed is drawn and never answers"
 
 
 def of_central(f: Federation, state: ServerState, mechanism: GaussianMechanism) -> dict[str, Any]:
     """The same keys as of noise on the clients; `audience`: to whom the channels lead."""
-    drawn, releases = rounds_of(f), releases_of(state)
+    drawn, releases, real = rounds_of(f), releases_of(state), f.server.real_noise
     promise = privacy_of(f, state)
     assert promise is not None
     asked = sorted({mechanism.delta, *DELTAS})
     found = {delta: drawn.spent(mechanism.noise, releases, delta) for delta in asked}
     return {
         "guarantee": promise["guarantee"],
-        "setting": SIMULATED,
+        "setting": "deployment" if real else SIMULATED,
         "unit": UNIT,
-        "adjacency": drawn.adjacency,
-        "adversary": "whoever sees the model after every round; not the server, its disk or its logs",
+        "adjacency": drawn.adjacency + (REGISTERED if real else ""),
+        "adversary": ADVERSARY_OF_REAL_SERVER if real else ADVERSARY,
         "audience": AUDIENCE,
         "mechanism": {
             "name": "Gaussian noise on the sum of clipped updates, on every row, by the server",
@@ -38,8 +45,12 @@ def of_central(f: Federation, state: ServerState, mechanism: GaussianMechanism) 
             "noise": mechanism.noise,
             "divided_by": f.server.per_round,
         },
-        "sampler": "splitmix64 from the run's seed, in floating point" if mechanism.noise else None,
-        "cohorts": {"drawn": drawn.drawn, "rate": drawn.rate, "from": "the run's seed"},
+        "sampler": _sampler(mechanism, real=real),
+        "cohorts": {
+            "drawn": drawn.drawn,
+            "rate": drawn.rate,
+            "from": "the server's operating system, a fresh key a round" if real else "the run's seed",
+        },
         "accountant": {
             "name": drawn.accountant,
             "amplification": "none" if drawn.rate >= 1 else "by sampling of clients",
@@ -54,16 +65,24 @@ def of_central(f: Federation, state: ServerState, mechanism: GaussianMechanism) 
             for delta, one in found.items()
         ],
         "releases": {str(releases): 1},
-        "channels": {name: channel._asdict() for name, channel in _channels(mechanism).items()},
+        "channels": {
+            name: channel._asdict() for name, channel in _channels(mechanism, real=real).items()
+        },
         "table": None,
     }
 
 
-def _channels(mechanism: GaussianMechanism) -> dict[str, Channel]:
+def _sampler(mechanism: GaussianMechanism, *, real: bool) -> str | None:
+    if not mechanism.noise:
+        return None
+    return REAL_SAMPLER if real else "splitmix64 from the run's seed, in floating point"
+
+
+def _channels(mechanism: GaussianMechanism, *, real: bool) -> dict[str, Channel]:
     """What whoever sees the models learns of a client. The server itself sees every update."""
     if not mechanism.noise:
         return {"values": Channel("disclosed", "updates, clipped; without noise")}
-    return {
+    found = {
         "values": Channel("protected", "the sum of clipped updates, noised by the server"),
         "rows": Channel("protected", "every row has noise in every round, whoever trained it"),
         "presence": Channel(
@@ -76,6 +95,24 @@ def _channels(mechanism: GaussianMechanism) -> dict[str, Channel]:
         "feature moments": Channel("absent", "not asked for"),
         "positives": Channel("absent", "not asked for"),
         "logs": Channel("disclosed", "the run's counts of bytes and requests: keep them to yourself"),
+    }
+    if not real:
+        return found
+    return found | {
+        "messages to the server": Channel(
+            "disclosed",
+            "every update reaches the server without noise, and with it the rows a client requests and "
+            "when it takes part: the server must be trusted, and its connections encrypted",
+        ),
+        "registration": Channel("disclosed", "which clients there are is taken as known"),
+        "timing": Channel(
+            "disclosed", "how long a round takes, which other nodes notice, follows its slowest client"
+        ),
+        "logs": Channel(
+            "disclosed",
+            "requests, refusals, metrics and events of the run folder are the server's own and have no "
+            "noise: whoever reads them is not held off; publish the model alone",
+        ),
     }
 
 

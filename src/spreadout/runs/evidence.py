@@ -17,7 +17,14 @@ from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.runs import example_promises as examples
 from spreadout.runs.central_evidence import of_central
-from spreadout.runs.promises import SIMULATED, UNIT, Channel, privacy_of, table_privacy_of
+from spreadout.runs.promises import (
+    REAL_SAMPLER,
+    SIMULATED,
+    UNIT,
+    Channel,
+    privacy_of,
+    table_privacy_of,
+)
 
 WITHOUT = "none: the config has no [privacy]"
 ADJACENCY = "one client's data is replaced by any other"
@@ -75,10 +82,7 @@ def _sampler(mechanism: GaussianMechanism | None, *, deployed: bool) -> str | No
     if mechanism is None or not mechanism.noise:
         return None
     if deployed:
-        return (
-            "discrete Gaussian on a grid (Canonne, Kamath & Steinke 2020), words of AES-256 in counter "
-            "mode under a fresh key of the operating system for every release"
-        )
+        return REAL_SAMPLER
     return "PCG64 from the run's seed, in floating point"
 
 

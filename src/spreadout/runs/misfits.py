@@ -120,6 +120,8 @@ def unfit_for_robust_rules(e: Experiment) -> str | None:
             'privacy.model = "distributed" shows the server sums and no single update; honest clients '
             'are held to privacy.clip: take "mean"'
         )
+    if e.privacy is not None and e.privacy.on_the_server:
+        return 'privacy.model = "central" clips every update and noises their sum; take "mean"'
     if e.clients.drift is not None and e.clients.drift.keeps_state:
         return (
             f"clients.drift = {e.clients.drift.name!r} has a control that is the mean of whatever "

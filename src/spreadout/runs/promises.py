@@ -14,6 +14,10 @@ from spreadout.runs import example_promises as examples
 
 SIMULATED = "simulated: no guarantee"
 UNIT = "a client, with all of its data"
+REAL_SAMPLER = (
+    "discrete Gaussian on a grid (Canonne, Kamath & Steinke 2020), words of AES-256 in counter mode "
+    "under a fresh key of the operating system for every release"
+)
 NONE = "none: updates are clipped, but no noise is added"
 LOCAL = (
     "local: the values of a client's updates on the rows it requests, against the server; each node "
@@ -23,6 +27,10 @@ DISTRIBUTED = (
     "distributed: the values of a client's updates on the rows it requests, against the server, which "
     "sees noised sums over nodes alone; nodes that work with the server add no noise that counts; ε is "
     "of this run alone, and the nodes' ledgers have all runs"
+)
+CENTRAL = (
+    "central: all of a client's data, against whoever sees the released models, other clients too; not "
+    "against the server, which sees every update without noise; ε is of this run alone"
 )
 
 
@@ -101,13 +109,14 @@ def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | N
 
 
 def _central(f: Federation, state: ServerState, mechanism: GaussianMechanism) -> dict[str, Any]:
-    """Noise on the sum: a simulation, whose noise and cohorts follow from the seed."""
+    """Noise on the sum; a simulation's noise and cohorts follow from the seed, and promise nothing."""
+    simulated = not f.server.real_noise
     releases, drawn = releases_of(state), rounds_of(f)
     spent = drawn.spent(mechanism.noise, releases, mechanism.delta)
     return {
-        "guarantee": SIMULATED if mechanism.noise else NONE,
+        "guarantee": NONE if not mechanism.noise else SIMULATED if simulated else CENTRAL,
         "model": mechanism.model,
-        "simulated": True,
+        "simulated": simulated,
         "unit": UNIT,
         "adjacency": drawn.adjacency,
         "sampler": drawn.drawn,

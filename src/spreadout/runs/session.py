@@ -184,7 +184,9 @@ class Session:
     def _ledger(self) -> ReleaseLedger | None:
         """Where releases are written down; sums that a crash made the state forget count again."""
         f = self.federation
-        if self.folder is None or f.clients.privacy is None or f.executor.clients_elsewhere:
+        if self.folder is None or f.clients.privacy is None:
+            return None
+        if f.executor.clients_elsewhere and not f.noises_sums:  # it notes whom it asks itself
             return None
         ledger = ReleaseLedger(self.folder.path)
         if f.noises_sums:
