@@ -33,6 +33,7 @@ from spreadout.privacy.discrete_gaussian import discrete_gaussian, uniform
 from spreadout.privacy.release import Grid, in_units
 from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import train_client
+from spreadout.use.export import export
 from toys import several_classes
 
 CLIP, NOISE = 0.3, 1.5
@@ -320,6 +321,14 @@ def test_what_a_deployment_says_of_itself(tmp_path: Path) -> None:
     assert told["channels"]["logs"]["status"] == "disclosed"
     assert told["releases"] == {"2": 1}
     assert not (tmp_path / "run" / "deployment" / "releases.jsonl").exists()
+
+
+def test_what_is_published_with_the_model_does_not_count_who_was_there(tmp_path: Path) -> None:
+    run(tmp_path, experiment("rounds=1"))
+    export(tmp_path / "run", to="safetensors", out=tmp_path / "model")
+    card, about = ((tmp_path / "model" / name).read_text() for name in ("README.md", "model.json"))
+    assert "Guarantee: central: " in card
+    assert "participations" not in card + about
 
 
 def test_a_node_gives_nothing_to_a_server_that_it_was_not_told_to_trust(tmp_path: Path) -> None:

@@ -32,7 +32,14 @@ class Story:
     @property
     def short(self) -> dict[str, Any]:
         keys = ("name", "method", "dataset", "clients", "rounds", "metrics", "bytes", "seed", "versions")
-        return {key: self.summary[key] for key in keys if key in self.summary}
+        left_out = {"bytes"} if self.counts_are_secret else set()
+        return {key: self.summary[key] for key in keys if key in self.summary and key not in left_out}
+
+    @property
+    def counts_are_secret(self) -> bool:
+        """Whether a server noised its sums: how often clients took part would tell who was there."""
+        said = self.privacy
+        return said is not None and bool(said.get("audience")) and said.get("setting") == "deployment"
 
 
 LOADING = {
@@ -79,7 +86,8 @@ def card(about: Mapping[str, Any], story: Story | None, first: tuple[str, str]) 
     parts = [
         f"# {name}",
         _is(about, story),
-        *([] if story is None else [_scores(story.summary), _traffic(story.summary)]),
+        *([] if story is None else [_scores(story.summary)]),
+        *([] if story is None or story.counts_are_secret else [_traffic(story.summary)]),
         *([] if story is None or story.privacy is None else [_privacy(story.privacy)]),
         _use(about, first),
     ]
@@ -129,7 +137,8 @@ def _privacy(said: Mapping[str, Any]) -> str:
         f"- {name}: {way['what']}" for name, way in said["channels"].items() if way["status"] != "absent"
     ]
     if out:
-        lines += ["\nWhat of a client reached the server in training:\n", *out]
+        whom = said.get("audience") or "the server"
+        lines += [f"\nWhat of a client reached {whom} in training:\n", *out]
     return "\n".join(lines)
 
 
