@@ -70,10 +70,6 @@ CASES: dict[str, tuple[list[str], str]] = {
         ["data.validation_seed=3"],
         "data.validation_seed = 3: has no effect, as data.validation_fraction is 0: set that too",
     ),
-    "a limit on claims that count for nothing": (
-        ["server.claim_quantile=0.5"],
-        "server.claim_quantile = 0.5: has no effect, as nobody counts by examples: leave it out",
-    ),
 }
 
 

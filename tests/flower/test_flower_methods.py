@@ -180,6 +180,14 @@ def test_the_run_folder_is_that_of_the_contract(tmp_path: Path) -> None:
     assert len(Predictor.load(out).predict(x, 3)[0]) == 3  # it can be used like any other
 
 
+def test_the_server_keeps_the_model_that_its_validation_examples_like_best(tmp_path: Path) -> None:
+    data = several_classes()
+    experiment = Experiment.of({**TOY, "eval": {"keep": "best", "every": 1}})
+    simulated, over_grid = both(replace(data, validation=data.test), experiment, tmp_path, nodes=2)
+    assert over_grid.summary["kept_round"] == simulated.summary["kept_round"]
+    assert_same(simulated, over_grid)
+
+
 def test_what_a_deployment_cannot_do_is_said_before_it_begins(tmp_path: Path) -> None:
     for override, word in (
         ("method.name=centralized", "pools the data"),

@@ -36,7 +36,7 @@ def idle_keys(e: Experiment, data: Splits | None = None, method: Method | None =
     """All keys that are set and that nobody reads, and why."""
     method = method or e.method
     found = dict(_within(e, ""))
-    for rule in (_of_method, _of_encoder, _of_cohort, _of_steps, _of_server, _of_eval, _of_data):
+    for rule in (_of_method, _of_encoder, _of_cohort, _of_steps, _of_eval, _of_data):
         found |= dict(rule(e, data, method))
     return {key: why for key, why in found.items() if _is_set(e, key)}
 
@@ -105,13 +105,6 @@ def _of_cohort(e: Experiment, data: Splits | None, method: Method) -> Found:
 def _of_steps(e: Experiment, data: Splits | None, method: Method) -> Found:
     if e.clients.batch == "full":
         yield "clients.drop_remainder", 'as clients.batch = "full" has no remainder: leave it out'
-
-
-def _of_server(e: Experiment, data: Splits | None, method: Method) -> Found:
-    by_examples = method.weighting == "examples" or e.clients.selection == "weighted"
-    merges = set(method.row_merge().values()) if method.has_class_table else set()
-    if not by_examples and not merges & {"weighted-mean", "positives"}:
-        yield "server.claim_quantile", "as nobody counts by examples: leave it out"
 
 
 def _of_eval(e: Experiment, data: Splits | None, method: Method) -> Found:

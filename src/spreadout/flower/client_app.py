@@ -213,8 +213,10 @@ def _federation(
     encoder: nn.Module | None,
     method: Method | None,
 ) -> Federation:
-    everyone = experiment.clients.model_copy(update={"per_round": "all"})  # the server chooses
-    alone = experiment.model_copy(update={"clients": everyone})
+    # The server chooses who takes part …
+    everyone = experiment.clients.model_copy(update={"per_round": "all", "selection": "uniform"})
+    scored = experiment.eval.model_copy(update={"keep": "last"})  # … and evaluates: a node holds nothing out
+    alone = experiment.model_copy(update={"clients": everyone, "eval": scored})
     splits = Splits("node", data, NOTHING_HELD_OUT)
     device = pick_device(str(node.get("device", "auto")))
     return build_federation(alone, splits, device, encoder, method, clients_known=False)

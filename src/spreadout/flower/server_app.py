@@ -172,7 +172,7 @@ class Builder:
         method: Method | None,
     ) -> Federation:
         e, deploy = experiment, experiment.deploy
-        everyone = e.clients.model_copy(update={"per_round": "all"})
+        everyone = e.clients.model_copy(update={"per_round": "all", "selection": "uniform"})
         form = build_federation(
             e.model_copy(update={"clients": everyone}),
             splits,
