@@ -1,6 +1,7 @@
 """Noise on the server's sum: on every row, in every round, of the size that is claimed; and attacked."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -159,13 +160,20 @@ TRIALS = 150  # of each world: half choose the threshold, half show at most ε =
 DELTA = 1e-6
 
 
-def shown(f: Federation) -> float:
-    """ε at least, by how far the last client's own row went, and how far the model went its way."""
+def shown(f: Federation, *, real: bool = False) -> float:
+    """ε at least, by how far the last client's own row went, and how far the model went its way.
+
+    real: whether noise is that of a deployment's server.
+    """
     begun = fresh(f)
     start, everyone = _flat(f, begun), f.executor.cohort(f, begun)
     sums = [summed(f, begun, everyone.select(np.arange(members))) for members in (6, 5)]
     quiet = [_released(_noised(f, 0.0), begun, aggregate) for aggregate in sums]
     way, row = quiet[0] - quiet[1], slice(6 * 4, 7 * 4)
+    if real:
+        server = dataclasses.replace(f.server, real_noise=True)
+        f = dataclasses.replace(f, server=server, executor=so.Sequential())  # update by update, as there
+        sums = [summed(f, begun, everyone.select(np.arange(members))) for members in (6, 5)]
     scores = []
     for aggregate in sums:
         seeds = (dataclasses.replace(f, seed=trial) for trial in range(TRIALS))
@@ -233,3 +241,16 @@ def test_the_same_attack_catches_noise_on_touched_rows_alone(
 def test_the_same_attack_catches_noise_that_is_too_small(attacked: Federation) -> None:
     claim = central.rounds_of(attacked).spent(5.0, 1, DELTA).epsilon
     assert shown(_noised(attacked, 0.3)) > claim
+
+
+@pytest.mark.parametrize("noise", [5.0, 0.3])
+def test_the_same_attack_on_a_real_servers_noise(
+    attacked: Federation, noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the claim where there is as much noise as was claimed; and it would be found if there were less."""
+    keystream = pytest.importorskip("spreadout.privacy.keystream")
+    keys = (number.to_bytes(keystream.KEY_BYTES, "big") for number in itertools.count())
+    made = keystream.KeyStream
+    monkeypatch.setattr(keystream, "KeyStream", lambda: made(next(keys)))  # the same in every test run
+    claim = central.rounds_of(attacked).spent(5.0, 1, DELTA).epsilon
+    assert (shown(_noised(attacked, noise), real=True) <= claim) == (noise == 5.0)

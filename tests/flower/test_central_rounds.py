@@ -38,14 +38,14 @@ from toys import several_classes
 
 CLIP, NOISE = 0.3, 1.5
 CLIENTS, COHORT, CLASSES, DIM = 6, 3, 8, 4
-CENTRAL = ["privacy.model=central", f"privacy.clip={CLIP}", f"privacy.noise={NOISE}"]
+PRIVACY = {"model": "central", "clip": CLIP, "noise": NOISE}
 QUICK = {**TOY, "deploy": {"timeout": 0.2, "wait": 1}, "eval": {"every": 1, "metrics": ["P@1"]}}
 RealKeyStream = keystream.KeyStream
 
 
 def experiment(*overrides: str) -> Experiment:
-    start = {**QUICK, "method": {"name": "fedss", "negatives": 2}, "privacy": {"clip": CLIP, "noise": 1}}
-    told = [*CENTRAL, f"clients.per_round={COHORT}", "server.optimizer=sgd", "server.lr=1.0", *overrides]
+    start = {**QUICK, "method": {"name": "fedss", "negatives": 2}, "privacy": PRIVACY}
+    told = [f"clients.per_round={COHORT}", "server.optimizer=sgd", "server.lr=1.0", *overrides]
     return Experiment.of(start, overrides=told)
 
 
@@ -161,6 +161,30 @@ def test_a_deployments_model_is_the_slow_twins_with_the_same_noise(
     assert len({tuple(cohort) for cohort in cohorts}) > 1
     assert ours.traffic.participations == sum(map(len, cohorts))
     assert float(ours.central["owed/classes"]) == 0.0  # nothing is left to a seed
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["method.name=fedaws", "method.strength=0.1"],
+        ["method.name=fedavg", "server.optimizer=adam", "server.lr=0.1"],
+        ["method.name=fedmlh", "method.hash_tables=2", "method.buckets=4"],
+    ],
+    ids=["a step on the server's table", "an optimiser with a memory", "buckets"],
+)
+def test_methods_and_optimisers_train_under_it(tmp_path: Path, overrides: list[str]) -> None:
+    e = Experiment.of(
+        {**QUICK, "privacy": PRIVACY}, overrides=["rounds=2", f"clients.per_round={COHORT}", *overrides]
+    )
+    state = run(tmp_path, e).state
+    assert state.refused == {}
+    f = build_federation(e, several_classes(), torch.device("cpu"))
+    dense, tables = f.model.initial(e.seed, f.device)
+    pairs = [(state.dense[n], v) for n, v in dense.items() if n not in f.model.constant_dense]
+    pairs += [(state.tables[n], v) for n, v in tables.items() if n not in f.clients.training.fixed]  # type: ignore[misc]
+    for ours, before in pairs:  # not one number without noise
+        assert bool(ours.isfinite().all())
+        assert float((ours != before).double().mean()) > 0.99
 
 
 # --- what one client can do ---------------------------------------------------------------------------

@@ -193,7 +193,7 @@ def _whole_stack(
     f: Federation, state: ServerState, change: Params, clip: float
 ) -> tuple[Params, Tensors]:
     """Each client's change in whole units, with its length before."""
-    grid, k = _grid(f, state), len(next(iter(change.dense.values())))
+    grid, k = _grid(f, state), len(next(value for part in change for value in part.values()))
     each = [Params(*({n: v[i] for n, v in part.items()} for part in change)) for i in range(k)]
     units = [whole_units(one, clip, grid) for one in each]
     stacked = Params(
