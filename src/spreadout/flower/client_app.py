@@ -215,7 +215,8 @@ def _federation(
 ) -> Federation:
     # The server chooses who takes part …
     everyone = experiment.clients.model_copy(update={"per_round": "all", "selection": "uniform"})
-    scored = experiment.eval.model_copy(update={"keep": "last"})  # … and evaluates: a node holds nothing out
+    # … and evaluates: a node holds nothing out.
+    scored = experiment.eval.model_copy(update={"keep": "last"})
     alone = experiment.model_copy(update={"clients": everyone, "eval": scored})
     splits = Splits("node", data, NOTHING_HELD_OUT)
     device = pick_device(str(node.get("device", "auto")))

@@ -45,6 +45,7 @@ from spreadout.runs.folder import RunFolder
 from spreadout.runs.misfits import unfit_for_robust_rules
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.result import Result
+from spreadout.runs.unprotected import refuse_unprotected
 
 EVENTS, STOP = "events.jsonl", "stop"  # in the run folder's deployment part
 LOOK = 0.5  # seconds between two looks for nodes
@@ -272,6 +273,7 @@ def refuse_misfits(e: Experiment, method: Method) -> None:
             f"method.name = {method.name!r}: pools the data, and here it stays on its clients"
         )
     refuse_unfit_model(e.privacy)
+    refuse_unprotected(e, method)  # as it stands: what is built first has no cohorts
     if e.privacy is not None and e.privacy.on_the_server:
         NoiseGrid.of(e.privacy)  # too little noise for a promise, before anybody is asked
     for name in e.eval.metrics:
