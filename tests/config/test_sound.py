@@ -170,6 +170,8 @@ def test_many_clients_take_part_in_turn(
     held = sound.sound(so.Experiment(), replace(splits, validation=splits.test)).eval
     assert (held.split, held.keep, held.patience) == ("test", "best", 10)
     assert (found.eval.keep, found.eval.patience) == ("last", None)  # no choosing by the test part
+    asked = sound.sound(so.Experiment(eval={"keep": "last"}), replace(splits, validation=splits.test))
+    assert asked.eval.patience is None  # scores of the test part would say when to stop
 
 
 def test_every_example_is_seen_often_enough() -> None:

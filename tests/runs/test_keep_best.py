@@ -72,8 +72,9 @@ def test_the_kept_model_survives_an_interruption(kept: so.Result, tmp_path: Path
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_patience_counts_by_validation_examples_too() -> None:
-    found = so.run(experiment("eval.keep=best", "eval.patience=1"))
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_patience_counts_by_validation_examples_where_there_are_some(keep: str) -> None:
+    found = so.run(experiment(f"eval.keep={keep}", "eval.patience=1"))
     scores = [record["validation P@1"] for record in found.history]
     assert scores[-1] <= max(scores[:-1])
     assert scores[-2] == max(scores)

@@ -252,9 +252,13 @@ def evaluations(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     A small set is soon overfitted, a large one never. To choose by the test part would be to tune on it.
     """
     found: dict[str, Any] = {"eval.every": max(10, experiment.rounds // 20)}
-    if splits.validation is not None and len(splits.validation) and not hides_sizes(experiment):
-        found |= {"eval.keep": "best", "eval.patience": 10}
-    return found
+    held = splits.validation is not None and len(splits.validation) > 0
+    if not held or hides_sizes(experiment):
+        return found
+    by_validation = is_open(experiment, "eval.keep") or experiment.eval.keep == "best"
+    if by_validation or experiment.eval.split == "validation":
+        found["eval.patience"] = 10
+    return found | {"eval.keep": "best"}
 
 
 def _judged(experiment: Experiment, splits: Splits) -> Examples:

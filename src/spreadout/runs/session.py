@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -242,7 +242,7 @@ class Session:
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
-        record |= self.federation.method.signs(self.state) | self._validated()
+        record |= self.federation.method.signs(self.state) | self._validated(found.metrics)
         spent = epsilon_by_now(self.federation, self.state)
         if spent is not None:
             record["epsilon"] = spent if math.isfinite(spent) else None
@@ -263,13 +263,17 @@ class Session:
             advice = self.federation.method.collapse_advice(found.geometry)
             self.observer.warned(str(overshot) if overshot else advice)
 
-    def _validated(self) -> Record:
-        """Scores on the validation part, where that chooses the model, and how far chance goes there."""
+    def _validated(self, scores: Mapping[str, float]) -> Record:
+        """Scores on the validation part, where that chooses a model or an end, and how far chance goes.
+
+        scores: those of the part the run is judged by, which may be this one.
+        """
         config, held = self.experiment.eval, self.data.validation
-        if config.keep == "last" or held is None:
+        if held is None or (config.keep == "last" and config.patience is None):
             return {}
         names = judged_by(config)
-        scores = evaluate(self.federation.model, self.state, held, names, seen=self._seen).metrics
+        if config.split == "test":
+            scores = evaluate(self.federation.model, self.state, held, names, seen=self._seen).metrics
         found = {VALIDATION + name: scores[name] for name in names}
         return {**found, CHANCE: chance(config, scores[names[0]], len(held))}
 
