@@ -16,6 +16,7 @@ from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read
 from benchmarks.papers.drawing import chart, table
+from benchmarks.papers.published import figures_of
 from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
 from spreadout.report.charts import Line
 from spreadout.report.document import document
@@ -24,19 +25,8 @@ from spreadout.runs.compare import Suite
 SUITES = ("table2", "centralized", "figures", "ablation", "ours")
 RECALLS = ("R@1", "R@5", "R@10")
 LOSSES = ("BS", "BS+S", "H+S", "GS")
-# Ning et al. 2021, Table 2
-FEDERATED = {
-    "BS": (0.58, 2.88, 5.4),
-    "BS+S": (0.88, 4.01, 7.29),
-    "H+S": (1.17, 5.56, 10.43),
-    "GS": (1.21, 5.25, 9.41),
-}
-CENTRALIZED = {
-    "BS": (1.02, 4.2, 7.42),
-    "BS+S": (1.21, 5.15, 8.93),
-    "H+S": (1.27, 6.08, 11.15),
-    "GS": (1.24, 5.34, 9.46),
-}
+FEDERATED = figures_of("dual_encoder-table2")
+CENTRALIZED = figures_of("dual_encoder-table2-centralized")
 Made = Mapping[str, Any]  # a result file
 
 

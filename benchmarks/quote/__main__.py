@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from benchmarks.common.command import parser_of
 from benchmarks.common.paths import ROOT
@@ -23,10 +24,12 @@ from benchmarks.quote import (
     fedaws,
     fedmlh,
     fedss,
+    papers,
     parts,
     privacy,
     rounds,
     soak,
+    which,
 )
 
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -102,6 +105,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "privacy-utility": lambda: privacy.utility("results/privacy/utility.json"),
     "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),
     "soak": soak.soaks,
+    "papers": papers.summary,
+    "which": which.facts,
+    **{f"paper-{page}": partial(papers.page, page) for page in papers.PAGES},
 }
 
 

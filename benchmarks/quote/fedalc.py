@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from benchmarks.papers.fedalc import a_round_of_all
+from benchmarks.papers.published import figures_of
 from benchmarks.quote.fedaws import CONSTANT
 from benchmarks.quote.tables import over_seeds, read, spread, table
 
-# An et al. 2024, Table VI, the best λ of each method; the paper's FedAwS and FedALC mine K = 5.
+# The best λ of each method; the paper's FedAwS and FedALC mine K = 5.
 PAPER = {
-    "FLAG": "11.4 / 9.1 / 7.4",
-    "FedMLH, R = 4": "11.1 / 8.9 / 7.5",
-    "FedAvg": "11.6 / 9.1 / 7.8",
-    "FedAwS, K = 5": "49.2 / 30.7 / 23.1",
-    "FedALC, K = 5": "59.7 / 36.0 / 27.2",
+    label: " / ".join(f"{figure:.1f}" for figure in figures)
+    for label, figures in figures_of("fedalc-table6").items()
 }
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "mAP")
 

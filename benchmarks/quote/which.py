@@ -1,0 +1,131 @@
+"""Which method: what our own results say to each question of the decision."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+from benchmarks.quote.fedmlh import rounds_to
+from benchmarks.quote.tables import Made, read, table
+
+
+def facts() -> str:
+    """A line for each question: the answer with its figures, and the file they are from."""
+    told = (
+        ("one class a client, no negatives", _collapse, "results/bibtex/fedaws.json"),
+        ("FedSS or FedAwS?", _several, "results/defaults/table.json"),
+        ("FedALC or FedAwS?", _together, "results/defaults/table.json"),
+        ("a class table too large to send", _sampled, "results/fedss/omniglot.json"),
+        ("a class layer too large to send", _hashed, "results/fedmlh/wiki31.json"),
+        ("few classes: does hashing help?", _hashed, "results/fedmlh/bibtex.json"),
+        ("histories of items", _histories, "results/dual_encoder/ours.json"),
+        ("which classes does a client have?", _requests, "results/fedss/requests.json"),
+        ("noise for (ε, δ)", _noise, "results/privacy/utility.json"),
+    )
+    rows = [[asked, answer(read(path)), f"[`{path}`](/{path})"] for asked, answer, path in told]
+    return table(("question", "in our results", "file"), rows)
+
+
+def _variant(made: Made, name: str) -> Made:
+    found: Made = next(one for one in made["variants"] if one["name"] == name)
+    return found
+
+
+def _mean(made: Made, name: str, metric: str) -> float:
+    return float(_variant(made, name)["metrics"][metric]["mean"])
+
+
+def _collapse(made: Made) -> str:
+    scores = {v["label"].partition(" (")[0]: v["metrics"]["P@1"]["mean"] for v in made["variants"]}
+    return "Bibtex, P@1: " + ", ".join(f"{label} {score:.1f}" for label, score in scores.items())
+
+
+def _by_set(made: Made, *methods: str) -> list[tuple[str, list[float]]]:
+    """P@1 with defaults on every set on which all of these methods ran."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for run in made["runs"]:
+        if "P@1" in run.get("metrics", {}):
+            found.setdefault(run["set"], {}).setdefault(run["method"], []).append(run["metrics"]["P@1"])
+    return [
+        (name, [mean(by[method]) for method in methods])
+        for name, by in sorted(found.items())
+        if all(method in by for method in methods)
+    ]
+
+
+def _several(made: Made) -> str:
+    return _ahead(made, "fedss", "FedSS", "fedaws", "FedAwS")
+
+
+def _together(made: Made) -> str:
+    return _ahead(made, "fedalc", "FedALC", "fedaws", "FedAwS")
+
+
+def _ahead(made: Made, one: str, label: str, other: str, beside: str) -> str:
+    both = [(name, a - b) for name, (a, b) in _by_set(made, one, other)]
+    won = sum(round(off, 1) > 0 for _, off in both)
+    most, least = (pick(both, key=lambda each: each[1]) for pick in (max, min))
+    return (
+        f"with defaults {label} is ahead of {beside} in P@1 on {won} of {len(both)} sets: "
+        f"{most[1]:+.1f} ({most[0]}) to {least[1]:+.1f} ({least[0]})"
+    ).replace(" -", " −")
+
+
+def _sampled(made: Made) -> str:
+    full = _mean(made, "full", "MAP@10")
+    shown = []
+    for name in ("fedss-4", "fedss-10"):
+        moved = [_variant(made, each)["bytes"] for each in (name, "full")]
+        rows = [one["rows_down"] / one["participations"] for one in moved]
+        share = 100 * _mean(made, name, "MAP@10") / full
+        shown.append(f"{100 * rows[0] / rows[1]:.0f} % of the class rows give {share:.0f} %")
+    return f"FedSS on Omniglot: {', '.join(shown)} of FullSoftmax's MAP@10"
+
+
+def _hashed(made: Made) -> str:
+    ours, plain = (_variant(made, name) for name in ("fedmlh", "fedavg"))
+    spent = []
+    for one in (ours, plain):
+        each = sum(one["bytes_per_client_round"].values()) * one["bytes"]["participations"]
+        each /= made["configs"][one["name"]]["rounds"]
+        spent.append(each * (rounds_to(one["curve"], plain["curve"]) or 0))
+    scores = (one["metrics"]["P@1"]["mean"] for one in (ours, plain))
+    shape = made["suite"].rpartition("/")[2].removesuffix(".toml")
+    return (
+        f"{shape}: P@1 {next(scores):.1f} with FedMLH, {next(scores):.1f} with FedAvg; FedMLH is "
+        f"as good as FedAvg's end after {spent[0] / spent[1]:.2f} times FedAvg's bytes"
+    )
+
+
+def _histories(made: Made) -> str:
+    shown = []
+    for v in made["variants"]:
+        if v["label"].endswith("attention"):
+            moved = v["bytes_per_client_round"]["down"] / 1024
+            name, recall = v["label"].partition(",")[0], v["metrics"]["R@10"]["mean"]
+            shown.append(f"{name} R@10 {recall:.1f} at {moved:.0f} KiB down")
+    return f"MovieLens-1M, attention: {', '.join(shown)}"
+
+
+def _requests(made: Made) -> str:
+    last = list(made["draws"][0]["after"])[-1]
+    shown = (
+        f"`{one['draw']}` {one['after'][last]['exposed']:.0f} % (MAP@10 {one['MAP@10']['mean']:.1f})"
+        for one in made["draws"]
+    )
+    return f"clients whose classes are all known after {last} requests of FedSS: {', '.join(shown)}"
+
+
+def _noise(made: Made) -> str:
+    def score(arm: str, model: str, epsilon: float | None) -> float:
+        return mean(
+            run["score"] or 0.0
+            for run in made["runs"]
+            if (run["set"], run["arm"], run["epsilon"], run["split"]) == ("digits", arm, epsilon, "test")
+            and (epsilon is None or run["model"] == model)
+        )
+
+    arms = ("FedAwS", "FedMLH", "FedSS")
+    server = ", ".join(f"{arm} {score(arm, 'central', 4.0):.1f}" for arm in arms)
+    client = ", ".join(f"{score(arm, 'local', 4.0):.1f}" for arm in arms)
+    free = ", ".join(f"{score(arm, '', None):.1f}" for arm in arms)
+    return f"digits, P@1 at ε = 4, noise on the server: {server}; on clients: {client}; without: {free}"
