@@ -1,6 +1,7 @@
 """Secure aggregation over Flower messages: the server gets sums, and whoever asks for more nothing."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +16,20 @@ import spreadout as so
 from deployment import TOY
 from memory_grid import MemoryGrid, Node, deployed, served
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
 from spreadout.data.dataset import Splits
 from spreadout.flower import keys, messages, secure_messages
 from spreadout.flower.access import fingerprint_of
+from spreadout.flower.agreed import config_digest
 from spreadout.flower.messages import KEYS, REVEAL, SHARES, TRAIN
+from spreadout.flower.questions import sub_model_in
 from spreadout.flower.secure_grid import NOT_UNMASKED, TOO_FEW
+from spreadout.flower.secure_node import SecureNode
 from spreadout.privacy.accounting import epsilon_of
-from spreadout.privacy.ledger import Budget, NodeLedger
+from spreadout.privacy.ledger import Budget, NodeLedger, Refusal
+from spreadout.privacy.mechanism import GaussianMechanism
+from spreadout.privacy.secure_party import Party
 from spreadout.privacy.thresholds import fewest
 from spreadout.runs.result import Result
 from toys import several_classes
@@ -240,6 +247,108 @@ def test_nodes_that_were_sent_other_models_sum_nothing(part: str, tmp_path: Path
     result = run(tmp_path, e, grid)
     moved = result.state.dense["1.bias"].abs().max()
     assert float(moved) > 100  # masks that do not cancel: random numbers, and nobody's update
+
+
+def answering_changed(node: Node, change: Callable[[RecordDict], None]) -> list[str]:
+    """Let a server ask a node for its numbers otherwise than it should; why the node refuses."""
+    honest, reasons = node.answers, []
+
+    def answers(question: Message) -> list[Message]:
+        if question.metadata.message_type == TRAIN:
+            change(question.content)
+        found = list(honest(question))
+        reasons.extend(
+            str(messages.numbers_in(reply.content, "problem").get("reason"))
+            for reply in found
+            if "problem" in reply.content
+        )
+        return found
+
+    node.answers = answers  # type: ignore[method-assign, assignment]
+    return reasons
+
+
+def asks_only(content: RecordDict, clients: list[int]) -> None:
+    task = messages.numbers_in(content, "task")
+    content["task"] = ConfigRecord({**task, "clients": clients})
+
+
+def test_nodes_that_would_train_nobody_leave_no_one_alone_in_a_sum(tmp_path: Path) -> None:
+    """A server that asks one node for a client and the others for none would unmask that client."""
+    e = experiment("rounds=1", *METHODS["all rows"])
+    grid = secure_nodes(tmp_path, e)
+    reasons = {
+        number: answering_changed(grid.nodes[number], lambda content: asks_only(content, []))
+        for number in (101, 102, 103)
+    }
+    result = run(tmp_path, e, grid)
+    assert all("none of this node's clients is trained" in why[0] for why in reasons.values())
+    assert TOO_FEW in result.state.refused
+    for number in reasons:  # and they help nobody to unmask what the one has sent
+        there = secure_messages.names_in(heard(grid.nodes[number], SHARES), "keys")
+        task = messages.numbers_in(heard(grid.nodes[number], KEYS), "task")
+        question = RecordDict(
+            {
+                "task": ConfigRecord(task),
+                "there": secure_messages.put_bytes(dict.fromkeys(there, b"")),
+            }
+        )
+        assert "no numbers of this round were sent" in asked(grid.nodes[number], REVEAL, question)
+
+
+def test_a_node_whose_clients_have_nothing_to_add_sends_no_numbers(tmp_path: Path) -> None:
+    e = experiment("rounds=1")
+    grid = secure_nodes(tmp_path, e)
+    run(tmp_path, e, grid)
+    node = SecureNode(
+        GaussianMechanism(model="distributed", clip=1, noise=0),
+        grid.nodes[100].config,
+        RecordDict(),
+        NodeLedger(tmp_path / "ledger100", Budget()),
+    )
+    f = so.run(e, data=several_classes(), device="cpu").federation
+    content = heard(grid.nodes[100], TRAIN)
+    party = Party("a", b"", b"", b"", threshold=2, others={"b": (b"", b""), "c": (b"", b"")})
+    with pytest.raises(Refusal, match="none of this node's clients is trained"):
+        node.masked(f, party, content, sub_model_in(content, 0, f.model), [])
+
+
+def test_nodes_of_which_one_is_asked_for_fewer_clients_sum_nothing(tmp_path: Path) -> None:
+    """The list of all clients is part of the masks, and a node looks for its own in it."""
+    e = experiment("rounds=1", *METHODS["all rows"])
+    grid = secure_nodes(tmp_path, e)
+    reasons = answering_changed(grid.nodes[100], lambda content: asks_only(content, [0]))
+
+    def one_less(content: RecordDict) -> None:
+        asks_only(content, [1])
+        content["members"] = secure_messages.put_members([0, 1, 2, 3, 4])
+
+    answering_changed(grid.nodes[101], one_less)
+    result = run(tmp_path, e, grid)
+    assert "has others of this node than are asked" in reasons[0]
+    assert float(result.state.dense["1.bias"].abs().max()) > 100  # masks that do not cancel
+
+
+@pytest.mark.parametrize(
+    "other", ["privacy.clip=0.4999", "privacy.threshold=0.7", "clients.lr=0.01", "seed=3"]
+)
+def test_nodes_of_other_settings_sum_nothing(other: str, tmp_path: Path) -> None:
+    """Nodes with less noise, say, would leave the others' too small."""
+    e = experiment("rounds=1", *METHODS["all rows"])
+    grid = secure_nodes(tmp_path, e)
+    elsewhere = deployed(
+        several_classes(), experiment("rounds=1", *METHODS["all rows"], other), tmp_path / "other", NODES
+    )
+    grid.nodes[103].app = elsewhere.nodes[103].app
+    result = run(tmp_path, e, grid)
+    assert float(result.state.dense["1.bias"].abs().max()) > 100
+
+
+def test_a_config_read_on_another_machine_is_the_same() -> None:
+    e = settled(experiment())
+    there = settled(experiment("run.checkpoint_every=1", 'deploy.roster="/elsewhere/roster.csv"'))
+    assert config_digest(e) == config_digest(there)
+    assert config_digest(e) != config_digest(settled(experiment("privacy.noise=1")))
 
 
 def test_nodes_that_do_not_know_each_other_sum_nothing(tmp_path: Path) -> None:

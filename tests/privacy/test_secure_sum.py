@@ -116,6 +116,21 @@ def test_below_the_threshold_nothing_is_unmasked() -> None:
         round.sum(sent, forged, threshold=3)
 
 
+def test_after_a_round_a_node_knows_no_secret_of_it() -> None:
+    """Whoever got hold of enough nodes later, with letters that a server kept, learns nothing."""
+    round = Round()
+    round.sent(some_numbers())
+    before = round.parties["ada"]
+    round.revealed(NAMES, NAMES)
+    after = round.parties["ada"]
+    assert after == Party("ada", before.about, b"", b"", threshold=before.threshold)
+    assert Party.from_bytes(after.to_bytes()) == after
+    with pytest.raises(Broken, match="sent already"):
+        node.share(after, round.announced, 2 / 3, verifies)
+    with pytest.raises(Broken, match="sent already"):
+        node.received(after, round.letters["ada"])
+
+
 def test_too_few_letters_are_too_few_nodes() -> None:
     round = Round()
     some = dict(list(round.letters["ada"].items())[:2])

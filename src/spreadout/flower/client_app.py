@@ -28,6 +28,7 @@ from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.federated.federation import Federation
 from spreadout.federated.setup import client_setup
 from spreadout.flower import client_host, messages
+from spreadout.flower.agreed import config_digest
 from spreadout.flower.client_host import MissingRows
 from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_of_node
 from spreadout.flower.messages import Malformed
@@ -90,7 +91,8 @@ class NodeClients:
         mechanism = self.federation.clients.privacy
         if mechanism is None or not mechanism.needs_others:
             return None
-        return SecureNode(mechanism, self.node, self.state, self.ledger)
+        config = config_digest(self.experiment)
+        return SecureNode(mechanism, self.node, self.state, self.ledger, config)
 
     def client_states(self) -> ClientStates:
         """What stayed with the node's clients from earlier rounds."""
@@ -289,7 +291,7 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     f, task = clients_here.federation, task_in(content, clients_here.numbers)
     clients, ledger = task.clients, clients_here.ledger
     secure = clients_here.secure()
-    party = None if secure is None else secure.letters(task, content)
+    party = None if secure is None else secure.letters(task, content, clients_here.numbers)
     release = Release(task.run, task.round, clients_here.noise, clients_here.data_id)
     if ledger is not None:
         clients = ledger.affordable(release, clients)

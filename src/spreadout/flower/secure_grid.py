@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from flwr.app import ConfigRecord, RecordDict
@@ -25,7 +25,8 @@ from spreadout.federated.checks import MALFORMED
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.sum_layout import SumLayout
-from spreadout.flower import bounds, secure_messages
+from spreadout.flower import bounds, messages, secure_messages
+from spreadout.flower.agreed import agreed_form
 from spreadout.flower.grid import NO_UPDATE, GridExecutor
 from spreadout.flower.messages import KEYS, REVEAL, SHARES, Malformed
 from spreadout.flower.refusals import NOBODY
@@ -50,10 +51,14 @@ class SecureRound:
     threshold: int
     commitments: dict[str, bytes]
     letters: dict[str, dict[str, bytes]]  # by receiver, by sender
+    members: list[int] = field(default_factory=list)  # clients of all nodes that are asked in step 3
 
 
+@dataclass
 class SecureGridExecutor(GridExecutor):
     """Clients on the nodes of a Flower grid, whose updates are summed without being seen."""
+
+    config: bytes = b""  # a digest of all settings, the same on every node
 
     def train(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
         f, round, nodes = federation, state.round, self.nodes
@@ -63,6 +68,7 @@ class SecureGridExecutor(GridExecutor):
         layout = _layout(f, state, cohort, clients, self._why)
         bits = _bits(f, secure, len(clients))
         if secure is not None:
+            secure.members = [client for node in down for client in _asked_of(calls[node])]
             self._add_letters(calls, down, secure, layout, bits)
         replies = self._asked(calls, round, clients)
         sent: dict[str, Masked] = {}
@@ -162,10 +168,11 @@ class SecureGridExecutor(GridExecutor):
             call.content["task"] = ConfigRecord({**task, "bits": bits})  # type: ignore[dict-item]
             call.content["letters"] = secure_messages.put_bytes(there)
             call.content["sum"] = secure_messages.put_public_rows(dict(layout.rows))
+            call.content["members"] = secure_messages.put_members(secure.members)
             most = bounds.ROOM + layout.count * bits // 8 + call.most
             calls[node] = call._replace(most=most)
             extra = sum(map(len, there.values())) + nbytes(layout.rows.values())
-            down[node] += Traffic(dense_down=extra)
+            down[node] += Traffic(dense_down=extra + 8 * len(secure.members))
 
     def _sum(
         self,
@@ -204,7 +211,9 @@ class SecureGridExecutor(GridExecutor):
                 sent,
                 revealed,
                 bits,
-                layout.digest(state.dense, _sent_to_all(f, state, layout)),
+                agreed_form(
+                    self.config, layout, state.dense, _sent_to_all(f, state, layout), secure.members
+                ),
             )
         except Broken as error:
             nodes.warn(round, NOBODY, f"{NOT_UNMASKED}: {error}")
@@ -247,6 +256,10 @@ def _layout(
     }
     dense = {name: tuple(value.shape) for name, value in state.dense.items()}
     return SumLayout(dense, rows, {name: state.tables[name].shape[1] for name in rows})
+
+
+def _asked_of(call: Call) -> list[int]:
+    return [int(client) for client in messages.numbers_in(call.content, "task")["clients"]]
 
 
 def _sent_to_all(f: Federation, state: ServerState, layout: SumLayout) -> Tensors:

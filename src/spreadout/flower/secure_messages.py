@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -79,6 +79,21 @@ def public_rows_in(content: RecordDict, tables: Mapping[str, int]) -> Tensors:
         if bool((ids.diff() <= 0).any()):
             raise Malformed(f"a sum over rows of {name} in no order")
     return found
+
+
+def put_members(clients: Sequence[int]) -> ArrayRecord:
+    """All clients of a sum, whichever node they are on."""
+    return messages.packed({"clients": np.array(sorted(clients), np.int64)})
+
+
+def members_in(content: RecordDict) -> list[int]:
+    found = messages.tensors_in(content, "members")
+    if found.keys() != {"clients"}:
+        raise Malformed("a sum that does not say of which clients it is")
+    clients = messages.whole(found, "clients")
+    if bool((clients.diff() <= 0).any()):
+        raise Malformed("a sum over clients in no order")
+    return [int(client) for client in clients.tolist()]
 
 
 def put_masked(numbers: Masked, clients: list[int]) -> ArrayRecord:

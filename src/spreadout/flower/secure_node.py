@@ -6,7 +6,7 @@ when it is started anew. That no step is answered twice is written into the ledg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from spreadout.federated.federation import Federation
 from spreadout.federated.sum_layout import SumLayout
 from spreadout.flower import messages, secure_messages
 from spreadout.flower.access import fingerprint
+from spreadout.flower.agreed import agreed_form
 from spreadout.flower.data import NodeConfig
 from spreadout.flower.ledger_statement import ALGORITHM, private_key
 from spreadout.flower.messages import Malformed
@@ -39,6 +40,7 @@ from spreadout.privacy.thresholds import fewest
 
 STATE, PARTY = "secure sum", "party"
 SENT_SHARES, SENT_NUMBERS, REVEALED = "shares", "masked numbers", "unmasking"  # in the ledger
+NOTHING_TRAINED = "secure sum: none of this node's clients is trained, and others would be alone in it"
 
 
 class SecureNode:
@@ -50,7 +52,9 @@ class SecureNode:
         config: NodeConfig,
         state: RecordDict,
         ledger: NodeLedger | None,
+        settings: bytes = b"",
     ) -> None:
+        """settings: a digest of the whole config, which every node of a sum must have alike."""
         if ledger is None:
             raise Refusal(
                 f"--node-config: has no {LEDGER}; a secure sum takes one: no step is done twice"
@@ -61,7 +65,7 @@ class SecureNode:
         ):
             if key not in config:
                 raise Refusal(f"--node-config: has no {key}; a secure sum takes {what}")
-        self.mechanism, self.state, self.ledger = mechanism, state, ledger
+        self.mechanism, self.state, self.ledger, self._settings = mechanism, state, ledger, settings
         self._private = private_key(Path(str(config[NODE_KEY])).expanduser())
         self.name = fingerprint(_openssh(self._private.public_key()))
         self._peers = peers_in(Path(str(config[PEERS])).expanduser())
@@ -90,12 +94,23 @@ class SecureNode:
             }
         )
 
-    def letters(self, task: Task, content: RecordDict) -> Party:
-        """Step 3, before anything is trained: whether enough others are there."""
+    def letters(self, task: Task, content: RecordDict, own: Collection[int]) -> Party:
+        """Step 3, before anything is trained: whether enough others are there, and with clients.
+
+        own: all clients of this node. Nodes that add nothing to a sum would leave one alone in it.
+        """
+        if not task.clients:
+            raise Refusal(NOTHING_TRAINED)
+        members = secure_messages.members_in(content)
+        if set(own) & set(members) != set(task.clients):
+            raise Refusal("secure sum: its list of clients has others of this node than are asked")
         letters = secure_messages.bytes_in(content, "letters")
+        if len(members) < len(letters) + 1:
+            raise Refusal(
+                f"secure sum: {len(members)} clients on {len(letters) + 1} nodes: some have none"
+            )
         party = _answered(lambda: secure_party.received(self._party(task), letters))
         self.ledger.once(task.run, task.round, SENT_NUMBERS)
-        self._keep(party)
         return party
 
     def masked(
@@ -111,6 +126,8 @@ class SecureNode:
         nodes = len(party.others) + 1
         grid = Grid.shared(self.mechanism, fewest(nodes, party.threshold))
         trained = [update for update in updates if update.examples]
+        if not trained:
+            raise Refusal(NOTHING_TRAINED)
         try:
             numbers = sum(
                 (layout.units(update, self.mechanism.clip, grid) for update in trained),
@@ -121,8 +138,10 @@ class SecureNode:
         if grid.sigma:
             numbers = numbers + discrete_gaussian(layout.count, grid.sigma, KeyStream())
         whole = {n: model.tables[n].values for n in layout.rows} if f.method.row_access == "all" else {}
-        form = layout.digest(model.dense, whole)
+        members = secure_messages.members_in(content)
+        form = agreed_form(self._settings, layout, model.dense, whole, members)
         sent = secure_party.masked(party, numbers, secure_messages.bits_in(content), form)
+        self._keep(party)  # not before: a node without numbers in the sum helps nobody to unmask it
         clients = [update.client for update in trained]
         return RecordDict({"masked": secure_messages.put_masked(sent, clients)})
 

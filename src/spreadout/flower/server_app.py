@@ -25,6 +25,7 @@ from spreadout.federated.claims import WHERE_DEPLOYED
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import NormClipping, RobustRule
 from spreadout.flower.access import LOG, AccessControl, access_log, read_roster
+from spreadout.flower.agreed import config_digest
 from spreadout.flower.data import ServerData, held_out
 from spreadout.flower.events import Events
 from spreadout.flower.grid import GridExecutor
@@ -223,7 +224,9 @@ class Builder:
         if e.privacy is not None and not e.privacy.on_the_server:  # else the run notes its sums
             log = ReleaseLog(self.out / DEPLOYMENT / RELEASES, resume=self.resume)
         secure = e.privacy is not None and e.privacy.needs_others
-        executor = (SecureGridExecutor if secure else GridExecutor)(nodes, log)
+        executor: GridExecutor = GridExecutor(nodes, log)
+        if secure:
+            executor = SecureGridExecutor(nodes, log, config=config_digest(e))
         federation = replace(form, data=data, executor=executor, server=server)
         refuse_spent_at_once(federation)
         return federation

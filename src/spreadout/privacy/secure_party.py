@@ -117,7 +117,7 @@ def share(
     party: Party, announced: Mapping[str, Announced], of_nodes: float, verifies: Verifies
 ) -> tuple[Party, dict[str, bytes], bytes]:
     """Step 2: the letters to the other nodes, and by what the seed of its own mask will be known."""
-    if party.seed:
+    if party.seed or not party.mask_private:
         raise Broken("shares of this round were sent already")
     own = announced.get(party.name)
     if own is None or own[:2] != _public(party):
@@ -206,7 +206,11 @@ def own_mask_key(seed: bytes, about: bytes) -> bytes:
 
 
 def reveal(party: Party, there: Sequence[str]) -> tuple[Party, dict[str, bytes]]:
-    """Step 4: a share for each node of the sum, of one kind or of the other. The party forgets all."""
+    """Step 4: a share for each node of the sum, of one kind or of the other.
+
+    The party forgets all but which round it was of: with the letters, which a server may keep, what t nodes
+    still had would unmask every update of the round.
+    """
     present = set(there)
     if not party.held:
         raise Broken("no numbers of this round were sent, or all was revealed already")
@@ -217,4 +221,4 @@ def reveal(party: Party, there: Sequence[str]) -> tuple[Party, dict[str, bytes]]
     if len(present) < party.threshold:
         raise Broken(f"a sum of {len(present)} nodes: it takes {party.threshold}")
     shares = {name: pair[0 if name in present else 1] for name, pair in party.held.items()}
-    return replace(party, held={}, mask_private=masking.new_key()), shares
+    return Party(party.name, party.about, b"", b"", threshold=party.threshold), shares
