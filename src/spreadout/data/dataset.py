@@ -30,14 +30,16 @@ from spreadout.data.arrays import (
     with_numbers,
 )
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
+from spreadout.data.in_words import counted, inputs_in_words
 from spreadout.data.naming import client_numbers
 
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
 REMEMBERED = 1 << 24  # up to so many row ids, every client's rows are worked out once and kept
 AT_ONCE = 1 << 21  # row ids looked at in one go
+SEVERAL = "client: examples have several labels each; say whose each example is"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FederatedDataset:
     """Training examples by client: client `i` holds `offsets[i]:offsets[i + 1]` of every column.
 
@@ -60,6 +62,11 @@ class FederatedDataset:
     )
     class_names: tuple[str, ...] = ()  # what the user calls the classes; none: by their numbers
     client_names: tuple[str, ...] = ()  # … and the clients of the whole federation
+
+    def __repr__(self) -> str:
+        held = f"{counted(self.examples, 'example')}, {counted(self.clients, 'client')}"
+        inside = inputs_in_words(self.columns)
+        return f"<FederatedDataset: {held}, {counted(self.classes, 'class')}, {inside}>"
 
     @property
     def clients(self) -> int:
@@ -202,8 +209,11 @@ class FederatedDataset:
         return replace(self, offsets=torch.tensor([0, self.examples]), numbers=None)
 
     @classmethod
-    def from_arrays(cls, x: Any, y: Any, client: Any, *, classes: int | None = None) -> FederatedDataset:
+    def from_arrays(
+        cls, x: Any, y: Any, client: Any = None, *, classes: int | None = None
+    ) -> FederatedDataset:
         """Bring your own: features (n, …), one class or a list of classes per example, its client (n,).
+        Without clients, every class is one.
 
         Classes are whole numbers from 0 on, or text or other values, which are numbered and keep their
         names. Clients may be called by numbers with large gaps, or by text; of numbers with few gaps,
@@ -217,7 +227,9 @@ class FederatedDataset:
         """
         y, names = with_numbers(y)
         features, labels = with_label_sets(x, y)
-        ids, client_names = client_numbers(client)
+        if client is None and isinstance(labels, Ragged):
+            raise UserError(SEVERAL)
+        ids, client_names = client_numbers(y if client is None else client)
         owner = torch.from_numpy(ids)
         if len(owner) != len(labels):
             raise UserError(
@@ -287,7 +299,7 @@ class FederatedDataset:
             names = table.class_names
         client = table.client if table.client is not None else y
         if has_sets(client):
-            raise UserError("client: examples have several labels each; say whose each example is")
+            raise UserError(SEVERAL)
         count = len(names) if names else None
         x = feature_column(as_features(table.x), table.x)
         found = cls.from_arrays(np.zeros((len(table.x), 1)), y, client, classes=count)
@@ -306,7 +318,7 @@ class FederatedDataset:
         return cls(sorted_columns, offsets_from_lengths(lengths), classes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Examples:
     """Held-out examples: inputs and the set of right labels of each. They have no clients, so they
     cannot be trained on. Labels from `classes` on are classes that no client ever trains.
@@ -323,6 +335,9 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"<Examples: {counted(len(self), 'example')}, {inputs_in_words(self.inputs)}>"
 
     @classmethod
     def from_arrays(cls, x: Any, y: Any, *, like: FederatedDataset | None = None) -> Examples:
@@ -374,7 +389,7 @@ class Examples:
         return replace(found, inputs={"x": x})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Splits:
     """Data kept apart by construction: only `train` has clients, only the others are scored.
 
@@ -411,6 +426,10 @@ class Splits:
         if names and not self.class_names:
             object.__setattr__(self, "class_names", names)
             object.__setattr__(self, "class_ids", names)
+
+    def __repr__(self) -> str:
+        held = "" if self.validation is None else f", validation {self.validation!r}"
+        return f"<Splits {self.name}: train {self.train!r}, test {self.test!r}{held}>"
 
 
 def _own_tensors(column: Column, at: Tensor) -> list[Tensor]:
