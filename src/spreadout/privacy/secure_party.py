@@ -208,7 +208,7 @@ def own_mask_key(seed: bytes, about: bytes) -> bytes:
 def reveal(party: Party, there: Sequence[str]) -> tuple[Party, dict[str, bytes]]:
     """Step 4: a share for each node of the sum, of one kind or of the other.
 
-    The party forgets all but which round it was of: with the letters, which a server may keep, what t nodes
+    The party forgets all but which round it was of: with letters that a server may keep, what t nodes
     still had would unmask every update of the round.
     """
     present = set(there)
