@@ -306,8 +306,9 @@ def test_run_takes_a_pair_of_data_and_a_method_by_its_name_or_class(toy: so.Spli
     assert held.summary["clients"] == plain.summary["clients"]
     with pytest.raises(so.UserError, match=r"its test part is a FederatedDataset; give so\.Examples"):
         so.run(SHORT, data=(toy.train, toy.train))
-    named = so.run({"rounds": 2, "clients": {"lr": 0.3}}, method="baseline-2")
-    same = so.run({"rounds": 2, "clients": {"lr": 0.3}, "method": {"name": "baseline-2"}})
+    values = {"rounds": 2, "data": {"source": "digits"}, "clients": {"lr": 0.3}}
+    named = so.run(values, method="baseline-2")
+    same = so.run({**values, "method": {"name": "baseline-2"}})
     assert (named.summary["method"], named.metrics) == ("baseline-2", same.metrics)
     assert so.run(SHORT, data=toy, method=Own).summary["method"] == "own"
     with pytest.raises(so.UserError, match=r"Needy has keys without defaults; give an instance, Needy"):
@@ -341,3 +342,9 @@ def test_what_is_wrong_with_a_part_is_said_in_one_line() -> None:
         vector.value(None)  # type: ignore[arg-type]
     with pytest.raises(so.UserError, match=r"clients.drift.alpa: unknown key; did you mean 'alpha'"):
         so.Experiment.of({"clients": {"drift": {"name": "feddyn", "alpa": 1}}})
+
+
+def test_plain_values_name_their_data() -> None:
+    with pytest.raises(so.UserError, match="nothing says what to train on"):
+        so.run({"rounds": 1})
+    assert so.run({"rounds": 1, "data": {"source": "digits"}}, progress=False).summary["rounds"] == 1

@@ -312,3 +312,15 @@ def test_a_stream_that_changes_its_mind_is_refused(
             clients=1,
             classes=2,
         )
+
+
+def test_indicators_do_not_make_words_of_numbers() -> None:
+    from spreadout.data.moments import are_numbers
+
+    rng = torch.Generator().manual_seed(0)
+    numbers = torch.randn(200, 3, generator=rng)
+    towns = torch.eye(60)[torch.randint(60, (200,), generator=rng)]
+    words = (torch.rand(200, 300, generator=rng) < 0.03) * torch.randint(1, 4, (200, 300), generator=rng)
+    assert are_numbers(Dense(torch.cat([numbers, towns], 1)))
+    assert not are_numbers(Dense(towns))
+    assert not are_numbers(Dense(words.float()))

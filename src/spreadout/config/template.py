@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,6 +89,7 @@ def written(answers: Answers) -> str:
     return f"""# Written by `spreadout init`. Train with: spreadout run THIS-FILE
 # What is not said here is chosen for the data when it has been read; config.toml in the run folder
 # shows every value. Set any of them here to have it your way: docs/configuration.md.
+name = "{_name(answers.data)}"
 seed = 0
 # rounds = 300           # chosen for the data, unless you say so
 
@@ -97,10 +99,10 @@ seed = 0
 [method]
 name = "{method}"
 
-# A part is held out to choose by, so that the test part is looked at once, at the end.
+# Scores are of a test part. Another part, for validation, says which model is kept and when to stop.
 [eval]
 split = "test"           # "validation" while you try settings, and for `spreadout sweep`
-# keep = "best"          # leave the model that validation examples like best, not the last one
+# keep = "last"          # leave the last model, not the one that validation examples like best
 
 # What people change most; the values are examples.
 # [clients]
@@ -110,6 +112,12 @@ split = "test"           # "validation" while you try settings, and for `spreado
 # clip = 1.0
 # noise = 1.0
 """
+
+
+def _name(data: str) -> str:
+    """A name for runs: that of the file, without what a name may not have."""
+    stem = Path(data).name.split(".")[0]
+    return re.sub(r"[^\w-]+", "-", stem).strip("-") or "run"
 
 
 def _said_of(data: dict[str, object]) -> str:

@@ -15,11 +15,18 @@ FILLED = 0.25  # share of values that are not 0, from which features are numbers
 
 
 def are_numbers(column: Column) -> bool:
-    """Whether features are quantities, most of them not 0, rather than words that occur or do not."""
+    """Whether features are quantities, many of them not 0, rather than words that occur or do not.
+
+    Features that are 0 or 1 say nothing against it: a table of a few numbers may have many indicators.
+    """
     if not len(column):
         return False
     some = torch.linspace(0, len(column) - 1, min(len(column), 1000)).long()
-    return float((column.take(some) != 0).float().mean()) >= FILLED
+    x = column.take(some).flatten(1)
+    filled = (x != 0).float()
+    counts = ((x != 0) & (x != 1)).any(0)  # (d,) those with other values
+    parts = (filled, filled[:, counts])
+    return any(part.numel() > 0 and float(part.mean()) >= FILLED for part in parts)
 
 
 def moments(column: Column, at: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,21 +59,26 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     ]
     judged = summary.get("best_by") or [next(iter(summary["metrics"]))]
     by = judged[0] if len(judged) == 1 else f"the mean of {', '.join(judged)}"
+    kept = summary.get("keep") == "best"
     after = "1 round" if summary["rounds"] == 1 else f"{summary['rounds']} rounds"
     for place, (name, value) in enumerate(summary["metrics"].items()):
         note = f"{best[name]:.2f} at round {best['round']}"
-        if judged == [name]:
+        if kept:
+            note = "" if place else f"the model of round {best['round']}, by validation examples"
+        elif judged == [name]:
             note = f"best {note}"
         else:
             note = f"{best[name]:.2f} then" if place else f"{note}, the best round by {by}"
         if described(name).better == "lower":
-            note += "; lower is better"
-        rows.append((name, f"[bold]{value:.2f}[/] after {after} ({note})"))
+            note += "; lower is better" if note else "lower is better"
+        rows.append((name, f"[bold]{value:.2f}[/] after {after}" + (f" ({note})" if note else "")))
     rows += _reference_rows(summary)
     if summary.get("stopped_early") and (summary.get("privacy") or {}).get("budget_is_spent"):
         rows.append(("stopped", "early: another round might take a client beyond privacy.epsilon"))
     elif summary.get("stopped_early"):
-        rows.append(("stopped", f"early: {by} did not improve; the saved model is from the last round"))
+        where = ", on validation examples," if kept else ""
+        left = "" if kept else "; the saved model is from the last round"
+        rows.append(("stopped", f"early: {by}{where} did not improve{left}"))
     rows.append(("traffic", f"{human_bytes(moved['down'])} down, {human_bytes(moved['up'])} up"))
     if geometry["max_cosine"] is not None:
         rows.append(

@@ -84,6 +84,7 @@ def summarize(
         "classes": data.train.classes,
         "rounds": state.round,
         "metrics": {name: last[name] for name in names},
+        "keep": experiment.eval.keep,
         "kept_round": last["round"],  # whose model it is
         "best_by": experiment.eval.best_by,
         "stopped_early": state.round < experiment.rounds,  # eval.patience or privacy.epsilon ran out

@@ -65,6 +65,8 @@ def run(
     >>> so.run(so.Experiment(rounds=10), data=data).metrics
     {'P@1': 100.0}
     """
+    if isinstance(experiment, Mapping) and data is None and "source" not in experiment.get("data", {}):
+        raise UserError("so.run: nothing says what to train on; give data=…, or {'data': {'source': …}}")
     experiment, method = chosen_method(as_experiment(experiment), method)
     own = (as_splits(data), encoder, method)
     place = None if out is None else partial(RunFolder.claimed, Path(out), force=force)

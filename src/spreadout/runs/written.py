@@ -84,6 +84,7 @@ class Summary(Written):
     classes: Count
     rounds: Count
     metrics: dict[str, Score] = Field(min_length=1)
+    keep: Text = "last"
     kept_round: Count | None = None
     best_by: list[str] | None = None
     stopped_early: bool = False
