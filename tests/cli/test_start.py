@@ -151,24 +151,6 @@ def test_a_sweep_tries_all_on_validation_data_and_goes_on_where_it_stopped(
     assert "settings that are chosen by the test part are not tested by it" in capsys.readouterr().err
 
 
-def test_a_search_by_optuna_tells_it_what_it_asked_for(
-    trees: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("optuna", reason="optuna is not installed")
-    from spreadout.runs import sweep
-
-    def made(self: Sweep, settings: tuple[str, ...]) -> sweep.Trial:
-        lr = float(settings[0].partition("=")[2])
-        return sweep.Trial(settings, -abs(lr - 0.3), "none")
-
-    monkeypatch.setattr(Sweep, "_trial", made)
-    config = trees.parent / "trees.toml"
-    invoke(monkeypatch, "init", str(trees), "--out", str(config))
-    values = ["clients.lr=0.01,0.03,0.1,0.3,1.0,3.0"]
-    found = Sweep.of(str(config), values, trees.parent / "sweep", jobs=2).run(trials=20)
-    assert found[0].settings == ("clients.lr=0.3",)
-
-
 def test_nothing_to_try_is_said() -> None:
     with pytest.raises(so.UserError, match="nothing to try; write values with commas"):
         Sweep.of("digits-fedaws", ["clients.lr=0.1"], Path("nowhere"))

@@ -102,13 +102,12 @@ def sweep(
     from spreadout.runs.sweep import Sweep
 
     folder = out or fresh_folder("sweep")
-    found = Sweep.of(config, values, folder, jobs=jobs, device=device).run(trials)
+    planned = Sweep.of(config, values, folder, jobs=jobs, device=device)
+    found = planned.run(trials, lambda said: print(said, file=sys.stderr, flush=True))
     if as_json:
         print(json.dumps([one.as_dict() for one in found], indent=2))
         return
-    for one in found:
-        said = "failed: " + one.problem if one.problem else f"{one.score:8.3f}"
-        print(f"{said}  {' '.join(one.settings)}")
+    print("\n".join(map(str, found)))
     best = folder / "best.toml"
     print(f"\nthe best as a config: {best}\non the test part: spreadout run {best} eval.split=test")
 
