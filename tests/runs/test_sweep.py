@@ -8,6 +8,7 @@ import pytest
 
 import spreadout as so
 from command import invoke
+from spreadout.evaluation.early_stopping import shown_of
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.sweep import Sweep, Trial
 
@@ -134,7 +135,8 @@ def test_the_best_config_is_what_its_trial_ran(
     assert best.model_copy(update={"eval": best.eval.model_copy(update={"references": False})}) == ran
     for one in trials:  # what the run leaves, not its best round
         run = RunFolder(out / one["folder"])
-        assert one["score"] == run.summary()["metrics"]["P@1"] == run.history()[-1]["P@1"]
+        left = run.history()[shown_of(so.Experiment.load(run.config).eval, run.history())]
+        assert one["score"] == run.summary()["metrics"]["P@1"] == left["P@1"]
 
 
 def test_a_trial_is_named_by_what_its_config_says(config: Path, tmp_path: Path) -> None:
