@@ -65,7 +65,58 @@ def test_init_asks_four_questions_at_a_terminal(trees: Path, monkeypatch: pytest
     assert invoke(monkeypatch, "init", "--out", str(config)) == 0
     found = so.Experiment.load(config)
     assert (found.data.source.label, found.method.name) == ("soil", "fedavg")
+    assert found.data.source.client is None  # though a column is called "site"
     assert next(answers, None) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "source"),
+    [
+        ("a,Site,label", (), {"name": "table", "label": "label", "client": "Site"}),
+        ("a,Site", ("--label", "Site"), {"name": "table", "label": "Site"}),
+        ("a,kind,site", ("--client", "-"), {"name": "table", "label": "kind"}),
+        ("a,site", ("--client", "site"), {"name": "table", "label": "a", "client": "site"}),
+        (
+            "user,item,time,group",
+            ("--client", "group"),
+            {"name": "interactions", "user": "group", "item": "item", "time": "time"},
+        ),
+        ("user,item,time", ("--client", "-"), {"name": "table", "label": "time"}),
+        ("user,item,time", (), {"name": "interactions", "user": "user", "item": "item", "time": "time"}),
+    ],
+)
+def test_columns_are_what_was_said_of_them(
+    header: str,
+    options: tuple[str, ...],
+    source: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "a.csv").write_text(header + "\n")
+    config = tmp_path / "a.toml"
+    assert invoke(monkeypatch, "init", str(tmp_path / "a.csv"), *options, "--out", str(config)) == 0
+    assert tomllib.loads(config.read_text())["data"]["source"] == source
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("a.csv", "--client", "owner"), "a.csv: no column 'owner'"),
+        (("a.csv", "--label", "kind", "--client", "kind"), "--client kind: is the column of labels too"),
+        (("digits", "--client", "site"), "--client site: is for tables, and digits is none"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_not_dropped(
+    options: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("user,item,time,kind\n")
+    assert invoke(monkeypatch, "init", *options) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

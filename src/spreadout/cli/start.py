@@ -23,14 +23,15 @@ def init(
         str | None, typer.Option("--label", help="Of a table: the column of labels.")
     ] = None,
     client: Annotated[
-        str | None, typer.Option("--client", help="Of a table: the column that says whose a row is.")
+        str | None,
+        typer.Option("--client", help="Of a table: the column that says whose a row is; - for none."),
     ] = None,
     method: Annotated[str | None, typer.Option("--method", help="How to train.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a config that is there.")] = False,
 ) -> None:
     """Write a commented config for your data: asks four questions, or takes the answers as options."""
     from spreadout.config.experiment import Experiment
-    from spreadout.config.template import Answers, guessed, method_for, written
+    from spreadout.config.template import NOBODY, Answers, guessed, method_for, written
     from spreadout.core.files import write_atomic
 
     if config.exists() and not force:
@@ -45,10 +46,11 @@ def init(
     source = found["source"]
     if asks and isinstance(source, dict) and source["name"] == "table":
         label = typer.prompt("Which column is to be told?", default=source["label"])
-        whose = typer.prompt(
-            "Which column says whose a row is? (- for none)", default=source.get("client", "-")
+        source = guessed(data, label, client)["source"]
+        assert isinstance(source, dict)
+        client = typer.prompt(
+            "Which column says whose a row is? (- for none)", default=source.get("client", NOBODY)
         )
-        client = None if whose == "-" else whose
         found = guessed(data, label, client)
     if asks:
         method = typer.prompt("Method", default=method_for(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ LABELS = ("label", "class", "target", "y", "species", "category", "kind", "tag")
 WHOSE = ("client", "user", "owner", "hospital", "site", "device", "subject", "patient")
 TIMES = ("time", "timestamp", "date", "when")
 ITEMS = ("item", "product", "movie", "song", "article", "page")
+NOBODY = "-"  # in place of a column's name: no column says whose a row is
 
 
 @dataclass(frozen=True)
@@ -27,48 +29,65 @@ class Answers:
 
     data: str  # a file, a folder, or the name of a data set
     label: str | None = None  # the column of labels, in a table
-    client: str | None = None  # the column that says whose a row is
+    client: str | None = None  # the column that says whose a row is; NOBODY: none does
     method: str | None = None
 
 
 def guessed(data: str, label: str | None = None, client: str | None = None) -> dict[str, object]:
     """`[data]` for a file or a data set, by its name and its header."""
     path = Path(data).expanduser()
+    kind = _kind(data, path)
+    where: dict[str, object] = {"path": str(path.absolute())} if path.exists() else {}
+    if kind != "table":
+        for option, name in (("--label", label), ("--client", client)):
+            if name is not None:
+                raise UserError(f"{option} {name}: is for tables, and {data} is none; leave it out")
+        return {"source": kind, **where}
+    delimiter = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
+    return {**where, "source": _columns_of(data, header_of(path, delimiter), label, client, delimiter)}
+
+
+def _kind(data: str, path: Path) -> str:
+    """The source that reads it."""
     if data in SOURCES and not path.exists():
-        return {"source": data}
+        return data
     if not path.exists():
         raise UserError(f"{data}: no such file, and no data set of this name; see `spreadout data list`")
-    where = str(path.absolute())
-    if path.is_dir():
-        return {"source": "image-folder", "path": where}
-    suffix = path.name.removesuffix(".gz")
-    kind = READS.get(Path(suffix).suffix.lower(), "")
-    if not kind:
+    kind = READS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "")
+    if not kind and not path.is_dir():
         raise UserError(
             f"{data}: its format is not known by its name; set data.source yourself: "
             "`spreadout data list` shows what there is"
         )
-    if kind != "table":
-        return {"source": kind, "path": where}
-    delimiter = "\t" if suffix.endswith(".tsv") else ","
-    names = header_of(path, delimiter)
-    found = {name.casefold(): name for name in names}
-    events = [next((found[w] for w in words if w in found), None) for words in (WHOSE, ITEMS, TIMES)]
-    if label is None and all(events):
-        user, item, time = events
-        return {
-            "path": where,
-            "source": {"name": "interactions", "user": user, "item": item, "time": time},
-        }
-    called = label or next((found[word] for word in LABELS if word in found), names[-1])
-    whose = client or next((found[word] for word in WHOSE if word in found and word != called), None)
-    for name in filter(None, (called, whose)):
-        if name not in names:
+    return "image-folder" if path.is_dir() else kind
+
+
+def _columns_of(
+    data: str, names: list[str], label: str | None, client: str | None, delimiter: str
+) -> dict[str, object]:
+    """`[data.source]` of a table: which of its columns are what."""
+    for name in (label, None if client == NOBODY else client):
+        if name is not None and name not in names:
             raise UserError(f"{data}: no column {name!r}{near(name, names)}")
-    source: dict[str, object] = {"name": "table", "label": called}
-    source |= {"client": whose} if whose else {}
-    source |= {"delimiter": delimiter} if delimiter != "," else {}
-    return {"path": where, "source": source}
+    if label is not None and label == client:
+        raise UserError(f"--client {client}: is the column of labels too; - where no column says it")
+    own = {"delimiter": delimiter} if delimiter != "," else {}
+    item, time = (_first(names, words, but=(client,)) for words in (ITEMS, TIMES))
+    user = client or _first(names, WHOSE)
+    if label is None and user not in (None, NOBODY) and item and time:
+        return {"name": "interactions", "user": user, "item": item, "time": time, **own}
+    called = (
+        label or _first(names, LABELS, but=(client,)) or ([n for n in names if n != client] or names)[-1]
+    )
+    whose = client or _first(names, WHOSE, but=(called,))
+    client_column = {"client": whose} if whose not in (None, NOBODY) else {}
+    return {"name": "table", "label": called, **client_column, **own}
+
+
+def _first(names: Sequence[str], words: Sequence[str], but: Sequence[str | None] = ()) -> str | None:
+    """The column that is called by the first of these words, in letters of whatever size."""
+    found = {name.casefold(): name for name in names if name not in but}
+    return next((found[word] for word in words if word in found), None)
 
 
 def method_for(data: dict[str, object]) -> str:
