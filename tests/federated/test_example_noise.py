@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,12 +11,15 @@ from torch import nn
 
 import spreadout as so
 from spreadout.core.types import Params, RowInfo
+from spreadout.data.dataset import Splits
 from spreadout.federated.example_noise import ExampleNoise
 from spreadout.federated.schedule import Schedule, plan
-from spreadout.methods import FedAvg
+from spreadout.methods import FedAvg, FedSS
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.privacy.central import Rounds
+from spreadout.privacy.cover import blocks_of
 from spreadout.privacy.mechanism import GaussianMechanism
+from spreadout.runs import example_promises
 from spreadout.runs.build import build_federation
 from toys import several_classes, shop, shop_config
 
@@ -187,6 +191,10 @@ def test_a_run_accounts_for_the_smallest_client_that_came_most(tmp_path: Path) -
         ({"clients": {**CLIENTS, "drop_remainder": True}}, "clients.drop_remainder"),
         ({"method": {"name": "fedaws", "weighting": "examples"}}, "method.weighting"),
         ({"method": {"name": "fedalc"}}, "without noise"),
+        ({"clients": {**CLIENTS, "max_examples": 10}}, "clients.max_examples = 10"),
+        ({"method": {"name": "fedss", "negatives": 1}}, "method.correct = false"),
+        ({"method": {"name": "fedss", "loss_form": "negatives"}}, "which classes are its own"),
+        ({"method": {"name": "fedss", "loss_form": "positives"}}, "which classes are its own"),
     ],
 )
 def test_what_tells_more_than_the_steps_is_refused(changes: dict[str, object], word: str) -> None:
@@ -197,5 +205,84 @@ def test_what_tells_more_than_the_steps_is_refused(changes: dict[str, object], w
 
 def test_a_loss_over_a_batch_is_refused() -> None:
     config = shop_config(privacy=PRIVATE, clients={"local_steps": 1})
-    with pytest.raises(so.UserError, match="compares the examples of a batch"):
+    with pytest.raises(so.UserError, match="depends on the client's others"):
         build_federation(config, shop(), torch.device("cpu"))
+
+
+def test_a_loss_that_knows_a_client_s_own_classes_is_refused() -> None:
+    config = shop_config(
+        privacy=PRIVATE,
+        clients={"local_steps": 1, "batch": 2},
+        method={"name": "dual_encoder", "loss_form": "sampled_softmax", "negatives": 1},
+    )
+    with pytest.raises(so.UserError, match="which classes are its own"):
+        build_federation(config, shop(), torch.device("cpu"))
+
+
+def cover_sums(method: dict[str, object], *, without: int | None) -> tuple[Params, torch.Tensor]:
+    """The first step's sums of a client with forty examples of a class and one of its block mate."""
+    blocks = blocks_of(0, 8, 4)
+    mate = int(np.flatnonzero((blocks == blocks[0]) & (np.arange(8) != 0))[0])
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(41, 6)).astype(np.float32), np.array([0] * 40 + [mate])
+    keep = np.arange(41) != (-1 if without is None else without)
+    data = Splits(
+        "toy",
+        so.FederatedDataset.from_arrays(x[keep], y[keep], np.zeros(int(keep.sum()), int), classes=8),
+        so.Examples.from_arrays(x, y),
+    )
+    values = {
+        "rounds": 1,
+        "chosen": [],
+        "model": {"hidden": [5], "dim": 4},
+        "method": {"name": "fedss", "draw": "cover", "cover": 4, "merge": "mean", **method},
+        "clients": {"batch": 1000, "lr": 1.0, "row_lr": 1.0, "local_steps": 1},
+        "privacy": {"model": "example", "clip": 0.05, "noise": 0.0},
+        "run": {"executor": "sequential"},
+    }
+    f = build_federation(so.Experiment.of(values), data, torch.device("cpu"))
+    state = so.ServerState(0, *f.model.initial(0, f.device))
+    cohort = f.executor.cohort(f, state)
+    found = f.executor.train(f, state, cohort)
+    total = next(iter(found))
+    change = Params(total.dense, {name: rows.total for name, rows in total.rows.items()})
+    return change, cohort.requests["classes"][0]
+
+
+def test_an_example_less_moves_a_step_by_its_clip_whatever_its_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rows requested stay the same; with the correction for own classes all examples moved."""
+
+    def moved(method: dict[str, object]) -> float:
+        (one, asked), (other, again) = (cover_sums(method, without=None), cover_sums(method, without=40))
+        assert torch.equal(asked, again)
+        apart = [
+            (part[n].double() - rest[n].double()).square().sum()
+            for part, rest in zip(one, other, strict=True)
+            for n in part
+            if n != "classes"
+        ]
+        return float(torch.stack(apart).sum().sqrt()) * 1000 / 0.05  # in clips
+
+    assert moved({"correct": False}) <= 1 + 1e-4
+    monkeypatch.setattr(FedSS, "loss_is_of_each_example", True)
+    assert moved({"loss_form": "negatives"}) > 1.5
+
+
+def test_epsilon_is_the_largest_of_what_is_reported_and_not_of_a_looser_bound() -> None:
+    """A client's Rényi bound may be the largest, and another's closest bound above its closest."""
+    pytest.importorskip("dp_accounting", reason="dp-accounting is not installed")
+    sizes, rounds = (6400, 16_000), (1, 1000)
+    mechanism = GaussianMechanism(model="example", clip=1, noise=1.0)
+    f = SimpleNamespace(
+        clients=SimpleNamespace(schedule=Schedule(steps=1, batch=32, poisson=True)),
+        data=SimpleNamespace(sizes=np.array(sizes)),
+        executor=SimpleNamespace(releases=lambda state: dict(enumerate(rounds))),
+    )
+    each = [Rounds("poisson", 32, n) for n in sizes]
+    bounds = [one.at_most(1.0, r, 1e-5) for one, r in zip(each, rounds, strict=True)]
+    closest = [one.spent(1.0, r, 1e-5).epsilon for one, r in zip(each, rounds, strict=True)]
+    assert (bounds[0] > bounds[1], closest[0] < closest[1]) == (True, True)
+    found = example_promises.epsilon_at(f, None, mechanism, 1e-5)  # type: ignore[arg-type]
+    assert found == max(closest)

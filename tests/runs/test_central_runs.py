@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import spreadout as so
+from spreadout.federated.cohort import draw_clients
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.runs import session
 from tiny import tiny, tiny_data
@@ -84,6 +85,42 @@ def test_a_release_that_a_crash_has_lost_is_not_forgotten(
     assert result.summary["privacy"]["epsilon"] == pytest.approx(
         epsilon_of(5.0, 5, 1e-6, sensitivity=1.0)
     )
+
+
+@pytest.mark.parametrize("executor", ["simulator", "sequential"])
+def test_a_round_that_is_done_again_has_another_cohort(
+    executor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is accounted for: one cohort with two noises would be one draw with less noise."""
+    whole, seen = session.run_round, []
+
+    def dies(federation: Any, state: Any) -> Any:
+        done = whole(federation, state)
+        seen.append((done.round, done.cohort.clients.tolist()))
+        if len(seen) in (3, 6):
+            raise RuntimeError("power cut")
+        return done
+
+    monkeypatch.setattr(session, "run_round", dies)
+    e = config(
+        clients={"batch": 3, "lr": 0.3, "local_steps": 2, "per_round": 3},
+        eval={"every": 8, "metrics": ["P@1"]},
+        run={"checkpoint_every": 8, "executor": executor},
+        rounds=8,
+    )
+    data = several_classes()
+    with pytest.raises(RuntimeError, match="power cut"):
+        so.run(e, data=data, out=tmp_path / "run")
+    with pytest.raises(RuntimeError, match="power cut"):
+        so.resume(tmp_path / "run", data=data)
+    so.resume(tmp_path / "run", data=data)
+    assert [round for round, _ in seen] == [*range(1, 4), *range(1, 4), *range(1, 9)]
+    cohorts = [cohort for _, cohort in seen]
+    f = so.run(e, data=data).federation
+    drawn = [draw_clients(f, release).tolist() for release in range(14)]
+    assert cohorts == drawn  # each release by its own draw
+    assert drawn[:3] != drawn[3:6]
+    assert len(lines(tmp_path / "run" / "releases.jsonl")) == 14
 
 
 def test_an_interrupted_run_leaves_its_evidence_and_goes_on_to_the_same_end(tmp_path: Path) -> None:

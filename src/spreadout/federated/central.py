@@ -65,6 +65,15 @@ def releases_of(state: ServerState) -> int:
     return int(state.central[RELEASES]) if RELEASES in state.central else 0
 
 
+def repeats(state: ServerState) -> int:
+    """How many rounds were released again, because a crash made the run forget them.
+
+    Every release has a cohort of its own. The accountants take each for a fresh draw; one cohort seen
+    twice would be one draw with half the variance of noise, which costs more.
+    """
+    return max(0, releases_of(state) - state.round)
+
+
 def count_releases_(state: ServerState, known: int) -> None:
     """Let a ledger's count go before the state's own, which a crash may have made smaller."""
     if known > releases_of(state):

@@ -39,7 +39,7 @@ class Cohort:
 
 
 def draw_clients(federation: Federation, round: int) -> Tensor:
-    """Who takes part in a round: a function of (seed, round) alone."""
+    """Who takes part in a round: a function of (seed, round) alone, or of the number of the draw."""
     f = federation
     usable = f.clients.schedule.usable(f.data.sizes)
     if f.server.claim_cap is not None:  # nor is a client chosen more often by what it claims
@@ -47,9 +47,12 @@ def draw_clients(federation: Federation, round: int) -> Tensor:
     return sample_clients(f.server.selection, usable, f.server.per_round, seed=f.seed, round=round)
 
 
-def draw_cohort(federation: Federation, round: int) -> Cohort:
-    """Who takes part in a round, and the rows they request."""
-    return request_rows(federation, draw_clients(federation, round), round)
+def draw_cohort(federation: Federation, round: int, repeats: int = 0) -> Cohort:
+    """Who takes part in a round, and the rows they request.
+
+    repeats: rounds before it that were done twice (`central.repeats`): others are drawn then.
+    """
+    return request_rows(federation, draw_clients(federation, round + repeats), round)
 
 
 def request_rows(federation: Federation, clients: Tensor, round: int) -> Cohort:

@@ -12,6 +12,7 @@ import torch
 from spreadout.core.registry import Registry
 from spreadout.core.state import ServerState
 from spreadout.federated.aggregate import Aggregate
+from spreadout.federated.central import repeats
 from spreadout.federated.cohort import Cohort, draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.setup import client_setup
@@ -61,7 +62,7 @@ class Executor(ABC):
 
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """Who takes part in the state's round, and the rows each of them requests."""
-        return draw_cohort(federation, state.round)
+        return draw_cohort(federation, state.round, repeats(state))
 
     def heard_requests(self, federation: Federation, cohort: Cohort) -> Iterator[Heard]:
         """The class rows that the server has been asked for since it was last told, whoever trained."""

@@ -279,8 +279,11 @@ class Method(NamedSection, ABC):
 
     @property
     def loss_is_of_each_example(self) -> bool:
-        """Whether a batch's loss is the mean of losses that each example has by itself."""
-        return True
+        """Whether a batch's loss is the mean of losses that each example has by itself.
+
+        One that reads `info.own` is not: which classes are the client's own follows from all examples.
+        """
+        return not self.needs_own
 
     @property
     def steps_on_server(self) -> bool:

@@ -169,7 +169,7 @@ class DualEncoder(Method):
     @property
     def loss_is_of_each_example(self) -> bool:
         in_batch = self.context_spreadout or self.label_spreadout or self.cross_spreadout
-        return self.loss_form != "batch_softmax" and not in_batch
+        return self.loss_form != "batch_softmax" and not self.needs_own and not in_batch
 
     @property
     def steps_on_server(self) -> bool:

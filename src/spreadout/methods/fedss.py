@@ -118,6 +118,10 @@ class FedSS(Method):
     def has_secret_draws(self) -> bool:
         return super().has_secret_draws and self.cover is None  # blocks are public
 
+    @property
+    def loss_is_of_each_example(self) -> bool:
+        return self.loss_form == "sampled" and not self.correct  # all else reads `info.own`
+
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
 

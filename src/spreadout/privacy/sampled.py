@@ -67,7 +67,7 @@ def there() -> bool:
     return importlib.util.find_spec("dp_accounting") is not None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=32)
 def _losses(noise: float, rate: float, rounds: int) -> Any:
     """What so many rounds compose to; asked at one δ after another."""
     return _library(".pld").PLDAccountant().compose(_event(noise, rate), rounds)

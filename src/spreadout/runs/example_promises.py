@@ -31,11 +31,14 @@ def epsilon_at_most(f: Federation, state: ServerState, mechanism: GaussianMechan
 
 def epsilon_at(f: Federation, state: ServerState, mechanism: GaussianMechanism, delta: float) -> float:
     """The closest bound at a δ, of the client for which it is worst."""
-    candidates = _worst(f, state, 0)
-    if not candidates:
-        return 0.0
-    sampled, steps = max(candidates, key=lambda one: one[0].at_most(mechanism.noise, one[1], delta))
-    return sampled.spent(mechanism.noise, steps, delta).epsilon
+    noise = mechanism.noise
+    bounds = [(drawn.at_most(noise, steps, delta), drawn, steps) for drawn, steps in _worst(f, state, 0)]
+    worst = 0.0
+    for bound, drawn, steps in sorted(bounds, key=lambda one: one[0], reverse=True):
+        if bound <= worst:  # neither this one nor those after it can be above
+            break
+        worst = max(worst, drawn.spent(noise, steps, delta).epsilon)
+    return worst
 
 
 def _worst(f: Federation, state: ServerState, more: int) -> list[tuple[Rounds, int]]:
@@ -49,10 +52,12 @@ def _worst(f: Federation, state: ServerState, more: int) -> list[tuple[Rounds, i
         rounds = releases.get(client, 0) + more
         if size and rounds:
             smallest[rounds] = min(size, smallest.get(rounds, size))
-    return [
-        (Rounds("poisson", min(schedule.batch, size), size), rounds * schedule.steps)
-        for rounds, size in smallest.items()
-    ]
+    found, least = [], math.inf
+    for rounds, size in sorted(smallest.items(), reverse=True):
+        if size < least:  # else a client in more rounds has no more examples, and costs more
+            found.append((Rounds("poisson", min(schedule.batch, size), size), rounds * schedule.steps))
+            least = size
+    return found
 
 
 def about(f: Federation, state: ServerState, mechanism: GaussianMechanism) -> dict[str, Any]:

@@ -86,10 +86,24 @@ def _refuse_for_examples(e: Experiment, method: Method) -> None:
         )
     if not method.loss_is_of_each_example:
         raise UserError(
-            f"method.name = {method.name!r}: its loss compares the examples of a batch, so that one of "
-            f"them changes the others' gradients; with {example} take a loss of each example by itself, "
-            'such as method.loss_form = "hinge" or "sampled_softmax"'
+            f"method.name = {method.name!r}: its loss of an example depends on the client's others "
+            "(those of a batch, or which classes are its own), so that one of them changes their "
+            f"gradients; with {example} take a loss of each example by itself: {_alone(method)}"
         )
+    if e.clients.max_examples is not None:
+        raise UserError(
+            f"clients.max_examples = {e.clients.max_examples}: without one of the first examples "
+            f"another takes its place, and both move the sums; with {example} leave it out"
+        )
+
+
+def _alone(method: Method) -> str:
+    """Which setting of a method has such a loss."""
+    if method.name == "fedss":
+        return 'method.loss_form = "sampled" with method.correct = false, or method.name = "fedavg"'
+    if method.name == "dual_encoder":
+        return 'method.loss_form = "hinge" or "global_softmax", without spreadout in the batch'
+    return 'such as that of method.name = "fedavg"'
 
 
 def _refuse_for_sums(e: Experiment, method: Method) -> None:

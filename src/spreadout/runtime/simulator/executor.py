@@ -22,6 +22,7 @@ from spreadout.core.types import Params, RowInfo, Tensors
 from spreadout.data.columns import Sparse
 from spreadout.federated import checks
 from spreadout.federated.aggregate import Aggregate, refused
+from spreadout.federated.central import repeats
 from spreadout.federated.cohort import Cohort, draw_cohort
 from spreadout.federated.drift.control import offsets, sent_control
 from spreadout.federated.example_noise import example_noise
@@ -73,7 +74,9 @@ class Simulator(Executor):
     def cohort(self, federation: Federation, state: ServerState) -> Cohort:
         """The round's cohort, which may have been drawn already."""
         staged = self._prefetched(federation, state.round)
-        return draw_cohort(federation, state.round) if staged is None else staged.cohort
+        if staged is not None:
+            return staged.cohort
+        return draw_cohort(federation, state.round, repeats(state))
 
     def train(self, federation: Federation, state: ServerState, cohort: Cohort) -> Iterator[Aggregate]:
         staged = self._prefetched(federation, cohort.round)
@@ -115,13 +118,13 @@ class Simulator(Executor):
         if self.prefetch is None:
             return
         last = min(state.round + PREFETCHED_ROUNDS, federation.rounds - 1)
-        trains = None
+        trains, again = None, repeats(state)
         if federation.device.type == "cuda":
             trains = torch.cuda.current_stream(federation.device)
 
         def make(round: int) -> StagedRound:
             with side_stream(federation.device):
-                cohort = draw_cohort(federation, round)
+                cohort = draw_cohort(federation, round, again)
                 staged = stage_round(federation, state, cohort, self.memory, fuses=True)
                 if trains is None:
                     return staged
