@@ -291,6 +291,26 @@ def test_parts_of_another_kind_are_named(given: dict[str, Any], said: str) -> No
         so.run(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rounds": 3}, r'no argument \'rounds\'; keys of a config come first: so.run\({"rounds": 3}, …\)'),
+        ({"lr": 0.1}, r'so.run\({"clients": {"lr": 0.1}}, …\)'),
+        ({"observers": None}, "so.run: has no argument 'observers'; did you mean 'observer'"),
+    ],
+)  # fmt: skip
+def test_keys_of_a_config_given_as_arguments_are_named(given: Any, said: str, toy: so.Splits) -> None:
+    with pytest.raises(so.UserError, match=said):
+        so.run(data=toy, **given)
+
+
+def test_run_needs_a_config_or_data(toy: so.Splits) -> None:
+    with pytest.raises(so.UserError, match=r"so\.run: nothing says what to train on"):
+        so.run()
+    with pytest.raises(so.Interrupted):
+        so.run(data=toy, stop=lambda: True)
+
+
 def test_run_takes_a_pair_of_data_and_a_method_by_its_name_or_class(toy: so.Splits) -> None:
     class Own(so.PositiveOnly):
         name: str = "own"

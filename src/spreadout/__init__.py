@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from spreadout.methods.positive_only import PositiveOnly
     from spreadout.models.build import DataShape, ModelConfig, register_encoder
     from spreadout.models.embedding import EmbeddingModel
+    from spreadout.models.nn.scaling import Standardized
     from spreadout.objectives import losses, regularizers
     from spreadout.runs.compare import compare
     from spreadout.runs.comparison import Comparison
@@ -125,6 +126,7 @@ __all__ = [  # noqa: RUF022 (in the order in which people meet them)
     "register_encoder",
     "DataShape",
     "ModelConfig",
+    "Standardized",
     # A source of data
     "Source",
     "register_source",
@@ -183,6 +185,7 @@ _HOMES = {  # module → the names that are imported from it
     "methods.positive_only": "PositiveOnly",
     "models.build": "DataShape ModelConfig register_encoder",
     "models.embedding": "EmbeddingModel",
+    "models.nn.scaling": "Standardized",
     "runs.compare": "compare",
     "runs.comparison": "Comparison",
     "runs.predict": "Predictor load",

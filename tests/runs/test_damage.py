@@ -161,7 +161,7 @@ EDITS = [
     ("checkpoint/state.json", '"round": 1', '"round": 0', "state.json: is damaged (its checksum"),
     ("checkpoint/state.json", '"dense_down": ', '"dense_down": 1', "state.json: is damaged (its checksum"),
     ("config.toml", "lr = 0.1", "lr = 0.2", "config.toml: is damaged or was changed (it does not match SHA256SUMS); put it back, or delete SHA256SUMS if you meant to change it"),
-    ("metrics.jsonl", '"round": 0', '"round": 7', "metrics.jsonl: is damaged or was changed; restore it from a copy, or run it again with --force"),
+    ("metrics.jsonl", '"round": 0', '"round": 7', "metrics.jsonl: is damaged or was changed; restore it from a copy, or run it again with --force (force=True)"),
     ("requests.jsonl", '"client": 0', '"client": 1', "requests.jsonl: is damaged or was changed"),
 ]  # fmt: skip
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import spreadout as so
 from spreadout.evaluation.config import EvalConfig
@@ -64,6 +65,24 @@ def test_features_far_apart_in_scale_are_named_or_brought_to_one(tmp_path: Path)
     assert heard(X * 1e30, Y, tmp_path, model={"input_scaling": "standard"}) == []
     with pytest.raises(so.UserError, match=r"x has the value 1.0e\+30, too large .*input_scaling"):
         heard(X * 1e30, Y, tmp_path, model={"input_scaling": "none"})
+
+
+def test_an_encoder_of_ones_own_hears_of_features_far_apart_too() -> None:
+    x = np.random.default_rng(0).normal(size=X.shape) * [1.0, 1e6, 1, 1] + X
+    data = so.FederatedDataset.from_arrays(x, Y), so.Examples.from_arrays(x, Y)
+    plain = torch.nn.Linear(4, 3)
+    observer = Heard()
+    so.run({"rounds": 1}, data=data, encoder=plain, observer=observer)
+    (said,) = [s for s in observer.said if s.startswith("deviations of features")]
+    assert said.endswith("; scale the features, or begin your encoder with so.Standardized(4)")
+    observer = Heard()
+    scaled = torch.nn.Sequential(so.Standardized(4), plain)
+    result = so.run({"rounds": 1}, data=data, encoder=scaled, observer=observer)
+    assert not [s for s in observer.said if s.startswith("deviations of features")]
+    mean = result.encoder.get_parameter("0.mean")  # the remedy does what it is named for
+    np.testing.assert_allclose(mean.detach(), x.mean(0), rtol=1e-4, atol=1e-4)
+    with pytest.raises(so.UserError, match=r"encoder: has so.Standardized: .* with \[privacy\] scale"):
+        so.run({"rounds": 1, "privacy": {"clip": 1.0, "noise": 1.0}}, data=data, encoder=scaled)
 
 
 def test_users_who_are_all_shorter_than_a_batch(tmp_path: Path) -> None:

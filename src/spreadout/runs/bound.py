@@ -45,5 +45,5 @@ def refuse_another(checkpoint: Path, config: Path, bound: Mapping[str, str] | No
         )
         raise UserError(
             f"{checkpoint}: was trained with another config than {config.name} ({named}); put that "
-            "back, or run it again with --force"
+            "back, or run it again with --force (force=True)"
         )

@@ -26,7 +26,7 @@ from spreadout.methods.base import Method
 from spreadout.models.build import UNFIT_LAYERS, DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.runs.misfits import refuse_misfits, refuse_unfit_optimizers, unfit_for_robust_rules
-from spreadout.runs.unprotected import refuse_empty_budget
+from spreadout.runs.unprotected import refuse_empty_budget, refuse_own_scaling
 from spreadout.runtime import distributed
 
 DENSE_UP_TO = 1 << 30
@@ -52,6 +52,8 @@ def build_federation(
     data = _train_data(e, splits.train, method, feature_rows=feature_rows)
     per_round, selection = cohort_size(e, data, method)
     model = _model(e, data, method, encoder).on(device)
+    if encoder is not None:
+        refuse_own_scaling(e, method, encoder)
     optimizers = ServerOptimizers(
         e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in model.tables}
     )

@@ -44,7 +44,7 @@ GROUPS = (
     "kept",
 )
 POINTER, STATES = "state.json", "state-*.safetensors"
-REMEDY = "restore the folder from a copy, or run it again with --force"
+REMEDY = "restore the folder from a copy, or run it again with --force (force=True)"
 
 
 def save(
@@ -96,7 +96,7 @@ def read_pointer(folder: Path) -> dict[str, Any] | None:
     if isinstance(format, int) and format != FORMAT:
         raise UserError(
             f"{folder}: checkpoint format {format}, this version reads {FORMAT}; resume it with the "
-            "version that wrote it, or run it again with --force"
+            "version that wrote it, or run it again with --force (force=True)"
         )
     try:
         found = unsealed(record)

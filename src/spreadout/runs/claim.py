@@ -28,6 +28,7 @@ WRITTEN = frozenset(  # what runs of earlier versions, which had no mark, wrote
     {CONFIG, "metrics.jsonl", "summary.json", "picture.json", "report.html", "requests.jsonl"}
     | {"refusals.jsonl", "access.jsonl", "privacy.json", "checkpoint", "model"}
 )
+EXISTS = "exists; choose another --out (out=), or --force (force=True) to replace it"
 NO_LOCKS = (
     "{}: this file system has no locks; see to it that no other process works in this folder "
     "(docs/reliability.md)"
@@ -109,7 +110,7 @@ def is_taken(path: Path) -> bool:
 def refuse_foreign(path: Path) -> None:
     """Nothing is deleted but earlier runs and comparisons."""
     if not path.is_dir() or not is_ours(path):
-        raise UserError(f"{path}: exists and is not a run folder; choose another --out")
+        raise UserError(f"{path}: exists and is not a run folder; choose another --out (out=)")
 
 
 def is_ours(path: Path) -> bool:

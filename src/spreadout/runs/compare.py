@@ -232,7 +232,10 @@ def _claimed(out: str | Path | None, *, force: bool, go_on: bool) -> Iterator[Cl
         raise UserError(f"{path}: is not the folder of a comparison; there is nothing to resume")
     if there and not go_on:
         if not force:
-            raise UserError(f"{path}: exists; --resume to go on with it, or --force to replace it")
+            raise UserError(
+                f"{path}: exists; --resume (go_on=True) to go on with it, or --force (force=True) to "
+                "replace it"
+            )
         refuse_foreign(path)
     claim = Claim.take(path, COMPARISON_MARK)
     try:
@@ -266,7 +269,9 @@ def _was_started(folder: Path, experiment: Experiment) -> bool:
         return False
     check(folder, CONFIG)
     if not asks_the_same(experiment, Experiment.load(there.config)):
-        raise UserError(f"{folder}: was run with another config; use --force to run all afresh")
+        raise UserError(
+            f"{folder}: was run with another config; use --force (force=True) to run all afresh"
+        )
     return True
 
 

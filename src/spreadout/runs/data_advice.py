@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense, Lists
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.models.nn.scaling import standardized_in
 
 LOOKED_AT = 2000  # examples whose features are looked at
 APART = 1e3  # times that deviations of features may differ
@@ -18,14 +19,14 @@ HUGE = 1e15  # numbers whose squares, in sums, leave 32 bits
 SHOWN = 5  # names of classes in a line
 
 
-def of_data(e: Experiment, data: Splits) -> list[str]:
+def of_data(e: Experiment, data: Splits, encoder: nn.Module) -> list[str]:
     """Every warning about the data of a run; data that cannot be trained on is refused."""
     if not data.train.clients or not data.train.examples:  # a deployment's server has seen no example
         return []
     held = _held(data.train)
     scored = data.test if e.eval.split == "test" else data.validation
-    found = [one_class(data, held), numbered_from_one(data, held), scale_of_features(e, data.train)]
-    found.append(never_trained(data, held, scored))
+    found = [one_class(data, held), numbered_from_one(data, held)]
+    found += [scale_of_features(e, data.train, encoder), never_trained(data, held, scored)]
     return [said for said in found if said]
 
 
@@ -64,18 +65,23 @@ def never_trained(data: Splits, held: Tensor, scored: Examples | None) -> str | 
     )
 
 
-def scale_of_features(e: Experiment, train: FederatedDataset) -> str | None:
+def scale_of_features(e: Experiment, train: FederatedDataset, encoder: nn.Module) -> str | None:
     """Features of very different scale, where nothing brings them to one."""
     x = train.columns.get("x")
-    if not isinstance(x, Dense) or x.values.dim() != 2 or e.model.input_scaling == "standard" or e.own:
+    if not isinstance(x, Dense) or x.values.dim() != 2 or standardized_in(encoder) is not None:
         return None
     some = torch.linspace(0, train.examples - 1, min(train.examples, LOOKED_AT)).long()
     seen = x.take(some).double()
     largest = float(seen.abs().max())
+    remedy = 'set model.input_scaling = "standard", or scale the features'
+    if "encoder" in e.own:  # which that key does not reach
+        width = x.values.shape[1]
+        remedy = f"scale the features, or begin your encoder with so.Standardized({width})"
+    if e.privacy is not None:  # clients tell no moments of theirs
+        remedy = "scale the features by numbers that are public"
     if largest > HUGE:
         raise UserError(
-            f"x has the value {largest:.1e}, too large for sums in 32 bits; set "
-            'model.input_scaling = "standard", or scale the features'
+            f"x has the value {largest:.1e}, too large for sums in 32 bits; {remedy}"
         )
     deviation = seen.std(0, correction=0)
     varying = deviation[deviation > 0]
@@ -83,7 +89,7 @@ def scale_of_features(e: Experiment, train: FederatedDataset) -> str | None:
         return None
     return (
         f"deviations of features go from {float(varying.min()):.2g} to {float(varying.max()):.2g}: the "
-        'largest alone will count; set model.input_scaling = "standard"'
+        f"largest alone will count; {remedy}"
     )
 
 

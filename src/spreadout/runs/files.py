@@ -91,7 +91,7 @@ class RunFiles:
                 if name not in record or isinstance(record[name], bool):
                     raise UserError(
                         f"{path}:{number}: has no value of {name!r}; evaluate the run as it was begun "
-                        "(eval.metrics), or run it again with --force"
+                        "(eval.metrics), or run it again with --force (force=True)"
                     )
         return found
 

@@ -33,6 +33,7 @@ from spreadout.runs.bound import digests_of, refuse_another
 from spreadout.runs.claim import (
     CONFIG,
     DEPLOYMENT,
+    EXISTS,
     REHEARSAL_MARK,
     RUN_MARK,
     SUMS,
@@ -65,12 +66,12 @@ class RunFolder(RunFiles):
         """For a fresh run: a free place, or an earlier run if `force`. Nothing is replaced yet."""
         if is_taken(path):
             if not force:
-                raise UserError(f"{path}: exists; choose another --out, or --force to replace it")
+                raise UserError(f"{path}: {EXISTS}")
             refuse_foreign(path)
         claim = Claim.take(path, RUN_MARK)
         if not force and is_taken(path):  # another process was faster, and is done
             claim.release()
-            raise UserError(f"{path}: exists; choose another --out, or --force to replace it")
+            raise UserError(f"{path}: {EXISTS}")
         return cls(path, claim)
 
     def begin(self, config: str) -> None:

@@ -19,7 +19,7 @@ from spreadout.core.files import cut, naming
 
 METRICS, REQUESTS, REFUSALS = "metrics.jsonl", "requests.jsonl", "refusals.jsonl"
 LOGS = (METRICS, REQUESTS, REFUSALS)
-REMEDY = "restore it from a copy, or run it again with --force"
+REMEDY = "restore it from a copy, or run it again with --force (force=True)"
 Marks = Mapping[str, Mapping[str, Any]]  # of each log its length and digest: {"bytes": …, "sha256": …}
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import nn
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.whereabouts import places_of
 from spreadout.core.errors import UserError
+from spreadout.core.registry import near
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.methods.base import Method
 
@@ -63,3 +65,17 @@ def refuse_other_kinds(data: object, encoder: object, method: object) -> None:
             raise UserError(f"{name}: is the class {given.__name__}; give {remedy}")
         if given is not None and not isinstance(given, kind):
             raise UserError(f"{name}: is a {type(given).__name__}; give {remedy}")
+
+
+def refuse_unknown(given: Mapping[str, object], function: Callable[..., object]) -> None:
+    """Arguments that a function does not have: most are keys of a config, which come first."""
+    for name, value in given.items():
+        said = f"so.{function.__name__}: has no argument {name!r}"
+        if places := places_of(name):
+            values: object = value
+            for part in reversed(places[0].split(".")):
+                values = {part: values}
+            written = repr(values).replace("'", '"')
+            raise UserError(f"{said}; keys of a config come first: so.{function.__name__}({written}, …)")
+        known = inspect.signature(function).parameters.values()
+        raise UserError(said + near(name, [one.name for one in known if one.kind != one.VAR_KEYWORD]))

@@ -102,7 +102,8 @@ class Session:
         dense, tables = federation.model.initial(experiment.seed, where, sharded)
         known = held.train.clients > 0  # a deployment's server has seen no example
         caution = federation.method.warnings(held.train) if known else None
-        for said in (*held.notes, caution, *of_data(experiment, held), *advice.all_of(federation)):
+        odd = of_data(experiment, held, federation.model.encoder)
+        for said in (*held.notes, caution, *odd, *advice.all_of(federation)):
             if said:
                 observer.warned(said)
         state = ServerState(0, dense, tables)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 from torch import nn
 
@@ -19,7 +19,7 @@ from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.observer import Observer, Several
-from spreadout.runs.parts import as_splits, chosen_method
+from spreadout.runs.parts import as_splits, chosen_method, refuse_unknown
 from spreadout.runs.progress import Progress
 from spreadout.runs.result import Result
 from spreadout.runs.session import Builder, Session
@@ -28,7 +28,7 @@ from spreadout.runtime import distributed
 
 
 def run(
-    experiment: Experiment | str | Path | Mapping[str, Any],
+    experiment: Experiment | str | Path | Mapping[str, Any] | None = None,
     *,
     out: str | Path | None = None,
     force: bool = False,
@@ -40,10 +40,11 @@ def run(
     observer: Observer | None = None,
     progress: bool | None = None,
     stop: Callable[[], bool] | None = None,
+    **keys: Never,
 ) -> Result:
     """Train and evaluate an experiment, a config file, a preset by name, or plain values.
 
-    Without `out`, nothing is written to disk.
+    With `data` it may be left out: then all is chosen. Without `out`, nothing is written to disk.
 
     `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; training
     starts from the encoder's own weights and leaves them as they are: `result.encoder` is the trained
@@ -65,6 +66,8 @@ def run(
     >>> so.run(so.Experiment(rounds=10), data=data).metrics
     {'P@1': 100.0}
     """
+    refuse_unknown(keys, run)
+    experiment = {} if experiment is None else experiment
     if isinstance(experiment, Mapping) and data is None and "source" not in experiment.get("data", {}):
         raise UserError("so.run: nothing says what to train on; give data=…, or {'data': {'source': …}}")
     experiment, method = chosen_method(as_experiment(experiment), method)

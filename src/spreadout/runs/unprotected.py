@@ -6,9 +6,12 @@ client has (FedALC's dummies), no weight may tell it.
 
 from __future__ import annotations
 
+from torch import nn
+
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.methods.base import Method
+from spreadout.models.nn.scaling import standardized_in
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.mechanism import GaussianMechanism
 
@@ -68,6 +71,16 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
                 f"clients.max_update_norm = {e.clients.max_update_norm:g}: with privacy.model = "
                 '"distributed" the server sees no single update to measure; privacy.clip bounds them'
             )
+
+
+def refuse_own_scaling(e: Experiment, method: Method, encoder: nn.Module) -> None:
+    """A layer of an own encoder that asks clients for the moments of their features."""
+    if (e.privacy is not None or method.hides_sizes) and standardized_in(encoder) is not None:
+        where = "[privacy]" if e.privacy is not None else "method.dummies"
+        raise UserError(
+            "encoder: has so.Standardized: clients would tell the mean and variance of their features; "
+            f"with {where} scale features by numbers that are public, without it"
+        )
 
 
 def _refuse_for_examples(e: Experiment, method: Method) -> None:

@@ -13,6 +13,7 @@ from torch import nn
 from spreadout import __version__
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_atomic, write_json
+from spreadout.runs.claim import EXISTS
 from spreadout.runs.predict import Predictor
 from spreadout.runs.result import Result
 from spreadout.use.card import Story, card
@@ -114,7 +115,7 @@ def _refuse_taken(target: Path, *, force: bool) -> None:
     if not target.exists():
         return
     if not force:
-        raise UserError(f"{target}: exists; choose another --out, or --force to replace it")
+        raise UserError(f"{target}: {EXISTS}")
     ours = (target / ABOUT).is_file() and MARK in (target / ABOUT).read_text(errors="replace")[:200]
     if not ours:
         raise UserError(f"{target}: was not made by `spreadout export`; it is left alone")

@@ -17,6 +17,10 @@ class Standardized(nn.Module):
 
     Both are parameters, so that they travel and are saved with the others; they get no gradient, so no
     client and no optimiser moves them. A value that is missing (NaN) counts as the mean.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> encoder = torch.nn.Sequential(so.Standardized(13), torch.nn.Linear(13, 8))
     """
 
     def __init__(self, features: int) -> None:
