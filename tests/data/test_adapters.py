@@ -121,6 +121,45 @@ def test_frames_of_clients_by_name() -> None:
     assert inputs_of(train)[:, 0].tolist() == [3.0, 1.0, 2.0]
 
 
+def test_partitions_that_do_not_fit_are_named() -> None:
+    full: dict[str, list[float]] = {"f": [1.0, 2.0], "label": [1, 0]}
+    with pytest.raises(so.UserError, match="partitions: client b has no examples; leave it out"):
+        so.FederatedDataset.from_partitions({"a": full, "b": {"f": [], "label": []}})
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    held = datasets.Dataset.from_dict({"vector": X.tolist(), "label": Y.tolist()})
+    with pytest.raises(so.UserError, match="partitions: client 1 has no examples; leave it out"):
+        so.FederatedDataset.from_partitions([held, held.select([])])
+    parts = [
+        held.cast_column("label", datasets.ClassLabel(names=list(names))) for names in ("abc", "cba")
+    ]
+    with pytest.raises(so.UserError, match="client 1 calls its classes by other names"):
+        so.FederatedDataset.from_partitions(parts)
+
+
+def test_columns_called_by_numbers() -> None:
+    train = so.FederatedDataset.from_frame({0: [1.0, 2.0], 1: [0, 1]}, label="1")
+    assert inputs_of(train)[:, 0].tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("label", [-1, 3, None])
+def test_a_number_that_is_no_class_is_not_the_last_one(label: int | None) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    features = datasets.Features({"f": datasets.Value("float32"), "label": datasets.Value("int64")})
+    plain = {"f": [0.0, 1.0, 2.0], "label": [0, 1, 2]}
+    kinds = datasets.ClassLabel(names=["ash", "fir", "yew"])
+    good = datasets.Dataset.from_dict(plain).cast_column("label", kinds)
+    train = so.FederatedDataset.from_huggingface(good)
+    table = datasets.Dataset.from_dict({**plain, "label": [0, label, 2]}, features=features)
+    odd = table.with_format(None)
+    odd.info.features["label"] = kinds  # as published data sets without test labels have it
+    said = f"y is {label} in example 1, which is none of its 3 classes"
+    with pytest.raises(so.UserError, match=said):
+        so.FederatedDataset.from_huggingface(odd)
+    for like in (train, None):
+        with pytest.raises(so.UserError, match=said):
+            so.Examples.from_huggingface(odd, like=like)
+
+
 def test_a_data_set_of_torch() -> None:
     whole = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
     train = so.FederatedDataset.from_torch(whole, client=WOOD)

@@ -45,6 +45,15 @@ def test_bools_are_two_classes(tmp_path: Path) -> None:
     assert found.class_names == ("False", "True")
 
 
+def test_a_part_with_whole_numbers_alone_is_numbered_with_one_that_has_fractions() -> None:
+    (train, test), names = numbered("y", [0.5, 1.5, 1.0], [1.0])
+    assert (train.tolist(), test.tolist(), names) == ([0, 2, 1], [1], ("0.5", "1", "1.5"))
+    (later,), same = numbered("y", [1.0, 1.0], known=names)
+    assert (later.tolist(), same) == ([1, 1], names)
+    with pytest.raises(so.UserError, match="y is text in one part and numbers in another"):
+        numbered("y", [0.5], ["a"])
+
+
 def test_numbers_from_zero_are_left_as_they_are(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=X, y=NUMBERS)
     assert so.load_data(so.DataConfig(source="npz", path=tmp_path / "a.npz")).class_names == ()
@@ -90,3 +99,28 @@ def test_a_test_class_that_no_client_has_comes_after_theirs() -> None:
     test = so.Examples.from_arrays(X[:2], ["acacia", "beech"], like=train)
     assert test.labels.values.tolist() == [3, 1]
     assert so.Splits("trees", train, test).class_names == ("ash", "beech", "cedar", "acacia")
+
+
+def test_new_classes_of_test_and_validation_are_numbered_together() -> None:
+    train = so.FederatedDataset.from_arrays(X, CALLED["text"][0], NUMBERS)
+    test = so.Examples.from_arrays(X[:2], ["acacia", "fig"], like=train)
+    plain = so.Examples.from_arrays(X[:2], ["ash", "cedar"], like=train)
+    data = so.Splits("trees", train, test, plain)  # its classes are those of the training data
+    assert data.class_names == ("ash", "beech", "cedar", "acacia", "fig")
+    assert data.validation is plain
+    other = so.Examples.from_arrays(X[:3], [["fig", "elm"], ["ash"], ["elm"]], like=train)
+    data = so.Splits("trees", train, test, other)
+    assert data.class_names == ("ash", "beech", "cedar", "acacia", "fig", "elm")
+    assert data.test.labels.values.tolist() == [3, 4]
+    assert data.validation is not None
+    assert data.validation.class_names == data.class_names
+    assert [one.tolist() for one in map(data.validation.labels.__getitem__, range(3))] == [
+        [4, 5],
+        [0],
+        [5],
+    ]
+    twice = so.Splits("trees", train, data.test, data.validation)  # as `replace` makes it
+    assert twice.validation is data.validation
+    assert twice.class_names == data.class_names
+    with pytest.raises(so.UserError, match="validation: its classes are not numbered"):
+        so.Splits("trees", train, test, so.Examples.from_arrays(X[:1], ["elm"]))

@@ -27,6 +27,17 @@ class Table:
     client: Any = None
     class_names: tuple[str, ...] = ()  # where the library numbers classes and knows their names
 
+    def __post_init__(self) -> None:
+        """A number that is none of its classes is the library's way to say that there is no label."""
+        count = len(self.class_names)
+        for row, label in enumerate(self.y if count else ()):
+            for one in label if hasattr(label, "__len__") else [label]:
+                if one is None or not 0 <= one < count:
+                    raise UserError(
+                        f"y is {one} in example {row}, which is none of its {count} classes "
+                        f"(0 … {count - 1}): label the example, or drop it"
+                    )
+
 
 def table_of(given: Any, label: str, client: str | None = None, features: Columns = None) -> Table:
     """What a table holds, by the names of its columns; features: all others, if none are named."""
@@ -52,10 +63,18 @@ class _Mapping:
 
     @property
     def names(self) -> list[str]:
-        return [str(name) for name in self.given]
+        return [str(name) for name in self.keys]
 
     def column(self, name: str) -> Any:
-        return self.given[name]
+        return self.given[self._key(name)]
+
+    def _key(self, name: str) -> Any:
+        """A column may be called by what is no text, such as a number."""
+        return next(own for own in self.keys if str(own) == name)
+
+    @property
+    def keys(self) -> list[Any]:
+        return list(self.given)
 
     def class_names(self, name: str) -> tuple[str, ...]:
         return ()
@@ -65,19 +84,18 @@ class _Frame(_Mapping):
     """Of pandas, Polars or the like."""
 
     @property
-    def names(self) -> list[str]:
-        return [str(name) for name in self.given.columns]
+    def keys(self) -> list[Any]:
+        return list(self.given.columns)
 
     def column(self, name: str) -> Any:
-        called = next(own for own in self.given.columns if str(own) == name)
-        return np.asarray(self.given[called])
+        return np.asarray(self.given[self._key(name)])
 
 
 class _HuggingFace(_Mapping):
     """Of `datasets`, and what Flower Datasets cuts into partitions."""
 
     @property
-    def names(self) -> list[str]:
+    def keys(self) -> list[Any]:
         return list(self.given.column_names)
 
     def column(self, name: str) -> Any:

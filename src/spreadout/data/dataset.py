@@ -7,7 +7,7 @@ a whole cohort are one gather per column.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -31,7 +31,7 @@ from spreadout.data.arrays import (
 )
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
 from spreadout.data.in_words import counted, inputs_in_words
-from spreadout.data.naming import client_numbers
+from spreadout.data.naming import client_numbers, joined
 
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
 REMEMBERED = 1 << 24  # up to so many row ids, every client's rows are worked out once and kept
@@ -285,6 +285,11 @@ class FederatedDataset:
             raise UserError("partitions: there are none; give a table for every client")
         tables = {name: table_of(one, label, None, features) for name, one in named.items()}
         parts = list(tables.values())
+        for name, part in tables.items():
+            if not len(part.x):
+                raise UserError(f"partitions: client {name} has no examples; leave it out")
+            if part.class_names != parts[0].class_names:
+                raise UserError(f"partitions: client {name} calls its classes by other names")
         labels = [one for part in parts for one in list(part.y)]
         owner = [name for name, part in tables.items() for _ in range(len(part.x))]
         if len({part.x.shape[1:] for part in parts}) > 1:
@@ -338,6 +343,12 @@ class Examples:
 
     def __repr__(self) -> str:
         return f"<Examples: {counted(len(self), 'example')}, {inputs_in_words(self.inputs)}>"
+
+    def renumbered(self, places: Sequence[int], class_names: tuple[str, ...]) -> Examples:
+        """The same examples; class `i` is now class `places[i]`."""
+        owner = torch.repeat_interleave(torch.arange(len(self)), self.labels.lengths)
+        labels = Ragged.from_pairs(owner, torch.tensor(places)[self.labels.values], len(self))
+        return replace(self, labels=labels, class_names=class_names)
 
     @classmethod
     def from_arrays(cls, x: Any, y: Any, *, like: FederatedDataset | None = None) -> Examples:
@@ -412,7 +423,7 @@ class Splits:
 
     def __post_init__(self) -> None:
         """Classes with names are numbered alike in all parts, and keep their names."""
-        names = self.train.class_names
+        names = called = self.train.class_names
         for part, held in (("test", self.test), ("validation", self.validation)):
             if held is None or not isinstance(self.train, FederatedDataset):
                 continue
@@ -421,11 +432,15 @@ class Splits:
                     f"{part}: its classes are not numbered as those of the training data are; make it "
                     "with like=train, so that names mean the same"
                 )
-            if not self.class_names and len(held.class_names) >= len(names):
-                names = held.class_names
-        if names and not self.class_names:
-            object.__setattr__(self, "class_names", names)
-            object.__setattr__(self, "class_ids", names)
+            if part == "test":
+                called = held.class_names
+                continue
+            called, places = joined(called, held.class_names, len(names))
+            if places != list(range(len(places))):  # new classes of both parts are numbered together
+                object.__setattr__(self, part, held.renumbered(places, called))
+        if called and not self.class_names:
+            object.__setattr__(self, "class_names", called)
+            object.__setattr__(self, "class_ids", called)
 
     def __repr__(self) -> str:
         held = "" if self.validation is None else f", validation {self.validation!r}"

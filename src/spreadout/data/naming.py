@@ -34,11 +34,13 @@ def numbered(
     """
     arrays = [_values(name, part) for part in parts]
     kinds = {array.dtype.kind for array in arrays if array.size}
-    if len(kinds) > 1:
+    if kinds == {"i", "f"}:  # a part that happens to have whole numbers alone
+        arrays = [array.astype(np.float64) for array in arrays]
+    elif len(kinds) > 1:
         raise UserError(f"{name} is text in one part and numbers in another: give all of it alike")
     every = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
     distinct, codes = np.unique(every, return_inverse=True)
-    called = tuple(str(value) for value in distinct.tolist())
+    called = tuple(_called(value) for value in distinct.tolist())
     if not known and every.dtype.kind == "i" and np.array_equal(distinct, np.arange(len(distinct))):
         found, called = every, ()
     elif known:
@@ -51,6 +53,28 @@ def numbered(
         found = codes
     cuts = np.cumsum([len(array) for array in arrays])[:-1]
     return list(np.split(found.astype(np.int64), cuts)), called
+
+
+def _called(value: Any) -> str:
+    """1.0 among numbers with fractions is what 1 is in a part without."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def joined(names: Sequence[str], own: Sequence[str], known: int) -> tuple[tuple[str, ...], list[int]]:
+    """Names of two parts that begin with the same known ones: all of them, and where the second's are.
+
+    >>> joined(("ash", "fir", "yew"), ("ash", "fir", "elm", "yew"), 2)
+    (('ash', 'fir', 'yew', 'elm'), [0, 1, 3, 2])
+    """
+    every = list(names)
+    place = {name: at for at, name in enumerate(every) if at >= known and name}
+    places = []
+    for at, name in enumerate(own):
+        if at >= known and name and name not in place:
+            place[name] = len(every)
+            every.append(name)
+        places.append(place[name] if at >= known and name else at)  # "": a row that nobody has named
+    return tuple(every), places
 
 
 def client_numbers(given: Any) -> tuple[Ints, tuple[str, ...]]:
