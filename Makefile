@@ -43,7 +43,7 @@ $(READY): requirements.lock pyproject.toml
 	  { echo "spreadout needs Python 3.11 or newer; this is `$(PYTHON) --version`. Try: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (once; PyTorch takes a minute)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -qq -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile -qq -r requirements.lock
 	@$(BIN)/python -m pip install --disable-pip-version-check -qq --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 

@@ -12,7 +12,10 @@ collect_ignore = ["support/fuzz/guided.py"]  # no tests in it, and it needs athe
 
 settings.register_profile("calm", deadline=None)  # a busy machine is not a failing property
 settings.load_profile("calm")
-torch.set_num_threads(1)  # tests run side by side; colliding thread pools are slower than one thread
+# Tests run side by side, and colliding thread pools are slower than one thread: here, and in all
+# processes that tests start.
+torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True, scope="session")
