@@ -292,3 +292,60 @@ def test_what_cannot_be_served_is_one_line(
         assert said.count("\n") == 1
     assert invoke(monkeypatch, "serve", str(tmp_path)) == 2
     assert "not a run folder" in capsys.readouterr().err
+
+
+def test_vectors_wait_in_the_same_queue_as_classes_and_are_refused_where_it_is_full(
+    digits: so.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is held up by a first question; behind it there is place for one input, of either kind."""
+    busy, opened = threading.Event(), threading.Event()
+    answer = so.Predictor.answer
+
+    def slow(self: so.Predictor, questions: Any) -> Any:
+        busy.set()
+        opened.wait(20)
+        return answer(self, questions)
+
+    monkeypatch.setattr(so.Predictor, "answer", slow)
+    row = {"inputs": [[0.5] * 64]}
+    with (
+        TestClient(create_app(digits.predictor, Limits(waiting=1))) as client,
+        ThreadPoolExecutor(2) as others,
+    ):
+        first = others.submit(client.post, "/predict", json=row)
+        assert busy.wait(20)
+        second = others.submit(client.post, "/embed", json=row)
+        while client.get("/health").json()["waiting"] == 0 and not second.done():
+            pass
+        refused = [client.post(path, json=row).status_code for path in ("/embed", "/predict")]
+        opened.set()
+        assert refused == [503, 503]
+        assert first.result().status_code == 200
+        found = torch.tensor(second.result().json()["embeddings"])
+    torch.testing.assert_close(found, digits.embed(row["inputs"]))
+
+
+def test_rows_of_a_table_are_objects_by_the_names_of_columns() -> None:
+    table: dict[str, list[Any]] = {"a": [0.0, 9.0] * 10, "b": [9.0, 0.0] * 10, "label": ["x", "y"] * 10}
+    train = so.FederatedDataset.from_frame(table, label="label")
+    test = so.Examples.from_frame(table, label="label", like=train)
+    result = so.run({**QUICK, "rounds": 30}, data=so.Splits("table", train, test))
+    with TestClient(create_app(result.predictor)) as client:
+
+        def ask(*rows: Any) -> Any:
+            return client.post("/predict", json={"inputs": rows, "top": 1})
+
+        found = ask({"b": 9, "a": 0}, {"a": 9, "b": 0, "label": "?"}).json()
+        assert "not in both" in found["error"]
+        found = ask({"b": 9, "a": 0}, {"a": 9, "b": 0}).json()["results"]
+        assert [one[0]["id"] for one in found] == ["x", "y"]
+        for row, said in (
+            ({"b": 9}, "no column 'a'"),
+            ({"a": 1, "b": 2, "c": 3}, "column 'c' was not in the training data"),
+            ({"a": None, "b": 2}, "a is empty in row 1"),
+            ({"a": "q", "b": 2}, "a is 'q' in row 1, which is no number"),
+            ({"a": [1], "b": 2}, "which is no number"),
+            ({"z": 1}, "no column 'a'"),
+        ):
+            refused = ask(row)
+            assert (refused.status_code, said in refused.json()["error"]) == (422, True), refused.text

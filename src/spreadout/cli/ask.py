@@ -67,6 +67,8 @@ def predict(
         else read_inputs(source, wanted)
     )
     asked = predictor.inputs.of(given)
+    for note in asked.notes:
+        typer.echo(note, err=True)
     found = predictor.predict(asked, top, unseen=unseen)
     if as_json:
         print(to_json([[asdict(guess) for guess in guesses] for guesses in found], indent=2))

@@ -14,6 +14,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
+from spreadout.data.input_columns import InputColumn, InputColumns
 
 Columns = str | Sequence[str] | None
 
@@ -26,6 +27,7 @@ class Table:
     y: Any
     client: Any = None
     class_names: tuple[str, ...] = ()  # where the library numbers classes and knows their names
+    input_columns: InputColumns | None = None  # the columns of x, where it has several numbers by name
 
     def __post_init__(self) -> None:
         """A number that is none of its classes is the library's way to say that there is no label."""
@@ -39,16 +41,25 @@ class Table:
                     )
 
 
-def table_of(given: Any, label: str, client: str | None = None, features: Columns = None) -> Table:
-    """What a table holds, by the names of its columns; features: all others, if none are named."""
+def table_of(
+    given: Any,
+    label: str,
+    client: str | None = None,
+    features: Columns = None,
+    like: InputColumns | None = None,
+) -> Table:
+    """What a table holds, by the names of its columns; features: all others, if none are named.
+
+    like: the columns of the training data, in whose order those of this table come.
+    """
     if isinstance(given, TorchDataset) and not hasattr(given, "column_names"):
         return _of_torch(given)
     if hasattr(given, "column_names") and hasattr(given, "features"):
-        return _of_columns(_HuggingFace(given), label, client, features)
+        return _of_columns(_HuggingFace(given), label, client, features, like)
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
-        return _of_columns(_Frame(given), label, client, features)
+        return _of_columns(_Frame(given), label, client, features, like)
     if isinstance(given, Mapping):
-        return _of_columns(_Mapping(given), label, client, features)
+        return _of_columns(_Mapping(given), label, client, features, like)
     raise UserError(
         f"data: is a {type(given).__name__}; give a data frame, a dictionary of columns, a data set of "
         "Hugging Face or Flower, or one of torch"
@@ -106,11 +117,22 @@ class _HuggingFace(_Mapping):
         return tuple(getattr(self.given.features[name], "names", None) or ())
 
 
-def _of_columns(table: _Mapping, label: str, client: str | None, features: Columns) -> Table:
+def _of_columns(
+    table: _Mapping, label: str, client: str | None, features: Columns, like: InputColumns | None
+) -> Table:
     asked = [features] if isinstance(features, str) else list(features or [])
     for name in (label, *([client] if client is not None else []), *asked):
         if name not in table.names:
             raise UserError(f"data has no column {name!r}{near(name, table.names)}")
+    if like is not None:
+        if asked and set(asked) != set(like.names):
+            odd = min(set(asked) ^ set(like.names))
+            raise UserError(
+                f"features: {odd!r} is in this table's or in the training data's, not in both"
+            )
+        if not asked:
+            like.refuse_others(table.names, "data", [label])
+        asked = list(like.names)
     named = asked or [name for name in table.names if name not in (label, client)]
     if not named:
         raise UserError(f"data has no column beside {label!r}: features are needed too")
@@ -122,7 +144,12 @@ def _of_columns(table: _Mapping, label: str, client: str | None, features: Colum
     else:
         raise UserError(f"features {', '.join(named)}: pictures are one column; name it in features")
     whose = None if client is None else table.column(client)
-    return Table(x, table.column(label), whose, table.class_names(label))
+    inputs = None
+    if x.ndim == 2:
+        widths = [1 if part.ndim == 1 else part.shape[1] for part in parts]
+        columns = tuple(InputColumn(*one) for one in zip(named, widths, strict=True))
+        inputs = InputColumns(columns, tuple(name for name in table.names if name not in named))
+    return Table(x, table.column(label), whose, table.class_names(label), inputs)
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:

@@ -31,6 +31,7 @@ from spreadout.data.arrays import (
 )
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
 from spreadout.data.in_words import counted, inputs_in_words
+from spreadout.data.input_columns import InputColumns
 from spreadout.data.naming import client_numbers, joined
 
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
@@ -62,6 +63,9 @@ class FederatedDataset:
     )
     class_names: tuple[str, ...] = ()  # what the user calls the classes; none: by their numbers
     client_names: tuple[str, ...] = ()  # … and the clients of the whole federation
+    input_columns: InputColumns | None = (
+        None  # the named columns that x was made of; None: it had no names
+    )
 
     def __repr__(self) -> str:
         held = f"{counted(self.examples, 'example')}, {counted(self.clients, 'client')}"
@@ -283,7 +287,10 @@ class FederatedDataset:
         named = dict(partitions) if isinstance(partitions, Mapping) else dict(enumerate(partitions))
         if not named:
             raise UserError("partitions: there are none; give a table for every client")
-        tables = {name: table_of(one, label, None, features) for name, one in named.items()}
+        tables: dict[Any, Table] = {}
+        for name, one in named.items():  # by the names of the first one's columns
+            like = next(iter(tables.values())).input_columns if tables else None
+            tables[name] = table_of(one, label, None, features, like)
         parts = list(tables.values())
         for name, part in tables.items():
             if not len(part.x):
@@ -294,8 +301,8 @@ class FederatedDataset:
         owner = [name for name, part in tables.items() for _ in range(len(part.x))]
         if len({part.x.shape[1:] for part in parts}) > 1:
             raise UserError("partitions: examples of two clients have different shapes")
-        whole = Table(np.concatenate([p.x for p in parts]), labels, owner, parts[0].class_names)
-        return cls._of_table(whole)
+        x = np.concatenate([part.x for part in parts])
+        return cls._of_table(Table(x, labels, owner, parts[0].class_names, parts[0].input_columns))
 
     @classmethod
     def _of_table(cls, table: Table) -> FederatedDataset:
@@ -310,7 +317,7 @@ class FederatedDataset:
         found = cls.from_arrays(np.zeros((len(table.x), 1)), y, client, classes=count)
         order = np.argsort(client_numbers(client)[0], kind="stable")
         columns = {**found.columns, "x": x.select(torch.from_numpy(order)).compact()}
-        return replace(found, columns=columns, class_names=names)
+        return replace(found, columns=columns, class_names=names, input_columns=table.input_columns)
 
     @classmethod
     def by_owner(
@@ -337,6 +344,7 @@ class Examples:
     inputs: Mapping[str, Column]
     labels: Ragged  # n label sets; a set may be empty
     class_names: tuple[str, ...] = ()  # by which text was numbered: those of the training data first
+    column_names: tuple[str, ...] = ()  # the named columns that x was made of, in their order
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -369,7 +377,8 @@ class Examples:
         cls, frame: Any, *, label: str, features: Columns = None, like: FederatedDataset | None = None
     ) -> Examples:
         """A data frame or a dictionary of columns; like: the training data, by whose names to number."""
-        return cls._of_table(table_of(frame, label, None, features), like)
+        columns = None if like is None else like.input_columns
+        return cls._of_table(table_of(frame, label, None, features, columns), like)
 
     @classmethod
     def from_huggingface(
@@ -381,7 +390,8 @@ class Examples:
         like: FederatedDataset | None = None,
     ) -> Examples:
         """A `datasets.Dataset`; like: the training data."""
-        return cls._of_table(table_of(dataset, label, None, features), like)
+        columns = None if like is None else like.input_columns
+        return cls._of_table(table_of(dataset, label, None, features, columns), like)
 
     @classmethod
     def from_torch(cls, dataset: Any, *, like: FederatedDataset | None = None) -> Examples:
@@ -397,7 +407,9 @@ class Examples:
         else:
             found = cls.from_arrays(np.zeros((len(table.x), 1)), table.y, like=like)
         x = feature_column(as_features(table.x), table.x)
-        return replace(found, inputs={"x": x})
+        return replace(
+            found, inputs={"x": x}, column_names=table.input_columns.names if table.input_columns else ()
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -431,6 +443,12 @@ class Splits:
                 raise UserError(
                     f"{part}: its classes are not numbered as those of the training data are; make it "
                     "with like=train, so that names mean the same"
+                )
+            trained = self.train.input_columns.names if self.train.input_columns else ()
+            if trained and held.column_names and held.column_names != trained:
+                raise UserError(
+                    f"{part}: its columns are {', '.join(held.column_names)[:80]}, those of the "
+                    f"training data {', '.join(trained)[:80]}; make it with like=train"
                 )
             if part == "test":
                 called = held.class_names

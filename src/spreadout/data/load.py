@@ -19,6 +19,7 @@ from spreadout.data import partition
 from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.data.feature_hashing import hashed
+from spreadout.data.input_columns import InputColumns
 from spreadout.data.partition import Assignment
 from spreadout.data.partitions import AnyPartition, ByLabel, ByUser, Given, users_of
 from spreadout.data.sources import SOURCES, AnySource
@@ -114,8 +115,14 @@ def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None
                 f"data.source = {config.source.name!r}: no example is left for the {part} part; "
                 "change data.test_fraction or data.validation_fraction"
             )
+    inputs = found.input_columns
+    if inputs is not None:
+        inputs = inputs.fitted(_dense(train))
+        train, test = _filled(train, inputs), _filled(test, inputs)
+        validation = None if validation is None else _filled(validation, inputs)
     federated = distribute(train, _assign(config, found, train, seed), found)
-    federated = replace(federated, client_names=_clients_called(config, found, train, federated))
+    called = _clients_called(config, found, train, federated)
+    federated = replace(federated, client_names=called, input_columns=inputs)
     return Splits(
         config.source.name,
         federated,
@@ -135,6 +142,16 @@ def read(config: DataConfig) -> RawDataset:
         raise UserError(f"{config.path or config.source.name}: has no rows to train on")
     _refuse_featureless(config, found)
     return found if config.hash_features is None else _hashed(config, found)
+
+
+def _dense(part: Instances) -> Tensor:
+    """The numbers of a table's rows: (n, D)."""
+    return part.columns["x"].take(torch.arange(len(part)))
+
+
+def _filled(part: Instances, inputs: InputColumns) -> Instances:
+    """Without empty cells, by what the training rows alone say."""
+    return replace(part, columns={**part.columns, "x": Dense(inputs.filled(_dense(part)))})
 
 
 def _refuse_featureless(config: DataConfig, found: RawDataset) -> None:

@@ -7,7 +7,7 @@ every file that `data/unlabelled` reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from spreadout.data.arrays import refuse_infinite
 from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.dataset import Examples
 from spreadout.data.feature_hashing import hashed as hash_features
+from spreadout.data.input_columns import InputColumns, by_name
 from spreadout.data.sources.base import Source
 from spreadout.data.sources.interactions import Interactions
 from spreadout.data.unlabelled.events import histories_of
@@ -41,6 +42,7 @@ class Asked:
     examples: Examples  # without labels
     called: Sequence[str] = ()  # what their file calls each of them
     histories: list[list[int]] | None = None  # the rows of all items in each history
+    notes: tuple[str, ...] = ()  # what whoever asks should know of how they were read
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -64,6 +66,7 @@ class Inputs:
     takes_histories: bool
     hashed: tuple[int, bool] | None = None  # features hashed into so many, with signs or without
     source: Source | None = None  # what read the run's data
+    columns: InputColumns | None = None  # by name, where the run's data had names
 
     @cached_property
     def wanted(self) -> Wanted:
@@ -73,6 +76,7 @@ class Inputs:
             bytes_are_pixels=self.shape.bytes_as is not None,
             histories=self.takes_histories,
             source=self.source,
+            columns=self.columns,
             labels=self.classes.names,
         )
 
@@ -86,6 +90,9 @@ class Inputs:
             return self._unlabelled(read_inputs(Path(given), self.wanted))
         if self.takes_histories:
             return self._unlabelled(_as_histories(given, self.wanted))
+        if self.columns is not None and (named := by_name(given)) is not None:
+            x, notes = self.columns.encode(named)
+            return self._unlabelled(Unlabelled(x, notes=notes))
         if isinstance(given, list | tuple) and given and all(isinstance(p, str | Path) for p in given):
             return self._unlabelled(read_picture_files([Path(p) for p in given], self.wanted))
         if hasattr(given, "tocsr"):
@@ -99,7 +106,7 @@ class Inputs:
             return self._histories(found.histories, found.called)
         if found.x is None:
             raise UserError("there are no inputs; give at least one")
-        return self._features(found.x, found.called)
+        return replace(self._features(found.x, found.called), notes=found.notes)
 
     def _histories(self, histories: Sequence[Sequence[str]], called: Sequence[str] = ()) -> Asked:
         """The last items of each, as many as the model looks at."""

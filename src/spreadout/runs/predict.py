@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
@@ -17,8 +18,10 @@ from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import whole_of
 from spreadout.data.dataset import Examples, Splits
+from spreadout.data.input_columns import InputColumns
 from spreadout.data.load import DataConfig
 from spreadout.data.sources.base import Source
+from spreadout.data.unlabelled.wanted import Unlabelled
 from spreadout.evaluation.embed import blocks, class_vectors, embed
 from spreadout.evaluation.scoring import with_one, with_prior
 from spreadout.federated.federation import Federation
@@ -57,7 +60,8 @@ def load(
 class Predictor:
     """A trained model, ready to be asked: `so.load` gives one, and `Result.predictor` is one.
 
-    Inputs are arrays, tensors, data frames or SciPy's sparse matrices of numbers (n, …), paths of
+    Of a run on named columns, a data frame or a dictionary of columns goes by the names. Otherwise
+    inputs are arrays, tensors, data frames or SciPy's sparse matrices of numbers (n, …), paths of
     pictures, or for a run on histories lists of items, by id or title; or the path of a file or folder
     that holds inputs.
 
@@ -77,6 +81,7 @@ class Predictor:
     ids: Sequence[str]
     hashed: tuple[int, bool] | None = None  # features hashed into so many, with signs or without
     source: Source | None = None  # what read the run's data
+    columns: InputColumns | None = None  # of inputs, by name, where the run's data had names
     index: ClassSearch | None = None  # finds the best classes; None: all are looked at
 
     @classmethod
@@ -86,7 +91,9 @@ class Predictor:
         """The model of a run in this process, and what its data calls the classes."""
         shape = DataShape.of(federation.data)
         names, ids = data.class_names, data.class_ids
-        return cls(federation.model, state, shape, names, ids, _hashing(config), config.source)
+        columns = data.train.input_columns
+        hashed = _hashing(config)
+        return cls(federation.model, state, shape, names, ids, hashed, config.source, columns)
 
     @classmethod
     def load(
@@ -103,6 +110,7 @@ class Predictor:
             found.ids,
             _hashing(config),
             config.source,
+            found.columns,
         )
 
     def about(self, own: Sequence[str]) -> dict[str, Any]:
@@ -112,6 +120,7 @@ class Predictor:
             "own": [part for part in ("encoder", "method") if part in own],
             "names": list(self.names),
             "ids": list(self.ids),
+            "columns": None if self.columns is None else self.columns.as_json(),
         }
 
     def __repr__(self) -> str:
@@ -131,7 +140,8 @@ class Predictor:
     @cached_property
     def inputs(self) -> Inputs:
         """What inputs may look like."""
-        return Inputs(self.shape, self.classes, self.model.takes_histories, self.hashed, self.source)
+        histories = self.model.takes_histories
+        return Inputs(self.shape, self.classes, histories, self.hashed, self.source, self.columns)
 
     @cached_property
     def encoder(self) -> nn.Module:
@@ -169,19 +179,27 @@ class Predictor:
             raise UserError(f"top = {top!r}: give a whole number from 1 on")
         if unseen and not self.model.takes_histories:
             raise UserError("unseen: is for histories; this run takes " + self.inputs.wanted.described)
-        return Question(self.inputs.of(inputs), top, unseen)
+        return Question(self._asked(inputs), top, unseen)
+
+    def _asked(self, inputs: Any) -> Asked:
+        """Inputs of any form, checked; notes are said here, unless somebody else has them to say."""
+        asked = self.inputs.of(inputs)
+        if not isinstance(inputs, Asked | Unlabelled):
+            for note in asked.notes:
+                warnings.warn(note, stacklevel=4)
+        return asked
 
     def embed(self, inputs: Any) -> Tensor:
         """Every input as it is compared with `class_vectors`: (n, dim)."""
         if not self.model.has_class_table:
             raise UserError("this run has no embeddings: its method scores classes by buckets")
-        asked = self.inputs.of(inputs).examples
+        asked = self._asked(inputs).examples
         parts = blocks(asked, self.model.outputs)
         return torch.cat([embed(self.model, self.state, asked, some).cpu() for some in parts])
 
     def scores(self, inputs: Any) -> Tensor:
         """The scores of all classes: (n, classes), in the order of the table from its first class on."""
-        asked = self.inputs.of(inputs).examples
+        asked = self._asked(inputs).examples
         found = torch.empty(len(asked), self.class_count)
         exact = replace(self, index=None)
         for some in blocks(asked, self.model.outputs + self.class_count):

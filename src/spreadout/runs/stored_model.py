@@ -16,6 +16,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.types import Tensors
+from spreadout.data.input_columns import InputColumns
 from spreadout.methods.base import Method
 from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
@@ -35,6 +36,7 @@ class StoredModel:
     shape: DataShape
     names: Sequence[str]
     ids: Sequence[str]
+    columns: InputColumns | None
 
 
 def read_model(path: Path, encoder: nn.Module | None, method: Method | None) -> StoredModel:
@@ -58,7 +60,12 @@ def read_model(path: Path, encoder: nn.Module | None, method: Method | None) -> 
         model = _built(path, experiment, method or experiment.method, shape)
     _refuse_unfit(path, model, shape, tensors)
     state = ServerState(0, dense, dict(tables), scoring=scoring)
-    return StoredModel(experiment, model, state, shape, about["names"], about["ids"])
+    columns = InputColumns.from_json(about.get("columns"))
+    if columns is not None and columns.width != shape.features:
+        raise UserError(
+            f"{path / ABOUT}: its columns make {columns.width} numbers, not {shape.features}"
+        )
+    return StoredModel(experiment, model, state, shape, about["names"], about["ids"], columns)
 
 
 def _built(path: Path, experiment: Experiment, method: Method, shape: DataShape) -> EmbeddingModel:

@@ -272,6 +272,30 @@ class Shape(Written):
         return self
 
 
+class WrittenColumn(Written):
+    """As `data.input_columns.InputColumn`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    name: str
+    width: Size
+    values: list[str | None]
+    mean: Number | None
+
+    @model_validator(mode="after")
+    def _has_its_indicators(self) -> WrittenColumn:
+        if self.values and (self.values[0] is None or self.width != len(self.values) - 1):
+            raise ValueError("its values are not those of its indicators")
+        return self
+
+
+class WrittenColumns(Written):
+    """As `data.input_columns.InputColumns`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    columns: list[WrittenColumn]
+    beside: list[str]
+
+
 class About(Written):
     """`model/about.json`."""
 
@@ -280,6 +304,7 @@ class About(Written):
     own_encoder: bool = False  # of earlier versions
     names: list[str]
     ids: list[str]
+    columns: WrittenColumns | None = None  # of inputs, where they have names
 
 
 class Mark(Written):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,8 +80,13 @@ weights = {{n.removeprefix("encoder."): t for n, t in tensors.items() if n.start
 }
 
 
-def card(about: Mapping[str, Any], story: Story | None, first: tuple[str, str]) -> str:
-    """The whole page; first: id and name of the class whose score comes first."""
+def card(
+    about: Mapping[str, Any],
+    story: Story | None,
+    first: tuple[str, str],
+    columns: Sequence[str] = (),
+) -> str:
+    """The whole page; first: id and name of the class whose score comes first; columns: in words."""
     name = "model" if story is None else str(story.summary["name"])
     parts = [
         f"# {name}",
@@ -89,7 +94,7 @@ def card(about: Mapping[str, Any], story: Story | None, first: tuple[str, str]) 
         *([] if story is None else [_scores(story.summary)]),
         *([] if story is None or story.counts_are_secret else [_traffic(story.summary)]),
         *([] if story is None or story.privacy is None else [_privacy(story.privacy)]),
-        _use(about, first),
+        _use(about, first, columns),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -142,7 +147,7 @@ def _privacy(said: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _use(about: Mapping[str, Any], first: tuple[str, str]) -> str:
+def _use(about: Mapping[str, Any], first: tuple[str, str], columns: Sequence[str]) -> str:
     names = [port["name"] for port in about["inputs"]]
     takes = "\n".join(
         f"- `{p['name']}`: {p['type']} ({', '.join(map(str, p['shape']))}), {p['about']}"
@@ -150,6 +155,9 @@ def _use(about: Mapping[str, Any], first: tuple[str, str]) -> str:
     )
     if about["hashed_features"]:
         takes += "\n- Features are hashed as the run's `data.hash_features` says, before they come here."
+    if columns:
+        listed = "\n".join(f"{number}. {line}" for number, line in enumerate(columns, 1))
+        takes += f"\n\nThe numbers of an input are made of these columns, in this order:\n\n{listed}"
     alone = "," if about["to"] == "onnx" and len(about["outputs"]) == 1 else ""  # of a list of one
     code = LOADING[about["to"]].format(
         inputs=", ".join(names),

@@ -105,10 +105,12 @@ def _describe(
         ],
         "outputs": scorer.outputs,
         "hashed_features": predictor.hashed is not None,
+        "columns": None if predictor.columns is None else predictor.columns.as_json(),
         "run": None if story is None else story.short,
     }
     write_json(folder / ABOUT, about)
-    write_atomic(folder / CARD, card(about, story, called[0]).encode())
+    columns = () if predictor.columns is None else predictor.columns.described
+    write_atomic(folder / CARD, card(about, story, called[0], columns).encode())
 
 
 def _refuse_taken(target: Path, *, force: bool) -> None:

@@ -18,6 +18,7 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.registry import NamedSection, Registry, unknown_name
 from spreadout.data.arrays import whole_numbers, with_label_sets
 from spreadout.data.columns import Column, Dense, select_all
+from spreadout.data.input_columns import InputColumns
 from spreadout.data.io import cache, stored
 from spreadout.data.published import PublishedDataset
 
@@ -103,6 +104,9 @@ class RawDataset:
     class_ids: tuple[str, ...] = ()  # what the source calls each row, where that is not its number
     notes: tuple[str, ...] = ()  # what a user should know of how the files were read
     client_names: tuple[str, ...] = ()  # what the source calls each user, where it is not the number
+    input_columns: InputColumns | None = (
+        None  # of a table: the columns of x, in which NaN is an empty cell
+    )
 
 
 class Source(NamedSection, ABC):
@@ -221,6 +225,7 @@ def write(found: RawDataset, folder: Path) -> None:
         "class_ids": list(found.class_ids),
         "notes": list(found.notes),
         "client_names": list(found.client_names),
+        "input_columns": None if found.input_columns is None else found.input_columns.as_json(),
         "parts": {},
     }
     for part, instances in (("train", found.train), ("test", found.test)):
@@ -248,7 +253,7 @@ def open_stored(folder: Path) -> RawDataset:
         parts[part] = Instances(columns, Ragged(sets, labels), user)
     names, ids, notes = (tuple(meta[key]) for key in ("class_names", "class_ids", "notes"))
     called = tuple(meta.get("client_names", ()))
-    rows = meta["row_columns"]
+    rows, inputs = meta["row_columns"], InputColumns.from_json(meta.get("input_columns"))
     return RawDataset(
-        parts["train"], meta["classes"], parts.get("test"), rows, names, ids, notes, called
+        parts["train"], meta["classes"], parts.get("test"), rows, names, ids, notes, called, inputs
     )

@@ -1,7 +1,7 @@
 """Your own table with a header: a column of labels, numbers, and perhaps whose each row is.
 
 CSV, also .gz. Text becomes an indicator for each of its values but the first;
-an empty cell of numbers becomes the column's mean.
+an empty cell of numbers becomes the mean of the training rows, once they are known.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.core.limits import refuse_bomb
 from spreadout.core.registry import near
 from spreadout.data.arrays import as_features
 from spreadout.data.columns import Dense
+from spreadout.data.input_columns import InputColumn, InputColumns
 from spreadout.data.io.archive import open_plain
 from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
@@ -50,7 +52,7 @@ class Table(FileSource):
         if not used:
             raise UserError(f"{path}: has no column beside {self.label!r}: features are needed too")
         notes: list[str] = []
-        x = np.concatenate([_numbers(path, n, columns[n], notes) for n in used], axis=1)
+        parts = {name: _numbers(path, name, columns[name], notes) for name in used}
         if empty := [i for i, value in enumerate(columns[self.label]) if not value]:
             raise UserError(f"{path}:{empty[0] + 2}: {self.label} is empty; fill it in or drop the row")
         (y,), names = numbered("label", _plain(columns[self.label]))
@@ -58,9 +60,23 @@ class Table(FileSource):
         if self.client:
             ids, clients = client_numbers(_plain(columns[self.client]))
             whose = torch.from_numpy(ids)
-        train = Instances({"x": Dense(as_features(x))}, single(torch.from_numpy(y)), whose)
+        x = np.concatenate([numbers for _, numbers in parts.values()], axis=1)
+        train = Instances({"x": Dense(_with_gaps(x))}, single(torch.from_numpy(y)), whose)
         classes = len(names) or int(y.max()) + 1
-        return RawDataset(train, classes, None, {}, names, names, tuple(notes), client_names=clients)
+        inputs = InputColumns(
+            tuple(column for column, _ in parts.values()), tuple(n for n in columns if n not in used)
+        )
+        return RawDataset(
+            train,
+            classes,
+            None,
+            {},
+            names,
+            names,
+            tuple(notes),
+            client_names=clients,
+            input_columns=inputs,
+        )
 
 
 def header_of(path: Path, delimiter: str = ",") -> list[str]:
@@ -96,8 +112,16 @@ def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, l
     return {name: [row[i].strip() for _, row in body] for i, name in enumerate(header)}
 
 
-def _numbers(path: Path, name: str, cells: list[str], notes: list[str]) -> np.ndarray:
-    """A column as numbers (n, 1), or as indicators of its values (n, values − 1)."""
+def _with_gaps(x: np.ndarray) -> Tensor:
+    """Checked as other features are, but for empty cells, which stay so until rows are held out."""
+    missing = torch.from_numpy(np.isnan(x))
+    return as_features(np.where(np.isnan(x), 0.0, x)).masked_fill(missing, torch.nan)
+
+
+def _numbers(
+    path: Path, name: str, cells: list[str], notes: list[str]
+) -> tuple[InputColumn, np.ndarray]:
+    """A column as numbers (n, 1), empty cells as NaN; or as indicators of its values (n, values − 1)."""
     missing = np.array([not cell for cell in cells])
     try:
         values = np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float64)
@@ -106,15 +130,16 @@ def _numbers(path: Path, name: str, cells: list[str], notes: list[str]) -> np.nd
     if missing.all():
         raise UserError(f"{path}: column {name!r} is empty; leave it out with data.source.features")
     if missing.any():
-        values[missing] = values[~missing].mean()
-        notes.append(f"{name}: {int(missing.sum())} empty cells became the column's mean")
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        notes.append(f"{name}: {int(missing.sum())} empty cells became the mean of the training rows")
+    if not np.isfinite(values[~missing]).all():
+        row = int(np.flatnonzero(~np.isfinite(values) & ~missing)[0])
         raise UserError(f"{path}:{row + 2}: {name} is {cells[row]}, not finite; clean or drop it")
-    return values[:, None]
+    return InputColumn(name), values[:, None]
 
 
-def _indicators(path: Path, name: str, cells: list[str], notes: list[str]) -> np.ndarray:
+def _indicators(
+    path: Path, name: str, cells: list[str], notes: list[str]
+) -> tuple[InputColumn, np.ndarray]:
     kinds = sorted(set(cells))
     if len(kinds) > MOST_VALUES:
         raise UserError(
@@ -122,9 +147,9 @@ def _indicators(path: Path, name: str, cells: list[str], notes: list[str]) -> np
             "columns to learn from in data.source.features"
         )
     notes.append(f"{name}: is text and became {len(kinds) - 1} indicators")
-    return np.array([[cell == kind for kind in kinds[1:]] for cell in cells], dtype=np.float64).reshape(
-        len(cells), len(kinds) - 1
-    )
+    found = np.array([[cell == kind for kind in kinds[1:]] for cell in cells], dtype=np.float64)
+    column = InputColumn(name, len(kinds) - 1, tuple(kinds))
+    return column, found.reshape(len(cells), len(kinds) - 1)
 
 
 def _plain(cells: list[str]) -> list[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from spreadout.core.errors import UserError
+from spreadout.data.input_columns import InputColumns
 from spreadout.data.io.archive import beside, open_plain
 from spreadout.data.io.text import BOM
 from spreadout.data.sources.arff import read_header, unescaped
@@ -55,7 +57,8 @@ def _from_zero(path: Path, rows: Rows, first: int) -> Rows:
 def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
     """A table of numbers, one input a line, with a header or without.
 
-    Under a header, the columns that the run's own table had for labels and clients are left out.
+    Under a header, the columns that the run's own table had for labels and clients are left out, and the
+    others go by their names where the run knows them.
     """
     with open_plain(path) as stream:
         try:
@@ -65,8 +68,10 @@ def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         return Unlabelled()
-    mark = max(MARKS[:3], key=lines[0][1].count)
+    mark = getattr(wanted.source, "delimiter", "") or max(MARKS[:3], key=lines[0][1].count)
     mark = mark if mark in lines[0][1] else " "
+    if wanted.columns is not None and not _all_numbers(lines[0][1], mark):
+        return _by_name(path, text, mark, wanted.columns)
     cells = [
         (n, line.split() if mark == " " else next(csv.reader([line], delimiter=mark)))
         for n, line in lines
@@ -87,6 +92,27 @@ def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
                 f"{path}:{number}: {odd[:40]!r} is no number; this run takes {wanted.described}"
             )
     return Unlabelled(np.array(rows, dtype=np.float64))
+
+
+def _all_numbers(line: str, mark: str) -> bool:
+    return all(map(_is_number, line.split() if mark == " " else line.split(mark)))
+
+
+def _by_name(path: Path, text: str, mark: str, columns: InputColumns) -> Unlabelled:
+    """Under a header, as the run's own table was read: in the order of its columns."""
+    header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if row]
+    names = [name.strip() for name in header]
+    columns.refuse_others(names, f"{path}:1")
+    if len(set(names)) < len(names):
+        raise UserError(f"{path}:1: two columns have one name; rename one")
+    if not rows:
+        raise UserError(f"{path}: has a header and no rows")
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(names):
+            raise UserError(f"{path}:{number}: {len(row)} cells, others have {len(names)}")
+    table = {name: [row[i].strip() for row in rows] for i, name in enumerate(names)}
+    x, notes = columns.encode(table, str(path))
+    return Unlabelled(x, notes=notes)
 
 
 def _inputs_in(path: Path, header: list[str], wanted: Wanted) -> list[int]:

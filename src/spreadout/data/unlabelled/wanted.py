@@ -9,6 +9,7 @@ import numpy as np
 
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Sparse
+from spreadout.data.input_columns import InputColumns
 from spreadout.data.sources.base import Source
 
 
@@ -21,6 +22,7 @@ class Wanted:
     bytes_are_pixels: bool = False  # whether the model knows how bytes become its numbers
     histories: bool = False
     source: Source | None = None  # what read the run's data
+    columns: InputColumns | None = None  # by name, where the run's data had names
     labels: Sequence[str] = field(default=(), repr=False)  # classes by name; a table may hold them too
 
     @property
@@ -42,6 +44,7 @@ class Unlabelled:
     x: np.ndarray | Sparse | None = None
     histories: list[list[str]] | None = None
     called: Sequence[str] = ()  # what the file calls each of them: a picture's name, a user's
+    notes: tuple[str, ...] = ()  # what whoever asks should know of how they were read
 
     def __len__(self) -> int:
         if self.histories is not None:

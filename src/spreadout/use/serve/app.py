@@ -7,16 +7,19 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import HTTPException
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException as PlainHTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from torch import Tensor
 
 from spreadout import __version__
+from spreadout.runs.asked import Asked
 from spreadout.runs.predict import Predictor
 from spreadout.runs.questions import Guess, Question
 from spreadout.use.serve.batching import Batcher
@@ -25,6 +28,8 @@ from spreadout.use.serve.limits import Limits
 from spreadout.use.serve.schema import About, Answer, Ask, Error, Health, Vectors
 
 LARGE = 1 << 16  # bytes; a larger body is read in a thread, so that others are not kept waiting
+Wish = tuple[Literal["classes", "vectors"], Question]
+Granted = list[list[Guess]] | Tensor  # vectors are (n, dim)
 LOG = logging.getLogger("spreadout.serve")
 
 
@@ -38,8 +43,11 @@ def create_app(
 ) -> FastAPI:
     """The application around a model; hosts: names under which it answers."""
     bounds = limits or Limits()
-    batcher: Batcher[Question, list[list[Guess]]] = Batcher(
-        predictor.answer, lambda q: len(q.asked), batch=bounds.batch, waiting=bounds.waiting
+    batcher: Batcher[Wish, Granted] = Batcher(
+        lambda wishes: _granted(predictor, wishes),
+        lambda wish: len(wish[1].asked),
+        batch=bounds.batch,
+        waiting=bounds.waiting,
     )
 
     @asynccontextmanager
@@ -62,16 +70,20 @@ def create_app(
     @app.post("/predict", **_described(Answer))
     async def predict(request: Request) -> Response:
         """The best classes of every input, with their names and scores."""
-        found = await batcher.ask(await question(request))
-        return _json({"results": [[asdict(guess) for guess in guesses] for guesses in found]})
+        asked = await question(request)
+        found = await batcher.ask(("classes", asked))
+        assert not isinstance(found, Tensor)
+        notes = {"notes": asked.asked.notes} if asked.asked.notes else {}
+        return _json({"results": [[asdict(guess) for guess in guesses] for guesses in found], **notes})
 
     @app.post("/embed", **_described(Vectors))
     async def embed(request: Request) -> Response:
         """Every input as a vector, as it is compared with classes."""
-        asked = (await question(request)).asked
+        asked = await question(request)
         if not predictor.model.has_class_table:
             raise Refused(422, "this model scores classes by buckets, and has no embeddings")
-        found = await asyncio.to_thread(predictor.embed, asked)
+        found = await batcher.ask(("vectors", asked))
+        assert isinstance(found, Tensor)
         return _json({"embeddings": found.tolist()})
 
     @app.get("/health", response_model=Health)
@@ -90,6 +102,16 @@ def create_app(
     app.add_exception_handler(PlainHTTPException, _http)
     app.add_exception_handler(Exception, _failed)
     return app
+
+
+def _granted(predictor: Predictor, wishes: Sequence[Wish]) -> list[Granted]:
+    """What each asks for, in their order: those of a kind are computed together."""
+    plain = [question for kind, question in wishes if kind == "classes"]
+    answers = iter(predictor.answer(plain) if plain else ())
+    inputs = [question.asked for kind, question in wishes if kind == "vectors"]
+    every = predictor.embed(Asked.joined(inputs)) if inputs else torch.empty(0)
+    embedded = iter(torch.split(every, [len(one) for one in inputs]) if inputs else ())
+    return [next(answers) if kind == "classes" else next(embedded) for kind, _ in wishes]
 
 
 def _described(answer: type[BaseModel]) -> dict[str, Any]:

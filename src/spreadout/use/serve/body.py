@@ -14,14 +14,15 @@ from pydantic_core import from_json
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import offsets_from_lengths
 from spreadout.data.columns import Sparse
+from spreadout.data.input_columns import from_rows
 from spreadout.data.unlabelled.pictures import read_picture_bytes
 from spreadout.data.unlabelled.wanted import Unlabelled
+from spreadout.runs.asked import LARGEST_FEATURE
 from spreadout.runs.predict import Predictor
 from spreadout.runs.questions import Question
 from spreadout.use.serve.limits import Limits
 
 KEYS = ("inputs", "top", "unseen")
-LARGEST_FEATURE = 2**31 - 1
 
 
 class Refused(Exception):
@@ -71,10 +72,16 @@ def _inputs(given: Sequence[Any], predictor: Predictor) -> Any:
         if predictor.model.takes_histories:
             _refuse_odd_items(given)
         return given
+    columns = predictor.columns
+    if columns is not None and any(name in columns.names for name in given[0]):
+        x, notes = columns.encode(from_rows(given, "inputs"), "inputs")
+        return Unlabelled(x, notes=notes)
     if all(set(one) == {"picture"} for one in given):
         return read_picture_bytes([_decoded(one["picture"]) for one in given], predictor.inputs.wanted)
     if all(set(one) == {"ids", "values"} for one in given):
         return _sparse(given, predictor)
+    if columns is not None:
+        columns.refuse_others(list(given[0]), "inputs")
     raise Refused(422, 'inputs: an object has "ids" and "values", or "picture"; ' + _takes(predictor))
 
 

@@ -12,7 +12,8 @@ class Ask(BaseModel):
 
     inputs: list[Any] = Field(
         description="Lists of numbers; of a model on histories, lists of items by id or title; of "
-        'sparse features {"ids": […], "values": […]}; of pictures {"picture": base64 of a file}.',
+        'sparse features {"ids": […], "values": […]}; of pictures {"picture": base64 of a file}; of a '
+        'table {"column": cell, …}, an empty cell being null.',
         examples=[[[0.0, 1.5, -2.0]]],
     )
     top: int = Field(10, ge=1, description="How many classes for every input.")
@@ -31,6 +32,7 @@ class Answer(BaseModel):
     """The best classes of every input, best first."""
 
     results: list[list[Class]]
+    notes: list[str] | None = Field(None, description="What to know of how the inputs were read.")
 
 
 class Vectors(BaseModel):
