@@ -206,10 +206,16 @@ def test_loading_without_the_parts_it_was_given_says_which(toy: so.Splits, tmp_p
     with pytest.raises(so.UserError, match="its own method"):
         so.load(tmp_path / "method")
     assert len(so.load(tmp_path / "method", method=Own()).predict(np.zeros((1, 6)), 2)[0]) == 2
-    with pytest.raises(so.UserError, match=r"2.bias is \(7,\) here, and \(4,\) in the trained one"):
+    there = r"this Sequential has a parameter 2.bias of shape \(7,\), the trained one has one of shape \(4,\)"
+    with pytest.raises(so.UserError, match=there):
         so.load(tmp_path / "encoder", encoder=encoder(7))
-    with pytest.raises(so.UserError, match=r"0.bias is missing here, and \(5,\) in the trained one"):
+    with pytest.raises(so.UserError, match=r"has no parameter 0.bias, the trained one has one of shape \(5,\)"):
         so.load(tmp_path / "encoder", encoder=torch.nn.Linear(6, 4))
+    with pytest.raises(so.UserError, match=r"encoder: is the class Linear; give a torch\.nn"):
+        so.load(tmp_path / "encoder", encoder=torch.nn.Linear)  # type: ignore[arg-type]
+    plain = so.load(tmp_path / "plain")
+    with pytest.raises(so.UserError, match=r"x has shape \(6,\): give a list of inputs, \[\[…\]\]"):
+        plain.predict(np.zeros(6))
     with pytest.raises(so.UserError, match="with the encoder its config names; give no other"):
         so.load(tmp_path / "plain", encoder=encoder())
 

@@ -9,7 +9,7 @@ import pytest
 
 import spreadout as so
 from command import invoke
-from spreadout.config.presets import preset_text, presets
+from spreadout.config.presets import grouped, preset_text, presets
 from spreadout.methods import METHODS
 from spreadout.runs.compare import Suite
 from spreadout.runs.sweep import Sweep
@@ -158,6 +158,25 @@ def test_every_method_and_every_table_is_a_preset_that_can_be_read(
     assert capsys.readouterr().out == text.rstrip() + "\n"
     assert invoke(monkeypatch, "presets", "dual_encoder/table3") == 2
     assert "did you mean 'dual_encoder/table2'" in capsys.readouterr().err
+
+
+def test_presets_are_listed_by_what_they_are_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = grouped()
+    titles = ["One for every method", "Tables of the papers", "For benchmarks and attacks"]
+    assert list(groups)[:3] == titles
+    listed = [name for some in groups.values() for name in some]
+    assert sorted(listed) == sorted(presets())
+    for name, title in (("digits-fedaws", 0), ("fedmlh/bibtex", 1), ("attacks/fedss", 2), ("extreme/speed", 2)):
+        assert name in groups[titles[title]]
+    for about in presets().values():
+        assert about[-1] not in ".;"
+        assert "000" not in about
+    assert invoke(monkeypatch, "presets") == 0
+    said = capsys.readouterr().out
+    places = [said.index(f"{title}:\n") for title in titles]
+    assert places == sorted(places)
 
 
 def test_another_method_or_other_data_of_a_preset_is_chosen_for(tmp_path: Path) -> None:

@@ -54,3 +54,17 @@ def test_what_cannot_be_read_is_named(text: str, said: str, tmp_path: Path) -> N
 def test_numbers_as_labels_are_in_the_order_of_numbers(tmp_path: Path) -> None:
     rows = "".join(f"{i},{label}\n" for i, label in enumerate([10, 9, 10, 9]))
     assert read(tmp_path, "a,label\n" + rows).class_names == ("9", "10")
+
+
+@pytest.mark.parametrize(("mark", "said"), [(";", '";"'), ("\t", r'"\\t"')])
+def test_another_delimiter_than_the_files_is_named(tmp_path: Path, mark: str, said: str) -> None:
+    path = tmp_path / "trees.csv"
+    path.write_text("\n".join(mark.join(row) for row in (("height", "kind"), ("3.5", "ash"))))
+    source = {"name": "table", "label": "kind"}
+    with pytest.raises(so.UserError, match=f"is one column.*set data.source.delimiter = {said}"):
+        so.load_data(so.DataConfig.model_validate({"path": path, "source": source}))
+
+
+def test_a_key_of_the_source_that_stands_in_its_section_is_named() -> None:
+    with pytest.raises(so.UserError, match=r"data.label: unknown key; .*: data.source.label, or"):
+        so.Experiment.of({"data": {"source": "table", "path": "a.csv", "label": "kind"}})

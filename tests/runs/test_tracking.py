@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -156,3 +156,12 @@ def test_on_the_command_line(
     capsys.readouterr()
     assert invoke(monkeypatch, "run", "digits-fedaws", "--track", "tensorbord") == 2
     assert "run.track.0 = 'tensorbord': unknown; did you mean 'tensorboard'?" in capsys.readouterr().err
+
+
+def test_wandb_without_an_account_is_told_of_the_offline_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asks_for_a_key(*_: object) -> NoReturn:
+        raise RuntimeError("No API key configured. Use `wandb login` to log in.")
+
+    monkeypatch.setitem(tracking.OPEN, "wandb", asks_for_a_key)
+    with pytest.raises(so.UserError, match=r"No API key .* set WANDB_MODE=offline"):
+        so.run(experiment("wandb"))

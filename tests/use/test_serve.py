@@ -43,6 +43,17 @@ def digits() -> so.Result:
     return so.run({**QUICK, "data": {"source": "digits"}})
 
 
+def test_the_page_of_docs_loads_nothing_from_another_host(digits: so.Result) -> None:
+    client = TestClient(create_app(digits.predictor))
+    page = client.get("/docs").text
+    for path in client.get("/openapi.json").json()["paths"]:
+        assert f" {path}</h2>" in page
+    assert "The best classes of every input" in page
+    assert "://" not in page
+    assert "src=" not in page
+    assert client.get("/redoc").status_code == 404
+
+
 @pytest.fixture(scope="module")
 def address(digits: so.Result, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`spreadout serve` in a process of its own, on a free port."""

@@ -68,7 +68,7 @@ def presets(
     as_json: AsJson = False,
 ) -> None:
     """List the configs that ship with the package and those of --import modules, or show one."""
-    from spreadout.config.presets import preset_text
+    from spreadout.config.presets import grouped, preset_text
     from spreadout.config.presets import presets as every
     from spreadout.core.registry import near
 
@@ -83,9 +83,12 @@ def presets(
         print(json.dumps(found, indent=2))
         return
     width = max(map(len, found))
-    for one, about in found.items():
-        print(f"{one:<{width}}  {about}")
-    print("\n`spreadout presets NAME` shows one; `spreadout run NAME` trains it.")
+    for title, some in grouped().items():
+        print(f"{title}:")
+        for one, about in some.items():
+            print(f"  {one:<{width}}  {about}")
+        print()
+    print("`spreadout presets NAME` shows one; `spreadout run NAME` trains it.")
 
 
 def sweep(

@@ -59,7 +59,12 @@ def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str,
         names = names or [f"{section}.{name}" for name in RENAMED[key]]
         return f"{key}: is called {' or '.join(names)} now"
     if kind == "extra_forbidden":
-        name = key.rpartition(".")[2]
+        section, _, name = key.rpartition(".")
+        if section == "data" and (source := _source_with(name, values)):
+            return (
+                f"{key}: unknown key; it is one of the source: data.source.{name}, or "
+                f'data.source = {{name = "{source}", {name} = …}}'
+            )
         if places := [place for place in places_of(name) if place != key]:  # the key of another section
             return f"{key}: unknown key; did you mean {' or '.join(places)}?"
         return f"{key}: unknown key{near(name, _siblings(model, found['loc'], values))}"
@@ -94,6 +99,17 @@ def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str,
     if kind.split("_")[0] in _KINDS:
         return f"{key} = {value!r}: must be {_KINDS[kind.split('_')[0]]}"
     return f"{key} = {value!r}: {found['msg'].lower()}"
+
+
+def _source_with(key: str, values: Mapping[str, Any]) -> str | None:
+    """The source that a config names, if it has this key."""
+    from spreadout.data.sources import SOURCES
+
+    section = values.get("data")
+    source = section.get("source") if isinstance(section, Mapping) else None
+    name = str(source.get("name") if isinstance(source, Mapping) else source)
+    known = name in SOURCES and key != "name" and key in SOURCES[name].model_fields
+    return name if known else None
 
 
 def _any_of(problems: Sequence[Any]) -> str:

@@ -142,6 +142,11 @@ class Inputs:
         return x if self.shape.image is None else Dense(self._images(x.dense().values, is_bytes=False))
 
     def _dense(self, x: np.ndarray) -> Tensor:
+        if x.dtype.kind in "fiub" and x.ndim == 1 and x.size:
+            raise UserError(
+                f"x has shape {x.shape}: give a list of inputs, [[…]], also if it is one; this run "
+                f"takes {self.wanted.described}"
+            )
         if x.dtype.kind not in "fiub" or x.ndim < 2:
             raise UserError(
                 f"x has shape {x.shape} and type {x.dtype}: this run takes {self.wanted.described}"

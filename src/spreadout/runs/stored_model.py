@@ -22,6 +22,7 @@ from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.runs.claim import CONFIG
 from spreadout.runs.files import ABOUT, WEIGHTS, RunFiles
+from spreadout.runs.parts import refuse_other_kinds
 from spreadout.runs.sums import check
 from spreadout.runs.written import About
 
@@ -44,6 +45,7 @@ def read_model(path: Path, encoder: nn.Module | None, method: Method | None) -> 
     folder = RunFiles.open(path)
     about = _about(folder)
     check(path, CONFIG, WEIGHTS)
+    refuse_other_kinds(None, encoder, method)
     _refuse_other_parts(path, about["own"], {"encoder": encoder, "method": method})
     experiment, shape = Experiment.load(folder.config), _shape(about["shape"])
     try:
@@ -128,8 +130,13 @@ def _around(encoder: nn.Module, path: Path, dense: Tensors, tables: Tensors) -> 
     saved = {name: tuple(value.shape) for name, value in dense.items()}
     for name in sorted(trained.keys() | saved.keys()):
         if trained.get(name) != saved.get(name):
-            here, there = trained.get(name, "missing"), saved.get(name, "missing")
-            raise UserError(f"{path}: encoder: {name} is {here} here, and {there} in the trained one")
+            kind, here, there = type(encoder).__name__, trained.get(name), saved.get(name)
+            has = f"has a parameter {name} of shape {here}" if here else f"has no parameter {name}"
+            had = f"one of shape {there}" if there else "none"
+            raise UserError(
+                f"{path}: encoder: this {kind} {has}, the trained one has {had}; give one that is made "
+                "as for training"
+            )
     classes = tables.get("classes")
     if classes is None or classes.dim() != 2:
         raise UserError(f"{path / WEIGHTS}: has no class table; run it again")

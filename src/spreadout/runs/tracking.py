@@ -62,7 +62,8 @@ class Tracker(Observer):
             except UserError:
                 raise
             except Exception as error:  # of its own: a server that does not answer, no account
-                raise UserError(f"run.track: {name}: {_line(error)}") from None
+                remedy = f"; {REMEDY[name]}" if name in REMEDY else ""
+                raise UserError(f"run.track: {name}: {_line(error)}{remedy}") from None
         if path is not None:
             write_json(path, {name: known for name, known in ids.items() if known})
 
@@ -205,4 +206,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 
+REMEDY = {  # where there is no account, or no answer
+    "wandb": "log in by `wandb login`, or set WANDB_MODE=offline to write into the run folder only"
+}
 OPEN: dict[str, Opens] = {"mlflow": _mlflow, "tensorboard": _tensorboard, "wandb": _wandb}

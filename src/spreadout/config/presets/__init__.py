@@ -71,6 +71,17 @@ def presets() -> dict[str, str]:
     return {name: preset.about for name, preset in every.items()}
 
 
+def grouped() -> dict[str, dict[str, str]]:
+    """The same by what they are for, what most people look for first: title → name → what it is."""
+    titles = ("One for every method", "Tables of the papers", "For benchmarks and attacks", "Your own")
+    found: dict[str, dict[str, str]] = {title: {} for title in titles}
+    for name, about in presets().items():
+        folder, _, last = name.rpartition("/")
+        inner = folder in ("attacks", "drift") or last == "speed" or last.startswith("tuning-")
+        found[titles[3 if name in OWN else 2 if inner else 1 if folder else 0]][name] = about
+    return {title: some for title, some in found.items() if some}
+
+
 def preset_text(name: str) -> str | None:
     """The config of this name; None if there is none."""
     found = OWN[name] if name in OWN else _shipped().get(name)

@@ -74,7 +74,9 @@ def _array(stream: IO[bytes], size: int, packed: int, what: str) -> Array:
         raise ValueError(f"version {version} of the format is unknown")
     shape, fortran, dtype = header(stream)
     if dtype.hasobject:
-        raise ValueError("it holds Python objects, which are not read")
+        raise UserError(
+            f"{what}: holds Python objects, which are not read; save text as text, by .astype(str)"
+        )
     if any(length < 0 for length in shape):
         raise ValueError(f"its shape is {shape}")
     count = math.prod(shape)

@@ -99,6 +99,11 @@ def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, l
     if not lines or not any(lines[0]):
         raise UserError(f"{path}: is empty; a table has a header and rows")
     header = [name.strip() for name in lines[0]]
+    if len(header) == 1 and (others := [mark for mark in ",;\t|" if mark in header[0]]):
+        raise UserError(
+            f"{path}: is one column, {header[0][:40]!r}, if cells end at {delimiter!r}; set "
+            f'data.source.delimiter = "{others[0]}"'.replace("\t", "\\t")
+        )
     if len(set(header)) < len(header):
         raise UserError(f"{path}:1: two columns have one name; rename one")
     if rows == 0:

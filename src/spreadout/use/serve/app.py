@@ -24,6 +24,7 @@ from spreadout.runs.predict import Predictor
 from spreadout.runs.questions import Guess, Question
 from spreadout.use.serve.batching import Batcher
 from spreadout.use.serve.body import Refused, question_of
+from spreadout.use.serve.docs_page import docs_page
 from spreadout.use.serve.limits import Limits
 from spreadout.use.serve.schema import About, Answer, Ask, Error, Health, Vectors
 
@@ -56,7 +57,12 @@ def create_app(
         batcher.close()
 
     app = FastAPI(
-        title="spreadout", version=__version__, description="A trained model.", lifespan=lifespan
+        title="spreadout",
+        version=__version__,
+        description="A trained model.",
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's own pages load scripts from another host
+        redoc_url=None,
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     app.state.batcher = batcher
@@ -97,6 +103,10 @@ def create_app(
         takes = predictor.inputs.wanted.described
         about = {"takes": takes, "classes": predictor.class_count, "index": index}
         return _json({**about, "limits": asdict(bounds), "run": run})
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return Response(docs_page(app.openapi()), media_type="text/html")
 
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(PlainHTTPException, _http)
