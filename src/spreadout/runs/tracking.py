@@ -63,7 +63,7 @@ class Tracker(Observer):
                 raise
             except Exception as error:  # of its own: a server that does not answer, no account
                 remedy = f"; {REMEDY[name]}" if name in REMEDY else ""
-                raise UserError(f"run.track: {name}: {_line(error)}{remedy}") from None
+                raise UserError(f"run.track: {name}: {_line(error).rstrip('.')}{remedy}") from None
         if path is not None:
             write_json(path, {name: known for name, known in ids.items() if known})
 
@@ -207,6 +207,6 @@ def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 REMEDY = {  # where there is no account, or no answer
-    "wandb": "log in by `wandb login`, or set WANDB_MODE=offline to write into the run folder only"
+    "wandb": "set WANDB_MODE=offline to write into the run folder only"
 }
 OPEN: dict[str, Opens] = {"mlflow": _mlflow, "tensorboard": _tensorboard, "wandb": _wandb}
