@@ -158,6 +158,13 @@ def test_evidence_says_which_rows_are_not_seen(tmp_path: Path) -> None:
     logged = experiment("private-retrieval", "privacy.noise=2", "run.log_requests=true")
     so.run(logged, data=several_classes(), out=out)
     assert not (out / "requests.jsonl").exists() or not (out / "requests.jsonl").read_text()
-    told = json.loads((out / "privacy.json").read_text())["channels"]["rows"]
+    found = json.loads((out / "privacy.json").read_text())
+    told = found["channels"]["rows"]
     assert told["status"] == "protected"
     assert "two servers" in told["what"]
+    # How many queries come tells how many classes are a client's own.
+    assert found["channels"]["number of rows"]["status"] == "disclosed"
+    assert "requests equally many rows" in found["adjacency"]
+    open_still = json.loads((out / "summary.json").read_text())["privacy"]["not_protected"]
+    assert "how many rows are asked for" in open_still
+    assert "rows asked for" not in open_still

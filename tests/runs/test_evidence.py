@@ -35,6 +35,7 @@ def test_a_private_run_protects_values_and_says_what_it_does_not(tmp_path: Path)
         "positives": "absent",
         "rows": "disclosed",
         "features": "absent",
+        "run folder": "absent",
         "presence": "disclosed",
         "timing": "disclosed",
     }
@@ -50,6 +51,22 @@ def test_a_private_run_protects_values_and_says_what_it_does_not(tmp_path: Path)
     assert [one["loss"] for one in records] == [None] * len(records)
     assert records[0]["epsilon"] == 0.0
     assert records[-1]["epsilon"] == pytest.approx(told[1e-7])
+
+
+@pytest.mark.parametrize("model", ["local", "central", "distributed", "example"])
+def test_a_private_run_keeps_no_counts_of_its_clients_data(model: str, tmp_path: Path) -> None:
+    """What `privacy.json` calls absent is not in the files beside it, and the page copes."""
+    folder = tmp_path / "run"
+    steps = {"batch": 3, "lr": 0.3, "local_steps": 2}
+    private = {"model": model, "clip": 1.0, "noise": 5.0}
+    written(folder, privacy=private, rounds=1, clients=steps, eval={"references": True})
+    details, summary = (json.loads((folder / f"{n}.json").read_text()) for n in ("details", "summary"))
+    assert (details["clients"], details["by_frequency"]) == (None, [])
+    assert set(details["classes"]["trained"]) == {0}
+    assert summary["references"] == {}
+    assert "without noise" in summary["references_note"]
+    drawn = CliRunner().invoke(app, ["report", str(folder), "-o", str(tmp_path / "page.html")])
+    assert drawn.exit_code == 0, drawn.output
 
 
 @pytest.mark.parametrize(

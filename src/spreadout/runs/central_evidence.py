@@ -11,7 +11,7 @@ from spreadout.federated.central import clip_of, releases_of, rounds_of
 from spreadout.federated.federation import Federation
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.runs.example_promises import DELTAS
-from spreadout.runs.promises import REAL_SAMPLER, SIMULATED, UNIT, Channel, privacy_of
+from spreadout.runs.promises import NOT_KEPT, REAL_SAMPLER, SIMULATED, UNIT, Channel, privacy_of
 
 AUDIENCE = "whoever sees the models"
 ADVERSARY = "whoever sees the model after every round; not the server, its disk or its logs"
@@ -94,6 +94,7 @@ def _channels(mechanism: GaussianMechanism, *, real: bool) -> dict[str, Channel]
         "label sets": Channel("absent", "not asked for"),
         "feature moments": Channel("absent", "not asked for"),
         "positives": Channel("absent", "not asked for"),
+        "run folder": NOT_KEPT,
         "logs": Channel("disclosed", "the run's counts of bytes and requests: keep them to yourself"),
     }
     if not real:

@@ -19,11 +19,13 @@ from spreadout.federated.federation import Federation
 def details_of(f: Federation, state: ServerState, held_out: Examples) -> dict[str, Any]:
     """All that it says, of a state that is whole."""
     classes = f.data.classes
-    known = not f.executor.clients_elsewhere and f.data.examples > 0
+    here = not f.executor.clients_elsewhere and f.data.examples > 0
+    known = here and f.clients.privacy is None  # exact counts of what clients have are nobody's to read
     trained = pool_of(f.data).counts if known else torch.zeros(classes, dtype=torch.int64)
     of = by_class(f.model, state, held_out, classes)
     return {
         **as_written(trained, of),
+        **({} if known else {"by_frequency": []}),  # nobody may know which classes are frequent
         "clients": by_client(f, state.traffic, state.round, of.share) if known else None,
         "similarity": similarity_of(f.model, state, f.seed),
     }

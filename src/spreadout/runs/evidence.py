@@ -18,6 +18,7 @@ from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.runs import example_promises as examples
 from spreadout.runs.central_evidence import of_central
 from spreadout.runs.promises import (
+    NOT_KEPT,
     REAL_SAMPLER,
     SIMULATED,
     UNIT,
@@ -29,7 +30,11 @@ from spreadout.runs.promises import (
 WITHOUT = "none: the config has no [privacy]"
 ADJACENCY = "one client's data is replaced by any other"
 THE_SAME_ROWS = " that requests the same rows; between data that does not, nothing is promised"
+AS_MANY_ROWS = " that requests equally many rows; between data that does not, nothing is promised"
 IN_ONE_PLACE = "none: all data is in one place"
+
+
+HOW_MANY = "how many rows a client fetches: its own classes and the negatives beside them"
 
 
 def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
@@ -46,13 +51,11 @@ def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
         counts[0] += f.data.clients - len(asked)
     most = max(asked.values(), default=0)
     ways = channels(f)
-    out = {name: ways[name].status if name in ways else "absent" for name in ("rows", "features")}
     found = {
         "guarantee": guarantee if promise is None else promise["guarantee"],
         "setting": "deployment" if deployed else SIMULATED,
         "unit": UNIT,
-        "adjacency": ADJACENCY
-        + (THE_SAME_ROWS if "disclosed" in (out["rows"], out["features"]) else ""),
+        "adjacency": ADJACENCY + _as_to_rows(f, ways),
         "adversary": "the server, and whoever reads what reaches it; not a node's operator or its code",
         "mechanism": None if mechanism is None else _mechanism(mechanism),
         "sampler": _sampler(mechanism, deployed=deployed),
@@ -69,6 +72,14 @@ def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
     if f.noises_examples and mechanism is not None:
         found |= examples.said(f, state, mechanism)
     return found
+
+
+def _as_to_rows(f: Federation, ways: dict[str, Channel]) -> str:
+    """Which data may take the place of a client's: not one that other requests tell apart."""
+    out = [ways[name].status for name in ("rows", "features") if name in ways]
+    if "disclosed" in out:
+        return THE_SAME_ROWS
+    return AS_MANY_ROWS if f.executor.hides_requests else ""
 
 
 def _mechanism(mechanism: GaussianMechanism) -> dict[str, Any]:
@@ -134,6 +145,8 @@ def channels(federation: Federation) -> dict[str, Channel]:
         else Channel("absent", "not sent"),
         "rows": _rows(f),
         "features": _features(f),
+        **({"number of rows": Channel("disclosed", HOW_MANY)} if f.executor.hides_requests else {}),
+        **({"run folder": NOT_KEPT} if private else {}),
         "presence": Channel("disclosed", "which client answered in which round"),
         "timing": Channel("disclosed", "how long a client takes, and how large its messages are"),
     }
@@ -155,7 +168,7 @@ def _rows(f: Federation) -> Channel:
         return Channel(
             "protected",
             "fetched from two servers of which neither learns which, as long as they do not talk to "
-            "each other; how many they are is seen",
+            "each other",
         )
     if f.method.row_access == "own":
         return Channel("disclosed", "a client requests the rows of its own classes and names them so")

@@ -41,6 +41,12 @@ class Channel(NamedTuple):
     what: str
 
 
+NOT_KEPT = Channel(
+    "absent",
+    "a run's folder has no counts of its clients' classes and examples, and no references made of them",
+)
+
+
 def table_privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | None:
     """What the server's own noise promises, if the method adds any."""
     found = federation.method.privacy(state)
@@ -96,7 +102,7 @@ def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | N
         "guarantee": NONE if not mechanism.noise else SIMULATED if simulated else guarantee,
         "model": mechanism.model,
         "simulated": simulated,
-        "not_protected": ["rows asked for", "participation", "time taken"],
+        "not_protected": [*_rows_seen(f), "participation", "time taken"],
         "clip": mechanism.clip,
         "noise": mechanism.noise,
         "delta": mechanism.delta,
@@ -106,6 +112,14 @@ def privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | N
         "epsilon": epsilon if math.isfinite(epsilon) else None,
         **(examples.about(f, state, mechanism) if f.noises_examples else {}),
     }
+
+
+def _rows_seen(f: Federation) -> list[str]:
+    """What requests tell; nothing where everybody requests every row."""
+    if f.executor.hides_requests:
+        return ["how many rows are asked for"]
+    named = f.method.has_class_table and f.method.row_access != "all"
+    return ["rows asked for"] if named or f.data.features else []
 
 
 def _central(f: Federation, state: ServerState, mechanism: GaussianMechanism) -> dict[str, Any]:

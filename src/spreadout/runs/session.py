@@ -317,7 +317,8 @@ class Session:
     def _references(self) -> ReferenceSet:
         """What the run is to be compared with, by the process that writes it down."""
         written = self.folder is not None and self.folder.finished  # it was resumed at its end
-        if written or not (self.experiment.eval.references and distributed.is_first()):
+        wanted = self.experiment.eval.references and self.experiment.privacy is None
+        if written or not (wanted and distributed.is_first()):
             return ReferenceSet()
         return remembered_references(self.data, self.experiment.eval, self.federation.device)
 

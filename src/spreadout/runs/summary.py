@@ -125,6 +125,8 @@ def _why_no_references(experiment: Experiment, data: Splits) -> str:
     """Why there are none; empty where there are."""
     if not experiment.eval.references:
         return "eval.references = false"
+    if experiment.privacy is not None:
+        return "none with [privacy]: they are made of the training data, without noise"
     return why_none(data, experiment.eval.metrics, experiment.eval.split)
 
 
