@@ -179,7 +179,7 @@ def test_a_run_accounts_for_the_smallest_client_that_came_most(tmp_path: Path) -
     assert told["epsilon"] == pytest.approx(worst)
     assert told["unit"] == "an example of a client"
     said = json.loads((tmp_path / "run" / "privacy.json").read_text())
-    assert said["adjacency"].startswith("one example is added")
+    assert said["adjacency"].startswith("one example's contribution is replaced by nothing")
     assert result.history[-1]["epsilon"] == pytest.approx(worst)
 
 

@@ -48,7 +48,7 @@ def test_fixed_sizes_are_accounted_for_as_such() -> None:
     spent = FIXED.spent(2.0, 100, 1e-6).epsilon
     assert POISSON.at_most(2.0, 100, 1e-6) < spent < epsilon_of(2.0, 100, 1e-6)
     assert "replaced" in FIXED.adjacency
-    assert "added or removed" in POISSON.adjacency
+    assert "replaced by nothing" in POISSON.adjacency
 
 
 def test_without_the_library_renyi_alone_counts(monkeypatch: pytest.MonkeyPatch) -> None:

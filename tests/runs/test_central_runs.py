@@ -40,7 +40,7 @@ def test_a_run_says_what_it_spent_in_every_round(tmp_path: Path) -> None:
         "simulated: no guarantee",
         "a client, with all of its data",
     )
-    assert "added or removed" in told["adjacency"]
+    assert "replaced by nothing; the number of clients is public" in told["adjacency"]
     evidence = json.loads((tmp_path / "run" / "privacy.json").read_text())
     assert {one["delta"]: one["epsilon"] for one in evidence["epsilon"]}[1e-6] == pytest.approx(spent[4])
     assert evidence["channels"]["rows"]["status"] == "protected"

@@ -1,7 +1,8 @@
 """What rounds of noise on the server's sum cost, by how their clients are drawn.
 
-- Poisson: each client by itself, with probability q. One client is added or removed: the sum moves by
-  one clip. PLD, with Rényi beside it (`sampled.py`); without that library Rényi alone (`renyi.py`).
+- Poisson: each client by itself, with probability q. One client's contribution is replaced by nothing
+  (their number is public, and sets q and the divisor): the sum moves by one clip. PLD, with Rényi beside
+  it (`sampled.py`); without that library Rényi alone (`renyi.py`).
 - everyone: the same with q = 1, where the Gaussian curve is exact.
 - a fixed number without replacement: one client's data is replaced, as the number of clients does not
   change; the sum moves by two clips (Wang, Balle & Kasiviswanathan 2019, by dp-accounting's Rényi).
@@ -20,7 +21,10 @@ from spreadout.privacy.renyi import renyi_epsilon
 from spreadout.privacy.sampled import Accounted
 
 Drawn = Literal["poisson", "everyone", "fixed-size"]
-ADD_OR_REMOVE = "one client, with all of its data, is added or removed"
+ADD_OR_REMOVE = (
+    "one client's contribution, of all of its data, is replaced by nothing; the number of clients is "
+    "public"
+)
 REPLACE = "one client's data is replaced by any other"
 
 

@@ -41,7 +41,7 @@ def print_privacy_plans(
         f"Signal to noise: at best, of {setting.parameters:,} numbers, if all updates are alike and as "
         "long as the clip. On each update ([privacy]): local, one client's data replaced, for the "
         'client that is drawn most often. On the sum (privacy.model = "central"): clients drawn by '
-        f"Poisson sampling, one added or removed.{clip}",
+        f"Poisson sampling, one replaced by nothing.{clip}",
         soft_wrap=True,
         markup=False,
     )

@@ -20,7 +20,7 @@ ADVERSARY_OF_REAL_SERVER = (
     "the server, who runs it, its disk or its logs (requests, refusals, metrics), nor who watches the "
     "network"
 )
-REGISTERED = "; who is registered is known, and one who is removed is drawn and never answers"
+REGISTERED = "; who is registered is known, and one replaced by nothing is drawn and never answers"
 
 
 def of_central(f: Federation, state: ServerState, mechanism: GaussianMechanism) -> dict[str, Any]:

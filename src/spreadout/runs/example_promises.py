@@ -18,8 +18,8 @@ from spreadout.privacy.mechanism import GaussianMechanism
 DELTAS = (1e-5, 1e-6, 1e-8)  # beside the config's own
 UNIT = "an example of a client"
 ADJACENCY = (
-    "one example is added to a client or removed; how many a client has, and which rows it requests, "
-    "are taken as known"
+    "one example's contribution is replaced by nothing; the number of a client's examples, and which "
+    "rows it requests, are public"
 )
 
 
