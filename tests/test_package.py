@@ -24,7 +24,7 @@ def tracked() -> list[Path]:
     if (ROOT / ".git").exists():
         listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
         found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        return [Path(name) for name in found.split("\0") if name and (ROOT / name).is_file()]
+        return [Path(name) for name in found.split("\0") if name and (ROOT / name).exists()]
     files = (path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file())
     made = re.compile(r"__pycache__|\.egg-info|_cache/|\.hypothesis")
     return [path for path in files if path.parts[0] not in NOT_OURS and not made.search(str(path))]
@@ -48,8 +48,12 @@ def build(what: str, source: Path, out: Path) -> Path:
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("package")
     for path in tracked():
-        (folder / "source" / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "source" / path).write_bytes((ROOT / path).read_bytes())
+        copy = folder / "source" / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / path).is_symlink():  # `configs` is one, to a folder
+            copy.symlink_to((ROOT / path).readlink())
+        else:
+            copy.write_bytes((ROOT / path).read_bytes())
     return build("sdist", folder / "source", folder / "sdist")
 
 
@@ -75,15 +79,20 @@ def about(wheel: Path) -> Message:
 
 
 def test_the_source_distribution_has_every_file_of_the_project(unpacked: Path) -> None:
-    there = {path.relative_to(unpacked) for path in unpacked.rglob("*") if path.is_file()}
-    assert sorted(map(str, set(tracked()) - there)) == []
+    assert [str(path) for path in tracked() if not (unpacked / path).exists()] == []
+    presets = ROOT / "src" / "spreadout" / "config" / "presets"
+    named = sorted(path.relative_to(presets) for path in presets.rglob("*.toml"))
+    assert named
+    held = unpacked / "configs"  # in an archive a link is a folder of its own
+    assert sorted(path.relative_to(held) for path in held.rglob("*.toml")) == named
 
 
 def test_the_source_distribution_tests_itself(unpacked: Path) -> None:
     """Some of its tests, in it, on its own sources: those that read files beside the package."""
-    chosen = ["tests/core/test_ragged.py", "tests/test_docs.py"]
+    asked = "links or map or ragged or config_that_ships or published_results"
+    chosen = ["tests/core/test_ragged.py", "tests/test_docs.py", "tests/config/test_sound.py"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "links or map or ragged", *chosen],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", asked, *chosen],
         cwd=unpacked,
         env={**os.environ, "PYTHONPATH": str(unpacked / "src")},
         capture_output=True,
@@ -93,7 +102,9 @@ def test_the_source_distribution_tests_itself(unpacked: Path) -> None:
     assert done.returncode == 0, done.stdout[-3000:]
     passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None
-    assert int(passed[1]) > 20
+    configs = list((ROOT / "configs").rglob("*.toml"))  # each is a test, of which none may get lost
+    assert configs
+    assert int(passed[1]) > 20 + len(configs)
 
 
 def test_the_wheel_works_in_an_empty_folder_without_the_sources(wheel: Path, tmp_path: Path) -> None:
@@ -131,9 +142,7 @@ main()
 def test_the_wheel_has_all_that_the_package_reads_and_none_of_its_tests(wheel: Path) -> None:
     with ZipFile(wheel) as packed:
         held = {name for name in packed.namelist() if ".dist-info/" not in name}
-    wanted = {
-        str(path.relative_to("src")) for path in tracked() if path.is_relative_to("src/spreadout")
-    }
+    wanted = {str(path.relative_to("src")) for path in tracked() if path.is_relative_to("src/spreadout")}
     assert held == wanted
 
 
@@ -143,7 +152,9 @@ def test_the_licence_is_named_as_spdx_does_and_comes_along(about: Message, wheel
     with ZipFile(wheel) as packed:
         (name,) = (name for name in packed.namelist() if name.endswith("licenses/LICENSE"))
         assert packed.read(name) == (ROOT / "LICENSE").read_bytes()
-    assert not [c for c in about.get_all("Classifier", []) if c.startswith("License")]  # one or the other
+    assert not [
+        c for c in about.get_all("Classifier", []) if c.startswith("License")
+    ]  # one or the other
 
 
 def test_the_page_on_an_index_has_no_link_that_leads_nowhere(about: Message) -> None:

@@ -40,7 +40,9 @@ def interrupted(folder: Path, *names: str) -> None:
 
 
 def rounded(told: Told) -> Told:
-    return {name: [(step, pytest.approx(v, rel=1e-6)) for step, v in values] for name, values in told.items()}  # type: ignore[misc]
+    return {
+        name: [(step, pytest.approx(v, rel=1e-6)) for step, v in values] for name, values in told.items()
+    }  # type: ignore[misc]
 
 
 def test_tensorboard_hears_every_number_once_though_the_run_was_resumed(tmp_path: Path) -> None:
@@ -143,6 +145,15 @@ def test_one_that_cannot_begin_stops_the_run_before_it_begins(
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(so.UserError, match=r"wandb is not installed; pip install 'spreadout\[wandb\]'"):
         so.run(experiment("wandb"))
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"mlflow": 3}'])
+def test_names_that_are_damaged_are_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "tracking.json").write_text(text)
+    tracker = tracking.Tracker(["mlflow"], tmp_path, lambda _: None)
+    with pytest.raises(so.UserError, match=r"tracking\.json: is damaged; put it back, or delete it"):
+        tracker.started(experiment("mlflow"), 1)
+    assert (tmp_path / "tracking.json").read_text() == text
 
 
 def test_on_the_command_line(

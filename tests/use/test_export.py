@@ -1,5 +1,6 @@
 """Exported models, loaded again by the libraries they are for: the scores are those of the run."""
 
+import copy
 import importlib.util
 import json
 import warnings
@@ -244,6 +245,30 @@ def test_what_cannot_be_exported_is_one_line(tmp_path: Path) -> None:
     result = so.run(one_by_one, data=rows(), encoder=ByValue())
     with pytest.raises(so.UserError, match=r"the encoder cannot be exported .* take --to safetensors"):
         so.export(result, "torch-export", tmp_path / "x")
+    if importlib.util.find_spec("onnxscript") is not None:
+        with pytest.raises(
+            so.UserError, match=r"the encoder cannot be exported \(.+\); take --to"
+        ) as said:
+            so.export(result, "onnx", tmp_path / "x")
+        assert "\n" not in str(said.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_onnx_file_that_computes_something_else_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("onnxruntime", "onnxscript"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    whole = torch.onnx.export
+
+    def spoiled(scorer: Any, *args: Any, **options: Any) -> Any:
+        other = copy.deepcopy(scorer)
+        other.classes.neg_()
+        return whole(other, *args, **options)
+
+    monkeypatch.setattr(torch.onnx, "export", spoiled)
+    with pytest.raises(so.UserError, match="gives other scores than the trained one"):
+        so.export(result_of("scaled features"), "onnx", tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -51,7 +51,7 @@ class Tracker(Observer):
 
     def started(self, experiment: Experiment, round: int) -> None:
         path = None if self._folder is None else self._folder / IDS
-        ids = json.loads(path.read_text()) if path is not None and path.is_file() else {}
+        ids: dict[str, str | None] = {} if path is None else _ids_in(path)
         for name in self._names:
             try:
                 self._sinks[name], ids[name] = OPEN[name](experiment, self._folder, round, ids.get(name))
@@ -81,6 +81,21 @@ class Tracker(Observer):
             except Exception as error:
                 del self._sinks[name]
                 self._warn(f"run.track: {name} is told no more ({_line(error)})")
+
+
+def _ids_in(path: Path) -> dict[str, str | None]:
+    """By which names the run is known to those it told before; none if it told nobody."""
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        raise UserError(
+            f"{path}: is damaged; put it back, or delete it: what follows is a new run there"
+        )
+    return found
 
 
 def numbers_of(record: Record) -> dict[str, float]:

@@ -38,19 +38,34 @@ def onnx(predictor: Predictor, folder: Path, kind: IndexKind | None) -> Scorer:
             raise UserError(f"--to onnx needs {name}: pip install 'spreadout[export]'")
     scorer = Scorer(predictor)
     size = sum(value.nbytes for value in scorer.state_dict().values())
+    given, path = scorer.example(), folder / "model.onnx"
     with torch.no_grad(), _quiet():
-        torch.onnx.export(
-            scorer,
-            scorer.example(),
-            folder / "model.onnx",
-            input_names=[port.name for port in scorer.ports],
-            output_names=scorer.outputs,
-            dynamic_shapes=_dynamic(scorer),
-            external_data=size > ONE_FILE,
-            dynamo=True,
-            verbose=False,
-        )
+        try:
+            torch.onnx.export(
+                scorer,
+                given,
+                path,
+                input_names=[port.name for port in scorer.ports],
+                output_names=scorer.outputs,
+                dynamic_shapes=_dynamic(scorer),
+                external_data=size > ONE_FILE,
+                dynamo=True,
+                verbose=False,
+            )
+        except Exception as error:
+            raise _no_graph(error) from error
+        if importlib.util.find_spec("onnxruntime") is not None:
+            _refuse_others(scorer(*given), _by_onnxruntime(path, scorer, given))
     return scorer
+
+
+def _by_onnxruntime(path: Path, scorer: Scorer, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """What the written file computes."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    named = {port.name: one.numpy() for port, one in zip(scorer.ports, given, strict=True)}
+    return tuple(torch.from_numpy(found) for found in session.run(None, named))
 
 
 def faiss(predictor: Predictor, folder: Path, kind: IndexKind | None) -> Scorer:
@@ -83,13 +98,19 @@ def _save_program(scorer: Scorer, path: Path) -> None:
         try:
             program = torch.export.export(scorer, given, dynamic_shapes=_dynamic(scorer))
         except Exception as error:  # an encoder of the user's own may do what no graph has
-            reason = str(error).partition("\n")[0][:120]
-            raise UserError(
-                f"the encoder cannot be exported ({reason}); take --to safetensors, and load its "
-                "weights into the encoder itself"
-            ) from error
+            raise _no_graph(error) from error
         _refuse_others(scorer(*given), program.module()(*given))
         torch.export.save(program, path)
+
+
+def _no_graph(error: Exception) -> UserError:
+    """One line; torch's ONNX exporter wraps what went wrong in pages of advice."""
+    first = error.__cause__ if "onnx" in type(error).__module__ and error.__cause__ else error
+    reason = str(first).strip().partition("\n")[0][:120]
+    return UserError(
+        f"the encoder cannot be exported ({reason}); take --to safetensors, and load its weights into "
+        "the encoder itself"
+    )
 
 
 def _refuse_others(right: Any, found: Any) -> None:
