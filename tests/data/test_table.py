@@ -68,3 +68,9 @@ def test_another_delimiter_than_the_files_is_named(tmp_path: Path, mark: str, sa
 def test_a_key_of_the_source_that_stands_in_its_section_is_named() -> None:
     with pytest.raises(so.UserError, match=r"data.label: unknown key; .*: data.source.label, or"):
         so.Experiment.of({"data": {"source": "table", "path": "a.csv", "label": "kind"}})
+
+
+@pytest.mark.parametrize("odd", ["--1", "²", "-0", "07", "-", "9" * 30, "9" * 5000])
+def test_what_only_looks_like_a_number_is_text(odd: str, tmp_path: Path) -> None:
+    rows = "".join(f"{i},{label}\n" for i, label in enumerate(["10", odd] * 2))
+    assert read(tmp_path, "a,label\n" + rows).class_names == tuple(sorted(["10", odd]))

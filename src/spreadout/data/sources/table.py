@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -25,6 +26,7 @@ from spreadout.data.io.archive import open_plain
 from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python would write it again, below 2^63
 MOST_VALUES = 64  # of a column of text, that may become indicators
 
 
@@ -159,6 +161,6 @@ def _indicators(
 
 def _plain(cells: list[str]) -> list[object]:
     """Whole numbers as numbers, so that 10 comes after 9."""
-    if all(cell.lstrip("-").isdigit() and str(int(cell)) == cell for cell in cells):
+    if all(WHOLE.fullmatch(cell) for cell in cells):
         return [int(cell) for cell in cells]
     return list(cells)
