@@ -43,6 +43,10 @@ def test_columns_become_numbers_indicators_labels_and_clients(tmp_path: Path) ->
         ("label\nx\n", "has no column beside 'label'"),
         ("a,label\n1,x\n2,\n", "t.csv:3: label is empty; fill it in or drop the row"),
         ("a,label\ninf,x\n", "t.csv:2: a is inf, not finite"),
+        ("a,label\n\n1,x\n\n2,\n", "t.csv:5: label is empty"),
+        ("a,label\n\n\ninf,x\n", "t.csv:4: a is inf"),
+        ('a,label,b\n1,"x\ny",1\n2,x,inf\n', "t.csv:4: b is inf"),
+        ("a,label\n\n1,x\n1\n", "t.csv:4: 1 fields instead of 2"),
         ("a,label\n" + "".join(f"t{i},x\n" for i in range(70)), "has 70 different texts"),
     ],
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -56,7 +57,8 @@ class Table(FileSource):
         notes: list[str] = []
         parts = {name: _numbers(path, name, columns[name], notes) for name in used}
         if empty := [i for i, value in enumerate(columns[self.label]) if not value]:
-            raise UserError(f"{path}:{empty[0] + 2}: {self.label} is empty; fill it in or drop the row")
+            line = columns[self.label].lines[empty[0]]
+            raise UserError(f"{path}:{line}: {self.label} is empty; fill it in or drop the row")
         (y,), names = numbered("label", _plain(columns[self.label]))
         whose, clients = None, tuple[str, ...]()
         if self.client:
@@ -81,12 +83,20 @@ class Table(FileSource):
         )
 
 
+class Cells(list[str]):
+    """A column as text, and the line of the file that each cell's row ends on."""
+
+    def __init__(self, cells: Iterable[str], lines: Sequence[int]) -> None:
+        super().__init__(cells)
+        self.lines = lines
+
+
 def header_of(path: Path, delimiter: str = ",") -> list[str]:
     """The names of a table's columns."""
     return list(_columns(path, delimiter, rows=0))
 
 
-def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, list[str]]:
+def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, Cells]:
     """Cells by column, as text."""
     if len(delimiter) != 1 or delimiter in '\r\n"\0':
         raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
@@ -94,13 +104,14 @@ def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, l
         payload = stream.read()
     refuse_bomb(path, len(payload), path.stat().st_size)
     text = payload.decode("utf-8-sig", "replace")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
-        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+        lines = [(reader.line_num, row) for row in reader]  # blank lines and breaks in quotes count too
     except csv.Error as error:
         raise UserError(f"{path}: cannot be read as CSV ({error})") from None
-    if not lines or not any(lines[0]):
+    if not lines or not any(lines[0][1]):
         raise UserError(f"{path}: is empty; a table has a header and rows")
-    header = [name.strip() for name in lines[0]]
+    header = [name.strip() for name in lines[0][1]]
     if len(header) == 1 and (others := [mark for mark in ",;\t|" if mark in header[0]]):
         raise UserError(
             f"{path}: is one column, {header[0][:40]!r}, if cells end at {delimiter!r}; set "
@@ -109,14 +120,15 @@ def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, l
     if len(set(header)) < len(header):
         raise UserError(f"{path}:1: two columns have one name; rename one")
     if rows == 0:
-        return {name: [] for name in header}
-    body = [(number, row) for number, row in enumerate(lines[1:], 2) if row]
+        return {name: Cells([], []) for name in header}
+    body = [(number, row) for number, row in lines[1:] if row]
     for number, row in body:
         if len(row) != len(header):
             raise UserError(f"{path}:{number}: {len(row)} fields instead of {len(header)}")
     if not body:
         raise UserError(f"{path}: has a header and no rows")
-    return {name: [row[i].strip() for _, row in body] for i, name in enumerate(header)}
+    numbers = [number for number, _ in body]
+    return {name: Cells((row[i].strip() for _, row in body), numbers) for i, name in enumerate(header)}
 
 
 def _with_gaps(x: np.ndarray) -> Tensor:
@@ -125,9 +137,7 @@ def _with_gaps(x: np.ndarray) -> Tensor:
     return as_features(np.where(np.isnan(x), 0.0, x)).masked_fill(missing, torch.nan)
 
 
-def _numbers(
-    path: Path, name: str, cells: list[str], notes: list[str]
-) -> tuple[InputColumn, np.ndarray]:
+def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[InputColumn, np.ndarray]:
     """A column as numbers (n, 1), empty cells as NaN; or as indicators of its values (n, values − 1)."""
     missing = np.array([not cell for cell in cells])
     try:
@@ -140,13 +150,13 @@ def _numbers(
         notes.append(f"{name}: {int(missing.sum())} empty cells became the mean of the training rows")
     if not np.isfinite(values[~missing]).all():
         row = int(np.flatnonzero(~np.isfinite(values) & ~missing)[0])
-        raise UserError(f"{path}:{row + 2}: {name} is {cells[row]}, not finite; clean or drop it")
+        raise UserError(
+            f"{path}:{cells.lines[row]}: {name} is {cells[row]}, not finite; clean or drop it"
+        )
     return InputColumn(name), values[:, None]
 
 
-def _indicators(
-    path: Path, name: str, cells: list[str], notes: list[str]
-) -> tuple[InputColumn, np.ndarray]:
+def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[InputColumn, np.ndarray]:
     kinds = sorted(set(cells))
     if len(kinds) > MOST_VALUES:
         raise UserError(
