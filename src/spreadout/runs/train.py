@@ -68,7 +68,8 @@ def run(
     """
     refuse_unknown(keys, run)
     experiment = {} if experiment is None else experiment
-    if isinstance(experiment, Mapping) and data is None and "source" not in experiment.get("data", {}):
+    described = experiment.get("data", {}) if isinstance(experiment, Mapping) else None
+    if data is None and isinstance(described, Mapping) and "source" not in described:
         raise UserError("so.run: nothing says what to train on; give data=…, or {'data': {'source': …}}")
     experiment, method = chosen_method(as_experiment(experiment), method)
     own = (as_splits(data), encoder, method)
