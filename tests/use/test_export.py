@@ -305,7 +305,7 @@ def test_the_command_takes_the_runs_own_encoder_by_name(
     found = json.loads(capsys.readouterr().out)
     right = result_of("own encoder").predict(Path("x.npy"), top=2)
     assert [[one["id"] for one in each] for each in found] == [[g.id for g in each] for each in right]
-    named = {"small": "is missing here", "number": "is a int", "nothing": "is nothing"}
+    named = {"small": "has no parameter", "number": "is a int", "nothing": "is nothing"}
     for name, complaint in named.items():
         assert invoke(monkeypatch, *ask, "--encoder", f"my_parts_of_export:{name}") == 2
         assert complaint in capsys.readouterr().err
