@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo docs test test-deploy fuzz check install benchmark clean
+.PHONY: demo docs links test test-deploy fuzz check install benchmark clean
 
 demo: $(READY)
 	$(BIN)/spreadout compare digits-demo --out runs/demo --force
@@ -26,7 +26,11 @@ fuzz: $(READY)
 # The documentation site, in build/site; a warning is an error (mkdocs.yml).
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "The site: $(CURDIR)/build/site/index.html (with search: python3 -m http.server --directory build/site)"
+	@echo "The site: $(CURDIR)/build/site/index.html"
+
+# Asks every other host that the documentation links to; needs a network.
+links:
+	$(PYTHON) docs/_site/links.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,18 +1,28 @@
 """The documentation site builds without a warning, every link in it leads somewhere, and it asks nothing of other hosts."""
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 import spreadout
+from browser import browser
 
 ROOT = Path(__file__).resolve().parent.parent
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+# No blanks, no punctuation at the end; of arXiv, the page of a paper
+ADDRESS = re.compile(
+    r"https?://(?:arxiv\.org/abs/\d{4}\.\d{5}|(?!arxiv)[\w-]+(?:\.[\w-]+)+(?:/[\w./~-]*)?)(?<!\.)"
+)
 
 
 class Anchors(HTMLParser):
@@ -89,6 +99,47 @@ def test_every_link_within_the_site_leads_somewhere(site: Path, pages: dict[Path
                 broken[page.name].append(link)
     assert checked > 500
     assert dict(broken) == {}
+
+
+def links_module() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("links", ROOT / "docs" / "_site" / "links.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_links_to_other_hosts_are_the_known_ones(pages: dict[Path, Anchors]) -> None:
+    """There is no network here: `make links` asks each address of the list, where there is one."""
+    found = {link for anchors in pages.values() for link in anchors.links if urlsplit(link).scheme}
+    tree = f"{REPOSITORY}/tree/main/"
+    folders = {link for link in found if link.startswith(tree)}
+    assert [link for link in sorted(folders) if not (ROOT / link.removeprefix(tree)).is_dir()] == []
+    known = links_module().known()
+    assert known == sorted(set(known))
+    assert sorted(found - folders) == known
+    assert [link for link in known if not ADDRESS.fullmatch(link)] == []
+
+
+def test_an_address_that_does_not_answer_is_named() -> None:
+    links = links_module()
+    assert links.fault((ROOT / "README.md").as_uri()) is None
+    assert "No such file" in links.fault((ROOT / "no-such-page").as_uri())
+
+
+def test_search_works_on_a_page_opened_from_the_disk(site: Path) -> None:
+    faults: list[str] = []
+    with browser() as chromium:
+        page = chromium.new_page()
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("request", lambda one: one.url.startswith("file:") or faults.append(one.url))
+        page.goto((site / "fedaws.html").as_uri())
+        page.get_by_placeholder("Search").press_sequentially("ledger")  # the page listens to keys
+        page.wait_for_selector(".md-search-result__item")
+        titles = page.locator(".md-search-result__item h1").all_inner_texts()
+    assert faults == []
+    assert any(title.startswith("Privacy") for title in titles)
 
 
 def test_pages_load_nothing_from_other_hosts(pages: dict[Path, Anchors]) -> None:

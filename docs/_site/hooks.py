@@ -23,6 +23,8 @@ ROOT_PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
 }
+# The looks, and what makes search work on a page opened from the disk
+ASSETS = {"site.css": "_site.css", "iframe-worker.js": "_iframe-worker.js"}
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 MARK = re.compile(r"^<!-- /?results:[\w-]+ -->$", re.MULTILINE)
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
@@ -35,8 +37,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = for_site((ROOT / name).read_text(encoding="utf-8"), ROOT)
         files.append(File.generated(config, page, content=text))
     files.append(File.generated(config, "api.md", content=api()))
-    css = ROOT / "docs/_site/site.css"
-    files.append(File.generated(config, "_site.css", abs_src_path=str(css)))
+    for asset, name in ASSETS.items():
+        files.append(File.generated(config, name, abs_src_path=str(ROOT / "docs/_site" / asset)))
     for path in sorted({path for _, page in pages for path in linked_files(page)}):
         files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
     return files
