@@ -24,7 +24,7 @@ def reached(path: str) -> str:
         metric = _metric(found)
         label = name if metric == "P@1" else f"{name}, {metric}"
         rows.append([label, *references, *(_mean(found.get(m, [])) for m in (*CENTRAL, *ALL))])
-    head = ("", *REFERENCES, *(f"{label}, one place" for label in CENTRAL.values()), *ALL.values())
+    head = ("", *REFERENCES, *(f"{label}, centralised" for label in CENTRAL.values()), *ALL.values())
     seeds = "P@1, mean of two or three seeds; in parentheses one seed."
     return table(head, rows, path, note=seeds)
 
@@ -35,7 +35,7 @@ def shares(path: str) -> str:
     for name, found in _by_set(path).items():
         known = next(iter(found.values()))[0]["references"]
         central = {one: known[one]["P@1"] for one in REFERENCES[1:] if one in known}
-        central |= {f"{CENTRAL[m]}, one place": _p1(found[m]) for m in CENTRAL if m in found}
+        central |= {f"{CENTRAL[m]}, centralised": _p1(found[m]) for m in CENTRAL if m in found}
         best = max(central, key=lambda one: central[one])
         own = (_percent(_p1(found[m]) / central[best]) if m in found else "" for m in METHODS)
         rows.append([name, best, f"{central[best]:.1f}", *own])

@@ -40,5 +40,5 @@ def drops(federated: str, centralized: str) -> str:
         for pairs in (ours, theirs):
             cells.append(" / ".join(f"{100 * drop(one, other):.0f}" for one, other in pairs) + " %")
         rows.append([loss, *cells])
-    head = ("", "in one place", "federated", "drop", "drop in the paper")
+    head = ("", "centralised", "federated", "drop", "drop in the paper")
     return table(head, rows, centralized, note="R@1 / R@5 / R@10.")

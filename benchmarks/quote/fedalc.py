@@ -60,4 +60,4 @@ def sent(path: str) -> str:
         [label, f"{moved['down']:,.2f}", f"{moved['up']:,.2f}", f"{moved['once_up']:.2f}"]
         for label, moved in a_round_of_all(read(path))
     ]
-    return table(("MiB a round of all clients", "server", "clients", "label sets, once"), rows)
+    return table(("MiB per round of all clients", "server", "clients", "label sets, once"), rows)

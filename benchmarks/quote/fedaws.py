@@ -40,7 +40,7 @@ def extreme(*shapes: str) -> str:
             rows.append([shape, v["label"], *_precisions(v), *cost])
         floor = (f"{made['constant'][name]:.1f}" for name in PRECISIONS)
         rows.append([shape, CONSTANT, *floor, "–", "–"])
-    return table(("", "", *PRECISIONS, "ms a round", "memory"), rows, *paths)
+    return table(("", "", *PRECISIONS, "ms per round", "memory"), rows, *paths)
 
 
 def strengths(*shapes: str) -> str:

@@ -64,4 +64,4 @@ def hashed_rounds(*paths: str) -> str:
     for r in (r for path in paths for r in read(path)["results"]):
         cells = [f"{r['seconds']:.2f}", f"{r['local_steps']:,}", f"{r['model_mb']:.2f} MiB"]
         rows.append([f"{r['shape']}, {r['label']}", *cells, f"{r['peak_gb']:.2f} GiB"])
-    return table(("", "seconds a round", "local steps", "model", "memory"), rows, *paths)
+    return table(("", "seconds per round", "local steps", "model", "memory"), rows, *paths)

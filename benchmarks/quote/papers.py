@@ -18,8 +18,8 @@ PAGES = {
 }
 SHORT = "✗"
 LEGEND = (
-    f"A cell is *the paper's figure → ours (difference)*. {SHORT}: below the paper. Lines in italics "
-    "are other methods, for comparison; they have no mark. –: not run here."
+    f"A cell is *the paper's figure → ours (difference)*. {SHORT}: below the paper. Rows in italics "
+    "are other methods, for comparison; they are not marked. –: not run here."
 )
 
 
@@ -48,7 +48,7 @@ def summary() -> str:
             if not counted:
                 continue
             cells = (str(counted[state]) for state in ("above", "below", "not run"))
-            link = f"[{title}]({name}.md#beside-the-paper)"
+            link = f"[{title}]({name}.md#compared-with-the-paper)"
             rows.append([link, f"{table.source}: {table.of}", table.data or "–", *cells])
     head = ("", "cells of its own method", "our data", "at or above", f"{SHORT} below", "not run")
     return markdown.table(head, rows)

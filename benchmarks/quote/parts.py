@@ -91,7 +91,7 @@ def flower_bytes(path: str) -> str:
         moved = [r[f"{part}_bytes_per_round{'_and_node' * (part == 'overhead')}"] for part in parts]
         cells = [f"{_kib(part['down'])} / {_kib(part['up'])} KiB" for part in moved]
         rows.append([r["arm"], *cells, f"{r['ratio']['down']:.3f} / {r['ratio']['up']:.3f}"])
-    note = f"Bytes a round, {made['clients']} clients on {made['nodes']} nodes, Flower {made['flwr']}."
+    note = f"Bytes per round, {made['clients']} clients on {made['nodes']} nodes, Flower {made['flwr']}."
     head = ("", "ledger, down / up", "on the socket", "protocol, per node and round", "ratio")
     return table(head, rows, path, note=note)
 
@@ -114,4 +114,4 @@ def serving(path: str) -> str:
     note += "clients and server share the machine"
     busy = f", which had other work too (load {setting['load_average_before']:g})"
     note += (busy if setting["load_average_before"] > 1 else "") + "."
-    return table((*head, "requests a second"), rows, path, note=note)
+    return table((*head, "requests per second"), rows, path, note=note)

@@ -17,7 +17,7 @@ def simulator(path: str) -> str:
         [f"{g['classes']:,}", f"{1000 * g['seconds']:.1f}", f"{g['relative']:.3f}"]
         for g in made["growth"]
     ]
-    growing = table(("classes", "client work, ms a round", "relative"), grown, path)
+    growing = table(("classes", "client work, ms per round", "relative"), grown, path)
     return f"{table(head, rows)}\n\n{growing}"
 
 
@@ -27,7 +27,7 @@ def _rates(speed: Made) -> tuple[float, float, float]:
 
 
 def rounds(*paths: str) -> str:
-    """Milliseconds a round, one column for each machine."""
+    """Milliseconds per round, one column for each machine."""
     made = [read(path) for path in paths]
     labels = {timed["name"]: timed["label"] for one in made for timed in one["results"]}
     times = [{timed["name"]: timed["milliseconds"] for timed in one["results"]} for one in made]
@@ -36,7 +36,7 @@ def rounds(*paths: str) -> str:
         cells = [one.get(name) for one in times]
         shown = ("–" if cell is None else f"{cell:.0f} ({1000 / cell:.0f}/s)" for cell in cells)
         rows.append([label, *shown])
-    head = ("ms a round (rounds a second)", *(one["hardware"] for one in made))
+    head = ("ms per round (rounds per second)", *(one["hardware"] for one in made))
     return table(head, rows, *paths)
 
 
@@ -47,7 +47,7 @@ def with_losses(*paths: str) -> str:
         times = (f"{r['milliseconds']:.1f}", f"{r['mean_milliseconds']:.1f}", f"{r['clients']:,}")
         losses = f"{r['losses'][0]:.5f} → {r['losses'][-1]:.5f}"
         rows.append([r["label"], *times, losses, f"{r['peak_gb']:.2f} GiB"])
-    head = ("", "ms a round", "mean", "clients", "loss, first and last", "memory")
+    head = ("", "ms per round", "mean", "clients", "loss, first and last", "memory")
     return table(head, rows, *paths)
 
 
@@ -69,7 +69,7 @@ def ranks(path: str) -> str:
         took = r["seconds_a_round"]
         cells = (f"{took:.2f}", f"{alone[r['work']] / took:.2f}", f"{r['first_ranks_mb']:,} MiB")
         rows.append([r["work"], str(r["ranks"]), *cells, f"{r['loss']:.5f}"])
-    head = ("", "processes", "seconds a round", "times as fast", "memory of the first", "loss")
+    head = ("", "processes", "seconds per round", "times as fast", "memory of the first", "loss")
     return table(head, rows, path)
 
 
@@ -88,7 +88,7 @@ def peers(path: str) -> str:
         rows.append([a["label"], *cells, f"{a['peak_gib']:.2f} / {b['peak_gib']:.2f} GiB"])
     ends = {which: {round(r["loss"], 4) for r in found.values()} for which, found in tables.items()}
     told = " and ".join(f"{'–'.join(map(str, sorted(end)))} ({which})" for which, end in ends.items())
-    head = ("", "A, ms a round", "times ours", "B, ms a round", "times ours", "memory A / B")
+    head = ("", "A, ms per round", "times ours", "B, ms per round", "times ours", "memory A / B")
     return table(head, rows, path, note=f"All end at the loss {told}.")
 
 

@@ -35,7 +35,7 @@ def _rounds(made: Made) -> str:
     return (
         f"{made['config']['rounds']:,} rounds, {made['evaluations'] - 1} evaluations and checkpoints: "
         f"{memory['first_mb']:.0f} MiB at first, {memory['last_mb']:.0f} MiB at last, "
-        f"{memory['growth_bytes_a_round']:.0f} bytes a round; {made['open_files'][-1]} open files"
+        f"{memory['growth_bytes_a_round']:.0f} bytes per round; {made['open_files'][-1]} open files"
     )
 
 
@@ -50,7 +50,7 @@ def _comparison(made: Made) -> str:
 
 def _scale(made: Made) -> str:
     return (
-        f"{made['classes']:,} classes, {made['clients_a_round']:,} clients a round, "
+        f"{made['classes']:,} classes, {made['clients_a_round']:,} clients per round, "
         f"{made['config']['rounds']} rounds, {made['test_examples']:,} test examples ranked after each: "
         f"peak {made['peak_memory_gb']:.1f} GiB, {made['cpu_seconds']:.0f} s of CPU time"
     )
@@ -67,7 +67,7 @@ def _deployment(made: Made) -> str:
         f"{counted.get('1', 0)} with the steady one, {counted.get('0', 0)} without any; "
         f"used again {_median(back)} rounds after its start in the median; "
         f"server {server['first_mb']:.0f} → {server['last_mb']:.0f} MiB "
-        f"({server['growth_bytes_a_round'] / 1000:.0f} kB a round), "
+        f"({server['growth_bytes_a_round'] / 1000:.0f} kB per round), "
         f"SuperLink {link['first_mb']:.0f} → {link['last_mb']:.0f} MiB"
     )
 

@@ -11,18 +11,20 @@ from benchmarks.quote.tables import Made, read, table
 def facts() -> str:
     """A line for each question: the answer with its figures, and the file they are from."""
     told = (
-        ("one class a client, no negatives", _collapse, "results/bibtex/fedaws.json"),
+        ("one class per client, no negatives", _collapse, "results/bibtex/fedaws.json"),
         ("FedSS or FedAwS?", _several, "results/defaults/table.json"),
         ("FedALC or FedAwS?", _together, "results/defaults/table.json"),
+        ("a class table small enough to send: FedAvg or FedAwS?", _whole, "results/defaults/table.json"),
         ("a class table too large to send", _sampled, "results/fedss/omniglot.json"),
         ("a class layer too large to send", _hashed, "results/fedmlh/wiki31.json"),
         ("few classes: does hashing help?", _hashed, "results/fedmlh/bibtex.json"),
         ("histories of items", _histories, "results/dual_encoder/ours.json"),
         ("which classes does a client have?", _requests, "results/fedss/requests.json"),
+        ("the same, with whole blocks of classes", _covered, "results/privacy/requests.json"),
         ("noise for (ε, δ)", _noise, "results/privacy/utility.json"),
     )
     rows = [[asked, answer(read(path)), f"[`{path}`](/{path})"] for asked, answer, path in told]
-    return table(("question", "in our results", "file"), rows)
+    return table(("question", "our results", "file"), rows)
 
 
 def _variant(made: Made, name: str) -> Made:
@@ -60,13 +62,17 @@ def _together(made: Made) -> str:
     return _ahead(made, "fedalc", "FedALC", "fedaws", "FedAwS")
 
 
+def _whole(made: Made) -> str:
+    return _ahead(made, "fedavg", "FedAvg", "fedaws", "FedAwS")
+
+
 def _ahead(made: Made, one: str, label: str, other: str, beside: str) -> str:
     both = [(name, a - b) for name, (a, b) in _by_set(made, one, other)]
     won = sum(round(off, 1) > 0 for _, off in both)
     most, least = (pick(both, key=lambda each: each[1]) for pick in (max, min))
     return (
         f"with defaults {label} is ahead of {beside} in P@1 on {won} of {len(both)} sets: "
-        f"{most[1]:+.1f} ({most[0]}) to {least[1]:+.1f} ({least[0]})"
+        f"{most[1]:+.1f} ({most[0]}) to {round(least[1], 1) + 0:+.1f} ({least[0]})"
     ).replace(" -", " −")
 
 
@@ -91,8 +97,8 @@ def _hashed(made: Made) -> str:
     scores = (one["metrics"]["P@1"]["mean"] for one in (ours, plain))
     shape = made["suite"].rpartition("/")[2].removesuffix(".toml")
     return (
-        f"{shape}: P@1 {next(scores):.1f} with FedMLH, {next(scores):.1f} with FedAvg; FedMLH is "
-        f"as good as FedAvg's end after {spent[0] / spent[1]:.2f} times FedAvg's bytes"
+        f"{shape}: P@1 {next(scores):.1f} with FedMLH, {next(scores):.1f} with FedAvg; FedMLH reaches "
+        f"FedAvg's final score with {spent[0] / spent[1]:.2f} times FedAvg's bytes"
     )
 
 
@@ -112,20 +118,32 @@ def _requests(made: Made) -> str:
         f"`{one['draw']}` {one['after'][last]['exposed']:.0f} % (MAP@10 {one['MAP@10']['mean']:.1f})"
         for one in made["draws"]
     )
-    return f"clients whose classes are all known after {last} requests of FedSS: {', '.join(shown)}"
+    return f"FedSS, clients whose classes are all known after {last} requests: {', '.join(shown)}"
+
+
+def _covered(made: Made) -> str:
+    last = list(made["draws"][0]["after"])[-1]
+    shown = (
+        f"`{one['draw']}` {100 * one['after'][last]['exposed']:.0f} % ({one['bytes'] / 1024:.1f} KiB down)"
+        for one in made["draws"]
+        if one["draw"].startswith("cover")
+    )
+    return f"FedSS, clients whose classes are all known after {last} requests: {', '.join(shown)}"
 
 
 def _noise(made: Made) -> str:
-    def score(arm: str, model: str, epsilon: float | None) -> float:
-        return mean(
-            run["score"] or 0.0
-            for run in made["runs"]
-            if (run["set"], run["arm"], run["epsilon"], run["split"]) == ("digits", arm, epsilon, "test")
-            and (epsilon is None or run["model"] == model)
-        )
+    def scores(data: str, model: str, epsilon: float | None) -> str:
+        shown = []
+        for arm in ("FedAwS", "FedMLH", "FedSS"):
+            asked = (data, arm, epsilon, "test")
+            runs = [r for r in made["runs"] if (r["set"], r["arm"], r["epsilon"], r["split"]) == asked]
+            score = mean(r["score"] or 0.0 for r in runs if epsilon is None or r["model"] == model)
+            shown.append(f"{arm} {score:.1f}")
+        return ", ".join(shown)
 
-    arms = ("FedAwS", "FedMLH", "FedSS")
-    server = ", ".join(f"{arm} {score(arm, 'central', 4.0):.1f}" for arm in arms)
-    client = ", ".join(f"{score(arm, 'local', 4.0):.1f}" for arm in arms)
-    free = ", ".join(f"{score(arm, '', None):.1f}" for arm in arms)
-    return f"digits, P@1 at ε = 4, noise on the server: {server}; on clients: {client}; without: {free}"
+    return (
+        f"P@1, noise on the server: digits at ε = 4 {scores('digits', 'central', 4.0)}; Bibtex at ε = 8 "
+        f"{scores('bibtex', 'central', 8.0)}. Noise on clients: digits at ε = 4 "
+        f"{scores('digits', 'local', 4.0)}. No noise: digits {scores('digits', '', None)}; Bibtex "
+        f"{scores('bibtex', '', None)}"
+    )
