@@ -124,7 +124,8 @@ def _requests(made: Made) -> str:
 def _covered(made: Made) -> str:
     last = list(made["draws"][0]["after"])[-1]
     shown = (
-        f"`{one['draw']}` {100 * one['after'][last]['exposed']:.0f} % ({one['bytes'] / 1024:.1f} KiB down)"
+        f"`{one['draw']}` {100 * one['after'][last]['exposed']:.0f} % "
+        f"({one['bytes'] / 1024:.1f} KiB down)"
         for one in made["draws"]
         if one["draw"].startswith("cover")
     )
