@@ -22,7 +22,7 @@ from spreadout.data.dataset import Splits
 from spreadout.flower import keys, messages, secure_messages
 from spreadout.flower.access import fingerprint_of
 from spreadout.flower.agreed import config_digest
-from spreadout.flower.messages import KEYS, REVEAL, SHARES, TRAIN
+from spreadout.flower.messages import CONFIRM, KEYS, REVEAL, SHARES, TRAIN
 from spreadout.flower.questions import sub_model_in
 from spreadout.flower.secure_grid import NOT_UNMASKED, TOO_FEW
 from spreadout.flower.secure_node import SecureNode
@@ -30,12 +30,12 @@ from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.ledger import Budget, NodeLedger, Refusal
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.privacy.secure_party import Party
-from spreadout.privacy.thresholds import fewest
 from spreadout.runs.result import Result
 from toys import several_classes
 
 QUICK = {**TOY, "deploy": {"timeout": 0.2, "wait": 1}, "eval": {"every": 1, "metrics": ["P@1"]}}
 NODES = 4
+LAST = (CONFIRM, REVEAL)  # after the numbers have come
 
 
 def experiment(*overrides: str) -> Experiment:
@@ -126,7 +126,7 @@ def test_the_model_is_the_one_of_updates_that_are_seen(name: str, tmp_path: Path
     assert_near(result, so.run(e, data=several_classes(), device="cpu"))
 
 
-@pytest.mark.parametrize("step", [KEYS, SHARES, TRAIN, REVEAL])
+@pytest.mark.parametrize("step", [KEYS, SHARES, TRAIN, CONFIRM, REVEAL])
 def test_a_node_that_leaves_in_the_middle_of_a_round_is_taken_out(step: str, tmp_path: Path) -> None:
     """One of four: the sum is that of the others, or with what it sent before it left."""
     e = experiment()
@@ -135,12 +135,12 @@ def test_a_node_that_leaves_in_the_middle_of_a_round_is_taken_out(step: str, tmp
     result = run(tmp_path, e, grid)
     plain = Experiment.of({**e.model_dump(exclude={"privacy"}), "privacy": {"clip": 0.5, "noise": 0}})
     seen = deployed(several_classes(), plain, tmp_path / "plain", NODES)
-    leaves_before(seen.nodes[103], TRAIN, 1 if step == REVEAL else 0)
+    leaves_before(seen.nodes[103], TRAIN, 1 if step in LAST else 0)
     assert_near(result, run(tmp_path, plain, seen, "seen"))
-    assert sum(result.state.refused.values()) == (1 if step == REVEAL else 2)
+    assert sum(result.state.refused.values()) == (1 if step in LAST else 2)
 
 
-@pytest.mark.parametrize("step", [SHARES, TRAIN, REVEAL])
+@pytest.mark.parametrize("step", [SHARES, TRAIN, CONFIRM, REVEAL])
 def test_below_the_threshold_a_round_changes_nothing(step: str, tmp_path: Path) -> None:
     e = experiment("rounds=1")
     grid = secure_nodes(tmp_path, e)
@@ -186,21 +186,48 @@ def test_no_step_is_answered_twice_whatever_was_kept_or_forgotten(tmp_path: Path
 
     node.change = change
     run(tmp_path, e, grid)
-    names = secure_messages.names_in(heard(node, REVEAL), "there")
     other = RecordDict(dict(heard(node, REVEAL)))
-    own = fingerprint_of(tmp_path / "node100.pub")
-    without = min(name for name in names if name != own)
-    fewer = (name for name in names if name != without)
-    other["there"] = secure_messages.put_bytes(dict.fromkeys(fewer, b""))
+    leaves_out(other, fingerprint_of(tmp_path / "node100.pub"))
     for again in (heard(node, REVEAL), other):
         assert "revealed already" in asked(node, REVEAL, again)
+        assert "revealed already" in asked(node, CONFIRM, again)
     # Two processes of one node at once, or one that was set back: its memory says that nothing was sent.
-    for step, before in ((SHARES, KEYS), (TRAIN, SHARES), (REVEAL, TRAIN)):
+    for step, before in ((SHARES, KEYS), (TRAIN, SHARES), (CONFIRM, TRAIN), (REVEAL, CONFIRM)):
         node.context.state["secure sum"] = kept[before]
-        question = other if step == REVEAL else heard(node, step)
+        question = other if step == CONFIRM else heard(node, step)
         assert "it has answered for" in asked(node, step, question)
     assert asked(node, KEYS, heard(node, KEYS)) == ""  # new keys are no secret of the old round
     assert "no keys" in asked(node, REVEAL, RecordDict({**other, "task": _round(other, 7)}))
+
+
+def leaves_out(content: RecordDict, own: str) -> None:
+    """Let a list of who is in the sum lack one node that is not this one."""
+    names = secure_messages.names_in(content, "there")
+    without = min(name for name in names if name != own)
+    fewer = (name for name in names if name != without)
+    content["there"] = secure_messages.put_bytes(dict.fromkeys(fewer, b""))
+
+
+@pytest.mark.parametrize("told_otherwise", [[100], [100, 101]])
+def test_a_server_that_tells_nodes_different_lists_gets_nothing_for_it(
+    told_otherwise: list[int], tmp_path: Path
+) -> None:
+    """One of four told another list gives no share; two of four, and nobody gives any."""
+    e = experiment("rounds=1")
+    grid, reasons = secure_nodes(tmp_path, e), []
+    for number in grid.nodes:
+        own = fingerprint_of(tmp_path / f"node{number}.pub")
+        lies = (lambda content, own=own: leaves_out(content, own)) if number in told_otherwise else None
+        reasons.append(answering_changed(grid.nodes[number], lies or (lambda content: None), CONFIRM))
+    result = run(tmp_path, e, grid)
+    if len(told_otherwise) == 1:
+        assert "another list of nodes than this node has signed" in reasons[0][0]
+        assert result.state.refused == {}  # three have signed the same list: their sum is exact
+        assert reasons[1:] == [[], [], []]
+    else:
+        assert all("another list of nodes" in why[0] for why in reasons[:2])
+        assert all("that 2 nodes have signed: it takes 3" in why[0] for why in reasons[2:])
+        assert set(result.state.refused) == {NOT_UNMASKED}
 
 
 def _round(content: RecordDict, round: int) -> ConfigRecord:
@@ -249,12 +276,12 @@ def test_nodes_that_were_sent_other_models_sum_nothing(part: str, tmp_path: Path
     assert float(moved) > 100  # masks that do not cancel: random numbers, and nobody's update
 
 
-def answering_changed(node: Node, change: Callable[[RecordDict], None]) -> list[str]:
+def answering_changed(node: Node, change: Callable[[RecordDict], None], step: str = TRAIN) -> list[str]:
     """Let a server ask a node for its numbers otherwise than it should; why the node refuses."""
     honest, reasons = node.answers, []
 
     def answers(question: Message) -> list[Message]:
-        if question.metadata.message_type == TRAIN:
+        if question.metadata.message_type == step:
             change(question.content)
         found = list(honest(question))
         reasons.extend(
@@ -293,7 +320,7 @@ def test_nodes_that_would_train_nobody_leave_no_one_alone_in_a_sum(tmp_path: Pat
                 "there": secure_messages.put_bytes(dict.fromkeys(there, b"")),
             }
         )
-        assert "no numbers of this round were sent" in asked(grid.nodes[number], REVEAL, question)
+        assert "no numbers of this round were sent" in asked(grid.nodes[number], CONFIRM, question)
 
 
 def test_a_node_whose_clients_have_nothing_to_add_sends_no_numbers(tmp_path: Path) -> None:
@@ -393,8 +420,8 @@ def test_noise_of_all_nodes_together_is_the_claim_and_budgets_count_it(tmp_path:
         [(value - start.state.dense[name]).flatten() for name, value in result.state.dense.items()]
     )
     clients, rounds = several_classes().train.clients, 2
-    # The noise of two nodes is enough for the claim (`thresholds.fewest`), and four have added theirs.
-    expected = 2 * 0.5 / clients * (rounds * NODES / 2) ** 0.5
+    # The noise of three nodes is enough for the claim, and four have added theirs.
+    expected = 2 * 0.5 / clients * (rounds * NODES / 3) ** 0.5
     assert float(moved.std()) == pytest.approx(expected, rel=0.2)
     assert result.summary["privacy"]["epsilon"] == pytest.approx(epsilon_of(2.0, rounds, 1e-6))
     ledger = NodeLedger(tmp_path / "ledger100", Budget())
@@ -402,7 +429,7 @@ def test_noise_of_all_nodes_together_is_the_claim_and_budgets_count_it(tmp_path:
 
 
 def test_a_simulation_has_as_much_noise_as_the_nodes_on_every_row_too() -> None:
-    """Six clients are six nodes: threshold 5, and any sum has 4 of them or more."""
+    """Six clients are six nodes: threshold 5, and any sum has the noise of so many or more."""
     quiet = ["clients.lr=1e-30", "clients.row_lr=1e-30", "model.hidden=[40]", "model.dim=40", "rounds=1"]
     noisy = ["privacy.noise=2", "privacy.clip=0.01", "method.merge=mean", "method.strength=1e-30"]
     found = {}
@@ -412,10 +439,10 @@ def test_a_simulation_has_as_much_noise_as_the_nodes_on_every_row_too() -> None:
         moved = so.run(experiment(*quiet, *noisy, run_by), data=several_classes())
         assert moved.summary["privacy"]["guarantee"] == "simulated: no guarantee"
         change = torch.cat([(moved.state.dense[n] - v).flatten() for n, v in start.state.dense.items()])
-        assert float(change.std()) == pytest.approx(2 * 0.01 * (6 / fewest(6, 5)) ** 0.5 / 6, rel=0.1)
+        assert float(change.std()) == pytest.approx(2 * 0.01 * (6 / 5) ** 0.5 / 6, rel=0.1)
         rows = (moved.state.tables["classes"] - start.state.tables["classes"]).norm(dim=1)
         held = torch.bincount(several_classes().train.rows_of(torch.arange(6))["classes"].values)
-        expected = 2 * 0.01 * (6 / fewest(6, 5)) ** 0.5 * 40**0.5 / held
+        expected = 2 * 0.01 * (6 / 5) ** 0.5 * 40**0.5 / held
         torch.testing.assert_close(rows, expected.float(), rtol=0.5, atol=0)
         found[executor] = moved.state.dense
     torch.testing.assert_close(found["simulator"], found["sequential"])

@@ -1,81 +1,20 @@
 """Secure aggregation in one process: exact sums, nodes that leave, and servers that ask for too much."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 pytest.importorskip("Crypto")
 
+from secure_round import ABOUT, NAMES, Round, sign, some_numbers, verifies
 from spreadout.privacy import masking
 from spreadout.privacy import secure_party as node
 from spreadout.privacy.masking import Bits, Broken
 from spreadout.privacy.secure_party import Announced, Party
-from spreadout.privacy.secure_sum import unmasked
-from spreadout.privacy.thresholds import fewest, least
-
-ABOUT = node.about_round("a run", 3)
-NAMES = ["ada", "ben", "cleo", "dora", "emil"]
-
-
-def sign(name: str) -> Callable[[bytes], bytes]:
-    return lambda text: masking.commitment(name.encode() * 8, text)  # stands for a node's key
-
-
-def verifies(name: str, text: bytes, signature: bytes) -> bool:
-    return name in NAMES and signature == sign(name)(text)
-
-
-class Round:
-    """A server that relays everything, as it should."""
-
-    def __init__(self, names: Sequence[str] = NAMES, share: float = 2 / 3) -> None:
-        made = {name: node.announce(name, ABOUT, sign(name)) for name in names}
-        self.announced = {name: announced for name, (_, announced) in made.items()}
-        self.parties: dict[str, Party] = {}
-        self.letters: dict[str, dict[str, bytes]] = {name: {} for name in names}  # by receiver, sender
-        self.commitments = {}
-        for name, (party, _) in made.items():
-            after, letters, self.commitments[name] = node.share(party, self.announced, share, verifies)
-            self.parties[name] = Party.from_bytes(after.to_bytes())  # kept between two messages
-            for to, letter in letters.items():
-                self.letters[to][name] = letter
-
-    @property
-    def threshold(self) -> int:
-        return next(iter(self.parties.values())).threshold
-
-    def sent(self, numbers: dict[str, NDArray[np.int64]], bits: Bits = 32) -> dict[str, masking.Masked]:
-        found = {}
-        for name, own in numbers.items():
-            self.parties[name] = node.received(self.parties[name], self.letters[name])
-            found[name] = node.masked(self.parties[name], own, bits)
-        return found
-
-    def revealed(self, there: Sequence[str], by: Sequence[str]) -> dict[str, dict[str, bytes]]:
-        found = {}
-        for name in by:
-            self.parties[name], found[name] = node.reveal(self.parties[name], there)
-        return found
-
-    def sum(
-        self,
-        sent: dict[str, masking.Masked],
-        revealed: dict[str, dict[str, bytes]],
-        bits: Bits = 32,
-        threshold: int | None = None,
-    ) -> NDArray[np.int64]:
-        least = threshold or self.threshold
-        return unmasked(ABOUT, least, self.announced, self.commitments, sent, revealed, bits)
-
-
-def some_numbers(names: Sequence[str] = NAMES, count: int = 101) -> dict[str, NDArray[np.int64]]:
-    rng = np.random.default_rng(0)
-    return {name: rng.integers(-(2**20), 2**20, count) for name in names}
+from spreadout.privacy.unmasking import confirm, reveal
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -143,52 +82,25 @@ def test_a_node_never_gives_both_shares_of_one_node() -> None:
     round = Round()
     round.sent(some_numbers())
     ada = round.parties["ada"]
-    after, _ = node.reveal(ada, NAMES)
+    round.revealed(NAMES, NAMES)
+    after = round.parties["ada"]
     with pytest.raises(Broken, match="revealed already"):
-        node.reveal(after, NAMES[:4])
+        reveal(after, NAMES[:4], {}, verifies)
+    with pytest.raises(Broken, match="revealed already"):
+        confirm(after, NAMES[:4], sign("ada"))
     assert ada.mask_private not in (after.mask_private, b"")  # what it no longer needs is forgotten
     with pytest.raises(Broken, match="not in this round"):
-        node.reveal(ada, [*NAMES, "emil"])  # twice in one list
+        confirm(ada, [*NAMES, "emil"], sign("ada"))  # twice in one list
     with pytest.raises(Broken, match="without this node"):
-        node.reveal(ada, NAMES[1:])
+        confirm(ada, NAMES[1:], sign("ada"))
     for there in (NAMES, NAMES[:4]):
-        _, shares = node.reveal(ada, there)
+        again = Round()
+        again.sent(some_numbers())
+        ada = again.parties["ada"]
+        shares = again.revealed(there, there)["ada"]
         assert set(shares) == set(NAMES)  # of each node one share, of one kind
         for name, own in shares.items():
             assert own == ada.held[name][name not in there]
-
-
-def test_no_lists_that_a_server_tells_give_both_secrets_of_a_node() -> None:
-    """Half are told that emil is there, half that he left: neither half is enough."""
-    round = Round()
-    round.sent(some_numbers())
-    with_him = round.revealed(NAMES, ["ada", "ben"])
-    with_him |= {"emil": {name: pair[0] for name, pair in round.parties["emil"].held.items()}}
-    without = round.revealed(NAMES[:4], ["cleo", "dora"])
-    shares = [[its["emil"] for its in some.values()] for some in (with_him, without)]
-    assert max(map(len, shares)) < round.threshold
-    for n in range(3, 40):  # and of any number of nodes
-        for share in (0.5, 2 / 3, 0.9):
-            assert 2 * least(n, share) > n
-
-
-@pytest.mark.parametrize(("nodes", "threshold"), [(3, 3), (4, 3), (5, 4), (5, 3)])
-def test_no_server_sees_a_sum_of_fewer_nodes_than_the_noise_is_for(nodes: int, threshold: int) -> None:
-    """All ways to tell every node its own list of who is there: the smallest set that is taken out."""
-    everyone = range(nodes)
-    most_out = 0
-    for out in range(nodes + 1):  # the first `out` are to be taken out of a sum of the others
-        # Node i is told a list with itself and t or more; it helps most if it names few of those out.
-        told = 0
-        for i in everyone:
-            free = nodes - out  # those that may stay in its list
-            forced = max(threshold - free, 0)  # so many of those out must be in it
-            forced = max(forced, 1) if i < out else forced
-            told += out - forced
-        if told >= out * threshold:
-            most_out = out
-    assert nodes - most_out >= fewest(nodes, threshold)
-    assert fewest(nodes, nodes) == nodes
 
 
 def test_steps_are_answered_once_and_in_their_order() -> None:
@@ -197,7 +109,9 @@ def test_steps_are_answered_once_and_in_their_order() -> None:
     with pytest.raises(Broken, match="sent already"):
         node.share(ada, round.announced, 2 / 3, verifies)
     with pytest.raises(Broken, match="no numbers"):
-        node.reveal(ada, NAMES)
+        confirm(ada, NAMES, sign("ada"))
+    with pytest.raises(Broken, match="no list"):
+        reveal(ada, NAMES, {}, verifies)
     read = node.received(ada, round.letters["ada"])
     with pytest.raises(Broken, match="sent already"):
         node.received(read, round.letters["ada"])

@@ -16,7 +16,7 @@ from torch import Tensor
 from spreadout.core import randomness
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.federation import Federation
-from spreadout.privacy.thresholds import LEAST_NODES, fewest, least
+from spreadout.privacy.thresholds import LEAST_NODES, noisy
 
 
 def noised_sum(f: Federation, round: int, summed: Aggregate) -> Aggregate:
@@ -24,7 +24,7 @@ def noised_sum(f: Federation, round: int, summed: Aggregate) -> Aggregate:
     mechanism = f.clients.privacy
     assert mechanism is not None
     nodes = max(f.server.per_round, LEAST_NODES)
-    enough = fewest(nodes, least(nodes, mechanism.share))
+    enough = noisy(nodes, mechanism.share, mechanism.colluding)
     deviation = mechanism.noise * mechanism.clip * math.sqrt(summed.clients / enough)
     draw = randomness.generator(f.seed, "shared noise", round)
 

@@ -153,6 +153,7 @@ def client_app(
     app.query("requests")(answering(send_requests))
     app.query("keys")(answering(announce_keys))
     app.query("shares")(answering(send_shares))
+    app.query("confirm")(answering(confirm_list))
     app.query("reveal")(answering(reveal_shares))
     app.train()(answering(train))
     return app
@@ -271,6 +272,11 @@ def announce_keys(clients_here: NodeClients, content: RecordDict) -> RecordDict:
 def send_shares(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     """Shares of the node's secrets for all other nodes of the round, each sealed."""
     return _secure(clients_here).shares(task_in(content, clients_here.numbers), content)
+
+
+def confirm_list(clients_here: NodeClients, content: RecordDict) -> RecordDict:
+    """The node's signature under the list of nodes that are in the sum."""
+    return _secure(clients_here).confirm(task_in(content, clients_here.numbers), content)
 
 
 def reveal_shares(clients_here: NodeClients, content: RecordDict) -> RecordDict:

@@ -28,7 +28,8 @@ from spreadout.federated.checks import MALFORMED
 from spreadout.methods.class_counts import SetupMessage
 
 HELLO, REQUESTS, TRAIN = "query.hello", "query.requests", "train"  # what a server sends to a node
-KEYS, SHARES, REVEAL = "query.keys", "query.shares", "query.reveal"  # steps of a secure sum
+KEYS, SHARES, CONFIRM, REVEAL = (f"query.{s}" for s in ("keys", "shares", "confirm", "reveal"))
+"""Steps of a secure sum; its numbers come with `TRAIN`, after the shares."""
 STYPE, ONE = "safetensors", "all"
 ROWS = ("ids.", "values.")
 MOST_DIGITS = 18  # of a client's number

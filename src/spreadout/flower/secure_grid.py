@@ -1,4 +1,4 @@
-"""Rounds of which the server sees the sum alone: four messages to a node where one was enough.
+"""Rounds of which the server sees the sum alone: five messages to a node where one was enough.
 
 Nodes that answer the first step are those of the round, and their number sets the threshold. Whoever
 leaves after the second step is taken out of the sum by the shares that others hold. Below the threshold
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -28,14 +28,14 @@ from spreadout.federated.sum_layout import SumLayout
 from spreadout.flower import bounds, messages, secure_messages
 from spreadout.flower.agreed import agreed_form
 from spreadout.flower.grid import NO_UPDATE, GridExecutor
-from spreadout.flower.messages import KEYS, REVEAL, SHARES, Malformed
+from spreadout.flower.messages import CONFIRM, KEYS, REVEAL, SHARES, Malformed
 from spreadout.flower.refusals import NOBODY
 from spreadout.flower.rpc import NOT_CONNECTED, Call, Replies
 from spreadout.privacy.masking import Bits, Broken, Masked
 from spreadout.privacy.release import Grid
 from spreadout.privacy.secure_party import Announced, about_round
 from spreadout.privacy.secure_sum import unmasked
-from spreadout.privacy.thresholds import fewest, least
+from spreadout.privacy.thresholds import least, most_colluding, noisy
 
 TOO_FEW = "too few nodes for a secure sum"
 NOT_UNMASKED = "sum not unmasked"
@@ -121,7 +121,8 @@ class SecureGridExecutor(GridExecutor):
         for node, why in replies.missing.items():
             self._lose(node, at_work, why)
         threshold = least(len(announced), mechanism.share)
-        if len(announced) < threshold:
+        colluding = most_colluding(len(announced), threshold)
+        if len(announced) < threshold or mechanism.colluding > colluding:
             self._why |= dict.fromkeys((c for some in at_work.values() for c in some), TOO_FEW)
             return None
         question = RecordDict({"task": nodes.task(round), "keys": secure_messages.put_keys(announced)})
@@ -186,22 +187,11 @@ class SecureGridExecutor(GridExecutor):
         sent: Mapping[str, Masked],
         inside: Mapping[int, str],
     ) -> tuple[Aggregate | None, str]:
-        """Step 4, and the sum; or why there is none."""
+        """Steps 4 and 5, and the sum; or why there is none."""
         if secure is None or len(sent) < secure.threshold:
             return None, TOO_FEW
         nodes, round = self.nodes, state.round
-        there = secure_messages.put_bytes(dict.fromkeys(sent, b""))
-        question = RecordDict({"task": nodes.task(round), "there": there})
-        most = bounds.ROOM + len(secure.announced) * secure_messages.ENTRY
-        asked = {
-            node: Call(REVEAL, question, most) for node, name in secure.names.items() if name in sent
-        }
-        revealed = {}
-        for node, content in nodes.call(asked, round).content.items():
-            try:
-                revealed[secure.names[node]] = secure_messages.bytes_in(content, "shares")
-            except Malformed as error:
-                nodes.warn(round, node, f"{MALFORMED}: {error}")
+        revealed = self._revealed(round, secure, sent)
         try:
             total = unmasked(
                 about_round(nodes.access.run, round),
@@ -224,6 +214,42 @@ class SecureGridExecutor(GridExecutor):
         }
         unit = _grid(f, secure).unit
         return layout.aggregate(total, unit, len(inside), held, state.dense), ""
+
+    def _revealed(
+        self, round: int, secure: SecureRound, sent: Collection[str]
+    ) -> dict[str, dict[str, bytes]]:
+        """By node, its shares of the others: of those that have signed who is in the sum."""
+        there = secure_messages.put_bytes(dict.fromkeys(sent, b""))
+        question = RecordDict({"task": self.nodes.task(round), "there": there})
+        asked = [node for node, name in secure.names.items() if name in sent]
+        signed = self._said_by(asked, CONFIRM, question, secure, round, "signature")
+        signatures = {
+            secure.names[node]: own.get(secure.names[node], b"") for node, own in signed.items()
+        }
+        question = RecordDict({**question, "signatures": secure_messages.put_bytes(signatures)})
+        shares = self._said_by(list(signed), REVEAL, question, secure, round, "shares")
+        return {secure.names[node]: its for node, its in shares.items()}
+
+    def _said_by(
+        self,
+        asked: Sequence[int],
+        step: str,
+        question: RecordDict,
+        secure: SecureRound,
+        round: int,
+        record: str,
+    ) -> dict[int, dict[str, bytes]]:
+        """What nodes answer to a step, by node."""
+        most = bounds.ROOM + len(secure.announced) * secure_messages.ENTRY
+        found = {}
+        for node, content in self.nodes.call(
+            {node: Call(step, question, most) for node in asked}, round
+        ).content.items():
+            try:
+                found[node] = secure_messages.bytes_in(content, record)
+            except Malformed as error:
+                self.nodes.warn(round, node, f"{MALFORMED}: {error}")
+        return found
 
     def _refused(
         self, round: int, clients: list[int], replies: Replies, inside: Mapping[int, str], why: str
@@ -273,7 +299,8 @@ def _sent_to_all(f: Federation, state: ServerState, layout: SumLayout) -> Tensor
 
 def _grid(f: Federation, secure: SecureRound) -> Grid:
     assert f.clients.privacy is not None
-    return Grid.shared(f.clients.privacy, fewest(len(secure.announced), secure.threshold))
+    mechanism = f.clients.privacy
+    return Grid.shared(mechanism, noisy(len(secure.announced), mechanism.share, mechanism.colluding))
 
 
 def _bits(f: Federation, secure: SecureRound | None, clients: int) -> Bits:

@@ -28,7 +28,7 @@ from spreadout.flower.ledger_statement import ALGORITHM, private_key
 from spreadout.flower.messages import Malformed
 from spreadout.flower.node_settings import LEDGER, NODE_KEY, PEERS
 from spreadout.flower.questions import Task
-from spreadout.privacy import secure_party
+from spreadout.privacy import secure_party, unmasking
 from spreadout.privacy.discrete_gaussian import discrete_gaussian
 from spreadout.privacy.keystream import KeyStream
 from spreadout.privacy.ledger import NodeLedger, Refusal
@@ -36,10 +36,11 @@ from spreadout.privacy.masking import Broken
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.privacy.release import Grid
 from spreadout.privacy.secure_party import Party
-from spreadout.privacy.thresholds import fewest
+from spreadout.privacy.thresholds import noisy
 
 STATE, PARTY = "secure sum", "party"
-SENT_SHARES, SENT_NUMBERS, REVEALED = "shares", "masked numbers", "unmasking"  # in the ledger
+SENT_SHARES, SENT_NUMBERS = "shares", "masked numbers"  # in the ledger
+CONFIRMED, REVEALED = "who is in the sum", "unmasking"
 NOTHING_TRAINED = "secure sum: none of this node's clients is trained, and others would be alone in it"
 
 
@@ -82,7 +83,11 @@ class SecureNode:
         announced = secure_messages.keys_in(content)
         party, letters, known_by = _answered(
             lambda: secure_party.share(
-                self._party(task), announced, self.mechanism.share, self._verifies
+                self._party(task),
+                announced,
+                self.mechanism.share,
+                self._verifies,
+                self.mechanism.colluding,
             )
         )
         self.ledger.once(task.run, task.round, SENT_SHARES)
@@ -124,7 +129,8 @@ class SecureNode:
         """Step 3: the sum over the node's own clients, with its part of the noise, masked."""
         layout = layout_of(f, content)
         nodes = len(party.others) + 1
-        grid = Grid.shared(self.mechanism, fewest(nodes, party.threshold))
+        enough = noisy(nodes, self.mechanism.share, self.mechanism.colluding)
+        grid = Grid.shared(self.mechanism, enough)
         trained = [update for update in updates if update.examples]
         if not trained:
             raise Refusal(NOTHING_TRAINED)
@@ -145,10 +151,21 @@ class SecureNode:
         clients = [update.client for update in trained]
         return RecordDict({"masked": secure_messages.put_masked(sent, clients)})
 
-    def reveal(self, task: Task, content: RecordDict) -> RecordDict:
-        """Step 4."""
+    def confirm(self, task: Task, content: RecordDict) -> RecordDict:
+        """Step 4: one list in a round, whatever becomes of the node's memory."""
         there = secure_messages.names_in(content, "there")
-        party, shares = _answered(lambda: secure_party.reveal(self._party(task), there))
+        party, signature = _answered(lambda: unmasking.confirm(self._party(task), there, self._sign))
+        self.ledger.once(task.run, task.round, CONFIRMED)
+        self._keep(party)
+        return RecordDict({"signature": secure_messages.put_bytes({self.name: signature})})
+
+    def reveal(self, task: Task, content: RecordDict) -> RecordDict:
+        """Step 5."""
+        there = secure_messages.names_in(content, "there")
+        signatures = secure_messages.bytes_in(content, "signatures")
+        party, shares = _answered(
+            lambda: unmasking.reveal(self._party(task), there, signatures, self._verifies)
+        )
         self.ledger.once(task.run, task.round, REVEALED)
         self._keep(party)
         return RecordDict({"shares": secure_messages.put_bytes(shares)})
@@ -157,7 +174,7 @@ class SecureNode:
         return self._private.sign(text, ALGORITHM)
 
     def _verifies(self, name: str, text: bytes, signature: bytes) -> bool:
-        key = self._peers.get(name)
+        key = self._private.public_key() if name == self.name else self._peers.get(name)
         if key is None:
             return False
         try:

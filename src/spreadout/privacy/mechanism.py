@@ -38,6 +38,8 @@ class GaussianMechanism(Section):
     clip_quantile: float | None = Field(None, gt=0, lt=1)
     # distributed: the share of a round's nodes without which no sum is unmasked
     threshold: float | None = Field(None, gt=0.5, le=1)
+    # distributed: so many nodes may work with the server; the noise of the others is enough
+    colluding: int = Field(0, ge=0)
 
     @model_validator(mode="after")
     def _of_the_model(self) -> Self:
@@ -45,6 +47,8 @@ class GaussianMechanism(Section):
             raise ValueError('clip_quantile: is for model = "central"')
         if self.threshold is not None and self.model != "distributed":
             raise ValueError('threshold: is for model = "distributed"')
+        if self.colluding and self.model != "distributed":
+            raise ValueError('colluding: is for model = "distributed"')
         return self
 
     @property

@@ -3,24 +3,21 @@
     1  keys     a fresh pair for masks and one for letters, signed: it is known by
     2  shares   shares of its mask key and of its own mask's seed, a sealed letter to every other node
     3  masked   its numbers, plus its own mask, plus or minus a mask agreed with each of the others
-    4  reveal   of those whose numbers came, the share of their own mask; of the others, of their key
+    4, 5        whose numbers came, and shares that unmask their sum (`unmasking.py`)
 
 Whoever had enough shares of both kinds could unmask one node alone. So a node answers each step of a
-round once, gives one kind of share of a node only, and asks for more than half of all nodes (`least`):
-the server cannot tell half of them that a node is there and the other half that it is gone. What must
-not be done twice, a caller must also hold to when a process dies or two run at once
-(`NodeLedger.once`).
+round once and gives one kind of share of a node only. What must not be done twice, a caller must also
+hold to when a process dies or two run at once (`NodeLedger.once`).
 
 All keys follow from the whole list of step 1, so nodes with other lists cannot read each other's
-letters. What a server can gain by telling nodes different things in steps 3 and 4 is in
-`thresholds.py`.
+letters. What holds if a server tells nodes different things in later steps is in `unmasking.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -29,7 +26,7 @@ from numpy.typing import NDArray
 
 from spreadout.privacy import masking
 from spreadout.privacy.masking import Bits, Broken, Masked
-from spreadout.privacy.thresholds import least
+from spreadout.privacy.thresholds import least, most_colluding
 
 MASK, LETTER = b"mask", b"letter"
 
@@ -59,6 +56,7 @@ class Party:
     others: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)  # public keys, from step 2 on
     own_shares: tuple[bytes, bytes] = (b"", b"")
     held: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)  # shares, from step 3 on
+    confirmed: bytes = b""  # the list of those in the sum that it has signed, from step 4 on
 
     def is_of(self, about: bytes) -> bool:
         """Whether it is a party to this round."""
@@ -114,9 +112,16 @@ def bound_to(about: bytes, announced: Mapping[str, Announced]) -> bytes:
 
 
 def share(
-    party: Party, announced: Mapping[str, Announced], of_nodes: float, verifies: Verifies
+    party: Party,
+    announced: Mapping[str, Announced],
+    of_nodes: float,
+    verifies: Verifies,
+    colluding: int = 0,
 ) -> tuple[Party, dict[str, bytes], bytes]:
-    """Step 2: the letters to the other nodes, and by what the seed of its own mask will be known."""
+    """Step 2: the letters to the other nodes, and by what the seed of its own mask will be known.
+
+    colluding: how many of the nodes may work with the server without unmasking this one.
+    """
     if party.seed or not party.mask_private:
         raise Broken("shares of this round were sent already")
     own = announced.get(party.name)
@@ -132,6 +137,8 @@ def share(
     threshold = least(count, of_nodes)
     if count < threshold:
         raise Broken(f"{count} nodes are too few for a secure sum: it takes {threshold}")
+    if colluding > most_colluding(count, threshold):
+        raise Broken(f"{count} nodes are too few for a secure sum of which {colluding} may collude")
     places = sorted(announced)
     pairs = list(
         zip(
@@ -203,22 +210,3 @@ def masked(party: Party, numbers: NDArray[np.int64], bits: Bits, form: bytes = b
 
 def own_mask_key(seed: bytes, about: bytes) -> bytes:
     return masking.commitment(seed, b"mask" + about)
-
-
-def reveal(party: Party, there: Sequence[str]) -> tuple[Party, dict[str, bytes]]:
-    """Step 4: a share for each node of the sum, of one kind or of the other.
-
-    The party forgets all but which round it was of: with letters that a server may keep, what t nodes
-    still had would unmask every update of the round.
-    """
-    present = set(there)
-    if not party.held:
-        raise Broken("no numbers of this round were sent, or all was revealed already")
-    if len(present) < len(there) or not present <= party.held.keys():
-        raise Broken("a list of nodes that are not in this round")
-    if party.name not in present:
-        raise Broken("a sum without this node: it has no part in it")
-    if len(present) < party.threshold:
-        raise Broken(f"a sum of {len(present)} nodes: it takes {party.threshold}")
-    shares = {name: pair[0 if name in present else 1] for name, pair in party.held.items()}
-    return Party(party.name, party.about, b"", b"", threshold=party.threshold), shares

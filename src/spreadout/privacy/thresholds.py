@@ -1,13 +1,12 @@
-"""How many nodes must be in a secure sum, and how many are in any sum that a server can see.
+"""How many nodes must be in a secure sum, and how many of them may work with the server.
 
-A server may tell nodes different things about who is still there. With n nodes and threshold t, a node
-is taken out of a sum by t nodes that are told it left, so at most n − t are told that it is there.
-Every node wants a list of t nodes or more: n·t ≤ |V| (n − t) + (n − |V|) n for the set V of those taken
-out, which is |V| ≤ n (n − t) / t. A node agrees masks with t − 1 others or more, so whatever the server
-says, no sum has fewer than t − n (n − t) / t nodes, and the noise of so many must be enough.
+A node helps to unmask a sum only if `least` nodes have signed the same list of who is in it. What
+follows from that, and why, is in `unmasking.py`.
 """
 
 from __future__ import annotations
+
+from spreadout.core.errors import UserError
 
 LEAST_NODES = 3  # of two, each could subtract itself
 
@@ -17,6 +16,17 @@ def least(nodes: int, share: float) -> int:
     return max(int(share * nodes) + 1 if share < 1 else nodes, nodes // 2 + 1, LEAST_NODES)
 
 
-def fewest(nodes: int, threshold: int) -> int:
-    """How many nodes are in any sum that a server can see, whatever it tells them."""
-    return max(1, -(-(threshold * threshold - nodes * (nodes - threshold)) // threshold))
+def most_colluding(nodes: int, threshold: int) -> int:
+    """How many of the nodes may work with the server, and still it sees sums alone: below 2t − n."""
+    return 2 * threshold - nodes - 1
+
+
+def noisy(nodes: int, share: float, colluding: int) -> int:
+    """How many nodes add noise that the server does not know, to any sum that it can see."""
+    threshold = least(nodes, share)
+    if colluding > most_colluding(nodes, threshold):
+        raise UserError(
+            f"privacy.colluding = {colluding}: of {nodes} nodes with a threshold of {threshold} no more "
+            f"than {most_colluding(nodes, threshold)} may work with the server; raise privacy.threshold"
+        )
+    return threshold - colluding

@@ -27,7 +27,7 @@ from spreadout.privacy.cover import blocks_of
 from spreadout.privacy.one_run_audit import OneRun
 from spreadout.privacy.release import released, shown_by_sum
 from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
-from spreadout.privacy.thresholds import LEAST_NODES, fewest, least
+from spreadout.privacy.thresholds import LEAST_NODES, noisy
 from spreadout.privacy.update_audit import Moved, moved
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.canary_runs import of_clients, of_sums
@@ -152,10 +152,10 @@ def canaries(config: str, overrides: Sequence[str], trials: int) -> tuple[Shown 
         raise UserError("cryptography is not installed: pip install 'spreadout[flower]'") from None
 
     nodes = max(experiment.deploy.nodes, LEAST_NODES)
-    enough = fewest(nodes, least(nodes, mechanism.share))
 
     def release(change: Params) -> Params:
         if mechanism.needs_others:
+            enough = noisy(nodes, mechanism.share, mechanism.colluding)
             return shown_by_sum(change, mechanism, enough, KeyStream())
         return released(change, mechanism, KeyStream())
 

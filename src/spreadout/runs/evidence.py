@@ -56,7 +56,7 @@ def evidence(federation: Federation, state: ServerState) -> dict[str, Any]:
         "setting": "deployment" if deployed else SIMULATED,
         "unit": UNIT,
         "adjacency": ADJACENCY + _as_to_rows(f, ways),
-        "adversary": "the server, and whoever reads what reaches it; not a node's operator or its code",
+        "adversary": _adversary(mechanism),
         "mechanism": None if mechanism is None else _mechanism(mechanism),
         "sampler": _sampler(mechanism, deployed=deployed),
         "accountant": {
@@ -80,6 +80,16 @@ def _as_to_rows(f: Federation, ways: dict[str, Channel]) -> str:
     if "disclosed" in out:
         return THE_SAME_ROWS
     return AS_MANY_ROWS if f.executor.hides_requests else ""
+
+
+def _adversary(mechanism: GaussianMechanism | None) -> str:
+    """Against whom a promise holds."""
+    server = "the server"
+    if mechanism is not None and mechanism.needs_others:  # `privacy/unmasking.py` says why
+        colluding = mechanism.colluding
+        server += ", whatever it tells the nodes"
+        server += f" and with up to {colluding} of them working for it" if colluding else ""
+    return f"{server}, and whoever reads what reaches it; not a node's operator or its code"
 
 
 def _mechanism(mechanism: GaussianMechanism) -> dict[str, Any]:

@@ -25,8 +25,8 @@ LOCAL = (
 )
 DISTRIBUTED = (
     "distributed: the values of a client's updates on the rows it requests, against the server, which "
-    "sees noised sums over nodes alone; nodes that work with the server add no noise that counts; ε is "
-    "of this run alone, and the nodes' ledgers have all runs"
+    "sees noised sums over nodes alone; of nodes that work with the server, no more than "
+    "privacy.colluding may; ε is of this run alone, and the nodes' ledgers have all runs"
 )
 CENTRAL = (
     "central: all of a client's data, against whoever sees the released models, other clients too; not "
