@@ -3,7 +3,7 @@
     python -m benchmarks.privacy.sums
 
 All nodes are in this process and nothing is trained; a deployment has five messages a round in place of
-one. Neither keys nor lists are signed here, which costs a node two milliseconds for each of the others.
+one. Neither keys nor lists are signed here, which costs a node 3 ms for each of the others.
 """
 
 from __future__ import annotations
