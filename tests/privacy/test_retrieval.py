@@ -13,6 +13,7 @@ from scipy.stats import chi2_contingency
 pytest.importorskip("cryptography")
 
 import spreadout as so
+from spreadout.privacy import retrieval
 from spreadout.privacy.keystream import KeyStream
 from spreadout.privacy.retrieval import Layout, RowServer, queries, retrieved
 from toys import several_classes
@@ -28,14 +29,23 @@ def fetched(table: np.ndarray, rows: np.ndarray, layout: Layout) -> np.ndarray:
 
 @settings(max_examples=30, deadline=None)
 @given(
-    rows=st.integers(1, 90), width=st.integers(1, 9), group=st.integers(1, 12), seed=st.integers(0, 99)
+    rows=st.integers(1, 90),
+    width=st.integers(1, 9),
+    group=st.integers(1, 12),
+    seed=st.integers(0, 99),
+    piece=st.sampled_from([1, 700, 1 << 19]),
 )
-def test_what_comes_is_what_a_plain_gather_gives(rows: int, width: int, group: int, seed: int) -> None:
+def test_what_comes_is_what_a_plain_gather_gives(
+    rows: int, width: int, group: int, seed: int, piece: int
+) -> None:
+    """piece: bytes of the table that are gone through at a time."""
     rng = np.random.default_rng(seed)
     table = rng.normal(size=(rows, width)).astype(np.float32)
     table[0] = [np.nan] * width  # bytes are bytes
     wanted = rng.integers(0, rows, 5)
-    found = fetched(table, wanted, Layout(rows, 4 * width, group))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrieval, "PIECE", piece)
+        found = fetched(table, wanted, Layout(rows, 4 * width, group))
     np.testing.assert_array_equal(found.view(np.uint32), table[wanted].view(np.uint32))
 
 

@@ -32,8 +32,8 @@ from starlette.testclient import TestClient
 from spreadout.use.index import ClassIndex
 from spreadout.use.serve.app import create_app
 from spreadout.use.serve.batching import Batcher
-from spreadout.use.serve.body import Refused
 from spreadout.use.serve.limits import Limits
+from spreadout.use.serve.refused import Refused
 
 QUICK = {"rounds": 2, "eval": {"references": False}, "method": {"name": "fedaws"}}
 

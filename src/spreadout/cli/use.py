@@ -1,4 +1,4 @@
-"""Commands that put a trained model to work elsewhere: `export`, `serve`."""
+"""Commands that put a trained model to work elsewhere: `export`, `serve`, `rows-server`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import typer
 
 from spreadout.cli.ask import Encoder, Run, own_encoder
 from spreadout.cli.common import note_unchecked
+from spreadout.core.errors import UserError
 
 
 def add_to(app: typer.Typer) -> None:
     """Make them commands of the program."""
     app.command()(export)
     app.command()(serve)
+    app.command()(rows_server)
 
 
 def export(
@@ -88,4 +90,48 @@ def serve(
         encoder=own,
         limits=limits,
         threads=threads,
+    )
+
+
+def rows_server(
+    folder: Annotated[
+        Path | None, typer.Argument(help="A finished run, whose class rows it serves.")
+    ] = None,
+    key_file: Annotated[
+        Path | None,
+        typer.Option("--key-file", help="A secret; whoever has it may hand over other tables."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; by default this machine alone.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="0 takes a free one.")] = 8100,
+    max_rows: Annotated[
+        int, typer.Option("--max-rows", min=1, help="The most queries in a request.")
+    ] = 1024,
+    max_table_mb: Annotated[
+        float, typer.Option("--max-table-mb", min=0.001, help="The longest table, in MiB.")
+    ] = 1024.0,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", help="A certificate, to be reached by https://.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="The certificate's private key.")
+    ] = None,
+) -> None:
+    """Answer for class rows without learning which: one of two servers (extra `serve`)."""
+    from spreadout.use.rows.server import serve_rows
+
+    if (tls_cert is None) != (tls_key is None):
+        raise UserError("--tls-cert and --tls-key: give both, or neither")
+    certificate = None if tls_cert is None or tls_key is None else (tls_cert, tls_key)
+    if folder is not None:
+        note_unchecked(folder)
+    serve_rows(
+        folder,
+        key_file,
+        host=host,
+        port=port,
+        rows=max_rows,
+        table_mb=max_table_mb,
+        certificate=certificate,
     )

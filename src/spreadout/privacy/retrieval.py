@@ -24,6 +24,7 @@ from spreadout.privacy.discrete_gaussian import Words
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 WORD = 8  # bytes that are combined at once
+PIECE = 1 << 19  # bytes of the table that all queries of a request go through at a time
 
 
 @dataclass(frozen=True)
@@ -81,21 +82,26 @@ class RowServer:
         flat = np.ascontiguousarray(table).reshape(len(table), -1).view(np.uint8)
         if flat.shape != (layout.rows, layout.row_bytes):
             raise ValueError(f"a table of {flat.shape}, not {(layout.rows, layout.row_bytes)} bytes")
-        width = -(-layout.answer_bytes // WORD) * WORD
-        blocks = np.zeros((layout.blocks, width), np.uint8)
         padded = np.zeros((layout.blocks * layout.group, layout.row_bytes), np.uint8)
         padded[: layout.rows] = flat
-        blocks[:, : layout.answer_bytes] = padded.reshape(layout.blocks, layout.answer_bytes)
+        blocks = padded.reshape(layout.blocks, layout.answer_bytes)
+        if spare := -layout.answer_bytes % WORD:
+            blocks = np.pad(blocks, ((0, 0), (0, spare)))
         self.layout, self._blocks = layout, blocks.view(np.uint64)
 
     def answers(self, asked: Bytes) -> Bytes:
         """The exclusive or of the blocks of each query: (m, query_bytes) → (m, answer_bytes)."""
         if asked.dtype != np.uint8 or asked.ndim != 2 or asked.shape[1] != self.layout.query_bytes:
             raise ValueError("a query of another layout")
-        found = np.empty((len(asked), self._blocks.shape[1]), np.uint64)
-        for i, query in enumerate(asked):
-            chosen = np.unpackbits(query, count=self.layout.blocks, bitorder="little").astype(bool)
-            found[i] = np.bitwise_xor.reduce(self._blocks[chosen], axis=0)
+        found = np.zeros((len(asked), self._blocks.shape[1]), np.uint64)
+        step = max(1, PIECE // (8 * self._blocks[0].nbytes))  # bytes of a query, 8 blocks each
+        for start in range(0, self.layout.query_bytes, step):
+            piece = self._blocks[8 * start : 8 * (start + step)]  # in the cache for all queries
+            bits = np.unpackbits(
+                asked[:, start : start + step], axis=1, count=len(piece), bitorder="little"
+            )
+            for i, chosen in enumerate(bits.astype(bool)):
+                found[i] ^= np.bitwise_xor.reduce(piece[chosen], axis=0)
         return found.view(np.uint8)[:, : self.layout.answer_bytes]
 
 

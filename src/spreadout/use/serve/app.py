@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -11,10 +10,7 @@ from typing import Any, Literal
 
 import torch
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import HTTPException
 from pydantic import BaseModel
-from pydantic_core import to_json
-from starlette.exceptions import HTTPException as PlainHTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from torch import Tensor
 
@@ -23,15 +19,16 @@ from spreadout.runs.asked import Asked
 from spreadout.runs.predict import Predictor
 from spreadout.runs.questions import Guess, Question
 from spreadout.use.serve.batching import Batcher
-from spreadout.use.serve.body import Refused, question_of
+from spreadout.use.serve.body import question_of
 from spreadout.use.serve.docs_page import docs_page
+from spreadout.use.serve.http import answer_errors, json_answer, read_body
 from spreadout.use.serve.limits import Limits
+from spreadout.use.serve.refused import Refused
 from spreadout.use.serve.schema import About, Answer, Ask, Error, Health, Vectors
 
 LARGE = 1 << 16  # bytes; a larger body is read in a thread, so that others are not kept waiting
 Wish = tuple[Literal["classes", "vectors"], Question]
 Granted = list[list[Guess]] | Tensor  # vectors are (n, dim)
-LOG = logging.getLogger("spreadout.serve")
 
 
 def create_app(
@@ -68,7 +65,7 @@ def create_app(
     app.state.batcher = batcher
 
     async def question(request: Request) -> Question:
-        body = await _body(request, bounds)
+        body = await read_body(request, bounds.body, bounds.seconds, "send fewer inputs at a time")
         if len(body) < LARGE:
             return question_of(body, predictor, bounds)
         return await asyncio.to_thread(question_of, body, predictor, bounds)
@@ -80,7 +77,9 @@ def create_app(
         found = await batcher.ask(("classes", asked))
         assert not isinstance(found, Tensor)
         notes = {"notes": asked.asked.notes} if asked.asked.notes else {}
-        return _json({"results": [[asdict(guess) for guess in guesses] for guesses in found], **notes})
+        return json_answer(
+            {"results": [[asdict(guess) for guess in guesses] for guesses in found], **notes}
+        )
 
     @app.post("/embed", **_described(Vectors))
     async def embed(request: Request) -> Response:
@@ -90,27 +89,25 @@ def create_app(
             raise Refused(422, "this model scores classes by buckets, and has no embeddings")
         found = await batcher.ask(("vectors", asked))
         assert isinstance(found, Tensor)
-        return _json({"embeddings": found.tolist()})
+        return json_answer({"embeddings": found.tolist()})
 
     @app.get("/health", response_model=Health)
     async def health() -> Response:
         """Whether it answers."""
-        return _json({"status": "ok", "waiting": batcher.waiting})
+        return json_answer({"status": "ok", "waiting": batcher.waiting})
 
     @app.get("/model", response_model=About)
     async def model() -> Response:
         """What it is: what it takes, how many classes it knows, how it was trained, what is refused."""
         takes = predictor.inputs.wanted.described
         about = {"takes": takes, "classes": predictor.class_count, "index": index}
-        return _json({**about, "limits": asdict(bounds), "run": run})
+        return json_answer({**about, "limits": asdict(bounds), "run": run})
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         return Response(docs_page(app.openapi()), media_type="text/html")
 
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(PlainHTTPException, _http)
-    app.add_exception_handler(Exception, _failed)
+    answer_errors(app)
     return app
 
 
@@ -130,46 +127,3 @@ def _described(answer: type[BaseModel]) -> dict[str, Any]:
     errors = {code: {"model": Error} for code in (400, 413, 422, 503)}
     body = {"content": {"application/json": {"schema": schema}}, "required": True}
     return {"response_model": answer, "responses": errors, "openapi_extra": {"requestBody": body}}
-
-
-async def _body(request: Request, limits: Limits) -> bytes:
-    """All of it, unless it is too long or too slow; what a sender says of its length is not believed."""
-    too_long = Refused(
-        413, f"the body is longer than {limits.body:,} bytes; send fewer inputs at a time"
-    )
-    said = request.headers.get("content-length", "")
-    if said.isdigit() and int(said) > limits.body:
-        raise too_long
-
-    async def read() -> bytes:
-        found = bytearray()
-        async for part in request.stream():
-            found += part
-            if len(found) > limits.body:
-                raise too_long
-        return bytes(found)
-
-    try:
-        return await asyncio.wait_for(read(), limits.seconds)
-    except TimeoutError:
-        raise Refused(408, f"the body did not come within {limits.seconds:g} seconds") from None
-
-
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(to_json(value), status, headers, "application/json")
-
-
-async def _refused(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    again = {"Retry-After": "1"} if error.status == 503 else None
-    return _json({"error": str(error)}, error.status, again)
-
-
-async def _http(_: Request, error: Exception) -> Response:
-    assert isinstance(error, PlainHTTPException | HTTPException)
-    return _json({"error": str(error.detail)}, error.status_code)
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    LOG.error("%s: %s: %s", request.url.path, type(error).__name__, str(error)[:200])
-    return _json({"error": "the server failed; its log says why"}, 500)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from spreadout.use.serve.body import Refused
+from spreadout.use.serve.refused import Refused
 
 Q = TypeVar("Q")
 A = TypeVar("A")

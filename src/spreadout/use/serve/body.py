@@ -21,16 +21,9 @@ from spreadout.runs.asked import LARGEST_FEATURE
 from spreadout.runs.predict import Predictor
 from spreadout.runs.questions import Question
 from spreadout.use.serve.limits import Limits
+from spreadout.use.serve.refused import Refused
 
 KEYS = ("inputs", "top", "unseen")
-
-
-class Refused(Exception):
-    """A request that is not answered: a status of HTTP, and a line for whoever sent it."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 def question_of(body: bytes, predictor: Predictor, limits: Limits) -> Question:

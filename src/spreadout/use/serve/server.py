@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +16,8 @@ from spreadout.runs.result import Result
 from spreadout.use.card import Story
 from spreadout.use.index import ClassIndex, kind_for
 from spreadout.use.serve.limits import Limits
+from spreadout.use.serve.listening import LOOPBACK, address_of, listening, refuse_without_libraries
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SMALL = 4_000_000  # numbers that an input is multiplied with
 Finding = Literal["auto", "exact", "ivf"]
 
@@ -46,9 +45,7 @@ def serve(
     >>> inspect.signature(so.serve).parameters["host"].default  # so.serve(result) would not return
     '127.0.0.1'
     """
-    for name in ("fastapi", "uvicorn"):
-        if importlib.util.find_spec(name) is None:
-            raise UserError(f"serve needs {name}: pip install 'spreadout[serve]'")
+    refuse_without_libraries("serve")
     import uvicorn
 
     from spreadout.use.serve.app import create_app
@@ -59,12 +56,10 @@ def serve(
     bounds = limits or Limits()
     hosts = LOOPBACK if host in LOOPBACK else ("*",)
     app = create_app(predictor, bounds, run=run, index=found, hosts=hosts)
-    with _listening(host, port) as listener:
-        where = listener.getsockname()
-        shown = f"[{where[0]}]" if ":" in where[0] else where[0]
+    with listening(host, port) as listener:
         takes = predictor.inputs.wanted.described
         said = f"{takes} in, {predictor.class_count:,} classes, {found}"
-        print(f"listening on http://{shown}:{where[1]} ({said}); /docs describes it", flush=True)
+        print(f"listening on {address_of(listener)} ({said}); /docs describes it", flush=True)
         if host not in LOOPBACK:
             print("anybody who reaches this address may ask: it has no passwords and no TLS", flush=True)
         settings = uvicorn.Config(
@@ -110,21 +105,3 @@ def _threads(predictor: Predictor) -> int:
     if predictor.index is None and predictor.model.has_class_table:
         numbers += predictor.class_vectors.numel()
     return 1 if numbers < SMALL else torch.get_num_threads()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    if not 0 <= port < 2**16:
-        raise UserError(f"--port {port}: must lie between 0 and 65535")
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, proto)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)  # from now on whoever connects waits, and is not refused
-    except OSError as error:
-        raise UserError(
-            f"cannot listen on {host}:{port} ({error.strerror}); take another --port"
-        ) from None
-    return listener
