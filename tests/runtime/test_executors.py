@@ -23,6 +23,7 @@ from spreadout.methods.base import reads_params_via_model
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import Sequential
+from spreadout.runtime.simulator import executor as simulator
 from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.graphs import GraphCache, _update
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitOutputs
@@ -113,6 +114,55 @@ def test_chunks_of_any_size_give_the_same_model(toy: Splits, arm: str) -> None:
     for memory in (1, 20_000):
         chunked, _ = train(dataclasses.replace(f, executor=Simulator(memory)))
         assert_same(whole, chunked)
+
+
+@pytest.fixture
+def pictures(toy_arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Splits:
+    """The toy's labels and clients with images of eight pixels a side."""
+    _, y, client = toy_arrays
+    x = np.random.default_rng(5).normal(size=(len(y), 1, 8, 8)).astype(np.float32)
+    x[:, 0, 0] += 2 * np.eye(8, dtype=np.float32)[y]
+    return Splits("pictures", FederatedDataset.from_arrays(x, y, client), Examples.from_arrays(x, y))
+
+
+SHARED_ENCODER = {
+    "ragged clients": ["clients.batch=full"],
+    "moved images, row rate of its own": ["clients.image_shift=1", "clients.row_lr=0.7"],
+    "all rows, softmax": ["method.name=fedavg", "method.scale=5"],
+    "weighted, in chunks": ["method.weighting=examples", "run.memory_gb=0.0002"],
+    "server momentum": ["server.optimizer=sgd", "server.momentum=0.9"],
+}
+
+
+@pytest.mark.parametrize("arm", SHARED_ENCODER.values(), ids=SHARED_ENCODER.keys())
+@pytest.mark.parametrize("encoder", ["convnet", "resnet8"])
+def test_images_of_all_clients_go_through_the_encoder_at_once(
+    pictures: Splits, encoder: str, arm: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = [f"model.encoder={encoder}", "model.dim=4", "clients.local_steps=1", "clients.lr=0.1"]
+    images += ["model.width=4"] if encoder == "convnet" else []
+    # A step whose length the server finds is told to the last digit, and rounding moves that.
+    method = {"name": "fedaws", "strength": 0.1, "spreadout_step": "plain"}
+    if "method.name=fedavg" in arm:
+        method = {}
+    base = {"clients": {"per_round": "all", "batch": 3}, "method": method}
+
+    def federation(*more: str) -> Federation:
+        experiment = so.Experiment.of(base, overrides=[*images, *arm, *more])
+        return build_federation(experiment, pictures, torch.device("cpu"))
+
+    shared: list[int] = []
+    whole = simulator.shared_outputs
+    monkeypatch.setattr(
+        simulator,
+        "shared_outputs",
+        lambda f, dense, x, filled: (shared.append(int(filled.sum())), whole(f, dense, x, filled))[1],
+    )
+    fast, fast_loss = train(federation(), rounds=2)
+    assert shared  # else this compares one path with itself
+    slow, slow_loss = train(federation("run.executor=sequential"), rounds=2)
+    assert_same(fast, slow)
+    assert fast_loss == pytest.approx(slow_loss, rel=1e-4)
 
 
 @pytest.fixture

@@ -21,7 +21,11 @@ def norm(channels: int) -> nn.GroupNorm:
     return nn.GroupNorm(groups, channels)
 
 
-class ConvNet(nn.Module):
+class ImageEncoder(nn.Module):
+    """Maps every image on its own: what is put out for one does not depend on the others of a batch."""
+
+
+class ConvNet(ImageEncoder):
     """Conv, norm, ReLU, halve; four times; then a linear map."""
 
     def __init__(self, channels: int, width: int, dim: int) -> None:
@@ -43,7 +47,7 @@ class ConvNet(nn.Module):
         return found
 
 
-class ResNet(nn.Module):
+class ResNet(ImageEncoder):
     """Three stages of 16, 32 and 64 channels, the second and third at half the size."""
 
     def __init__(self, depth: int, channels: int, dim: int) -> None:
@@ -97,7 +101,7 @@ SMALL = (  # kernel, expansion, output, squeeze, activation, stride
 SMALLEST = 4  # pixels a side, below which strides stay at 1
 
 
-class MobileNetV3Small(nn.Module):
+class MobileNetV3Small(ImageEncoder):
     """Inverted bottlenecks with squeeze and excitation."""
 
     def __init__(self, channels: int, size: int, dim: int) -> None:

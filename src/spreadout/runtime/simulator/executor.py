@@ -4,7 +4,8 @@ Clients are sorted by how much they do and cut into chunks that fit a memory bud
 local steps a chunk trains on stacked copies of the dense part and of each client's own rows. With one
 linear step no copies are needed: `mean_i(θ − η∇_i) = θ − η·mean_i ∇_i`, one batched gradient. A
 first layer on sparse features needs none either (`implicit_first_layer.py`), nor does a lookup with one
-step (`pooled_lookup.py`).
+step (`pooled_lookup.py`). Encoders of images see the examples of all clients as one batch
+(`shared_encoder.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from spreadout.runtime.simulator.chunk_sums import accepted_sum, aggregate, traf
 from spreadout.runtime.simulator.graphs import GraphCache
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitLayers
 from spreadout.runtime.simulator.prefetch import Prefetcher
+from spreadout.runtime.simulator.shared_encoder import can_share, shared_outputs
 from spreadout.runtime.simulator.side_stream import side_stream
 from spreadout.runtime.simulator.staging import (
     Chunk,
@@ -145,6 +147,10 @@ def _fused(chunk: Chunk, state: ServerState, meanwhile: Callable[[], None]) -> A
         rows[name].requires_grad_()
     batch = {name: column[:, 0] for name, column in chunk.batches.items()}
     after, pooled = _pooled_inputs(chunk, state)
+    if chunk.features is None and can_share(f):
+        assert chunk.cohort.plan is not None
+        after, outputs = shared_outputs(f, dense, batch["x"], chunk.cohort.plan.mask[:, 0] > 0)
+        batch |= outputs
     batch |= pooled
     objective = torch.vmap(
         replace(f, model=after).objective(),
