@@ -4,7 +4,7 @@ import io
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,15 @@ from spreadout.runs.observer import Several
 from spreadout.runs.pace import Pace
 from spreadout.runs.progress import Bar, Lines, Notebook, Progress
 from spreadout.runs.stopping import stoppable
+
+
+@pytest.fixture(autouse=True)
+def _keyboard() -> Iterator[None]:
+    """Ctrl-C as in a terminal: a shell that starts tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
 
 SHORT = so.Experiment(rounds=3, clients={"local_steps": 1}, eval={"every": 1})
 
