@@ -282,6 +282,50 @@ def test_a_broken_xml_is_refused(tmp_path: Path, xml: str, complaint: str) -> No
         mulan(tmp_path, xml=xml)
 
 
+WEKA = """@relation w
+@attribute a real
+@attribute colour {red,blue}
+@attribute Species {setosa,'two words',other}
+@data
+1,red,'two words'
+{0 2.5, 1 blue, 2 other}
+3,blue,setosa
+{0 4}
+"""
+
+
+def test_the_last_nominal_attribute_is_the_class_as_in_wekas_files(tmp_path: Path) -> None:
+    found = mulan(tmp_path, WEKA, xml=None)
+    assert dense(found.train) == [[1, 0], [2.5, 1], [3, 1], [4, 0]]
+    assert sets(found.train) == [[1], [2], [0], [0]]  # a sparse row leaves out the first value
+    assert found.class_names == ("setosa", "two words", "other")
+    assert found.notes[0].endswith("attribute 'Species' is the class: no XML and no -C names labels")
+
+
+def test_an_attribute_called_class_is_the_class_wherever_it_stands(tmp_path: Path) -> None:
+    content = WEKA.replace("colour {red,blue}", "Class {red,blue}")
+    assert sets(mulan(tmp_path, content, xml=None).train) == [[0], [1], [1], [0]]
+    with pytest.raises(so.UserError, match=r"toy.arff:7: the class is missing"):
+        mulan(tmp_path, content.replace("2.5, 1 blue", "2.5, 1 ?"), xml=None)
+
+
+def test_a_last_attribute_that_is_on_or_off_may_be_one_of_many_labels(tmp_path: Path) -> None:
+    for values in ("{0,1}", "{no,yes}", "{TRUE,FALSE}", "{only}", "real"):
+        head = f"@relation w\n@attribute a real\n@attribute y {values}\n@data\n"
+        with pytest.raises(so.UserError, match=r"nothing says which attributes are labels; .* 'class'"):
+            mulan(tmp_path, head, xml=None)
+
+
+def test_parts_have_the_same_classes(tmp_path: Path) -> None:
+    put(tmp_path, w_train__arff=WEKA, w_test__arff=WEKA)
+    found = MulanArff().parse(tmp_path)
+    assert found.test is not None
+    assert sets(found.test) == sets(found.train)
+    put(tmp_path, w_test__arff=WEKA.replace("setosa", "virginica"))
+    with pytest.raises(so.UserError, match=r"attribute 2 is not the class 'Species' \{setosa,two words"):
+        MulanArff().parse(tmp_path)
+
+
 # ---------------------------------------------------------------- which files
 
 LONGER = ARFF + "{2 1}\n"

@@ -1,4 +1,4 @@
-"""Multi-label data in ARFF, the labels named by Mulan's XML or by MEKA's `-C` in @relation.
+"""Data in ARFF: labels named by Mulan's XML or MEKA's `-C` in @relation, or a class as in Weka's files.
 
 https://mulan.sourceforge.net/format.html, https://waikato.github.io/meka/datasets/. Known by name:
 `bibtex` (Katakis et al. 2008) and others. A nominal attribute becomes an indicator for each of its
@@ -37,7 +37,7 @@ def _published(name: str, cite: str, figures: Mapping[str, int | float]) -> Publ
 class MulanArff(FileSource):
     """Features and labels in one table; an XML file, or -C, says which attributes are labels."""
 
-    about: ClassVar = "Mulan ARFF with its XML, or MEKA's ARFF"
+    about: ClassVar = "Mulan ARFF with its XML, or MEKA's or Weka's ARFF"
     published: ClassVar = (
         _published(
             "bibtex",
@@ -64,7 +64,7 @@ class MulanArff(FileSource):
         with _around(path) as (archive, names, wanted):
             train, test = pair(names, wanted)
             taught = Table.read(archive, train)
-            tested = None if test is None else Table.read(archive, test, taught.labels)
+            tested = None if test is None else Table.read(archive, test, taught)
         tables = [taught] if tested is None else [taught, tested]
         for table in tables[1:]:
             table.refuse_unlike(taught, train)
@@ -94,6 +94,9 @@ def _around(path: Path) -> Iterator[tuple[Archive, list[ArffName], ArffName | No
 
 def _notes(table: Table, missed: Sequence[int]) -> Iterator[str]:
     """What a user would not expect of how these files were read."""
+    if table.class_place is not None:
+        called = table.header.attributes[table.class_place].name
+        yield f"{table.name}: attribute {called!r} is the class: no XML and no -C names labels"
     text = [attribute for attribute in table.features if attribute.kind == "text"]
     if text:
         yield f"{table.name}: {_some(text)} left out: text and dates are no features"

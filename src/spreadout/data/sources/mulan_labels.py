@@ -1,4 +1,4 @@
-"""Which attributes of an ARFF file are labels: Mulan says it in XML, MEKA in @relation."""
+"""Which attributes of an ARFF file are labels: by Mulan's XML, MEKA's @relation, or Weka's class."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from spreadout.data.sources.mulan_files import ArffName, xml_files
 
 ON = ("1", "true", "yes", "y", "t", "on", "+1")
 OFF = ("0", "false", "no", "n", "f", "off", "-1")
+CLASS = "class"
 
 
 def labels_of(archive: Archive, file: str, header: Header) -> list[str]:
@@ -31,12 +32,28 @@ def labels_of(archive: Archive, file: str, header: Header) -> list[str]:
     if header.labels is None:
         raise UserError(
             f"{label}: nothing says which attributes are labels; it needs an XML file beside it "
-            "(Mulan), or -C and their number in @relation (MEKA)"
+            "(Mulan), -C and their number in @relation (MEKA), or a nominal attribute 'class' (Weka)"
         )
     count, every = header.labels, [attribute.name for attribute in header.attributes]
     if not 0 < abs(count) <= len(every):
         raise UserError(f"{label}: -C {count} in @relation, but there are {len(every)} attributes")
     return every[:count] if count > 0 else every[count:]
+
+
+def class_of(archive: Archive, file: str, header: Header) -> int | None:
+    """The one attribute that names a row's class, as in Weka's files: called so, or the last.
+
+    A last attribute that is on or off is none: it may be the last of many labels whose XML is not here.
+    """
+    name = ArffName.of(file)
+    if header.labels is not None or xml_files(archive, None if name is None else name.base):
+        return None
+    for place, attribute in enumerate(header.attributes):
+        if attribute.name.casefold() == CLASS and len(attribute.values) > 1:
+            return place
+    last = header.attributes[-1]
+    switch = {value.casefold() for value in last.values} <= {*ON, *OFF}
+    return None if len(last.values) < 2 or switch else len(header.attributes) - 1
 
 
 def _fitting(archive: Archive, xml: str, header: Header, label: str) -> list[str] | None:

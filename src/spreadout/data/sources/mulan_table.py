@@ -1,4 +1,4 @@
-"""An ARFF file as features and label sets."""
+"""An ARFF file as features and label sets, or classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from spreadout.data.columns import Sparse
 from spreadout.data.io.archive import Archive
 from spreadout.data.sources.arff import Attribute, Header, read_header
 from spreadout.data.sources.arff_rows import Cells, read_cells
-from spreadout.data.sources.mulan_labels import is_on_first, labels_of, places_of
+from spreadout.data.sources.base import single
+from spreadout.data.sources.mulan_labels import class_of, is_on_first, labels_of, places_of
+
+
+def _classes(header: Header, place: int, like: Table | None, name: str) -> list[str]:
+    """The names of the classes, which are the same in all parts."""
+    if like is not None and header.attributes[place : place + 1] != (like.header.attributes[place],):
+        raise UserError(
+            f"{name}: attribute {place} is not the class {like.header.attributes[place].shown()}"
+        )
+    return list(header.attributes[place].values)
 
 
 @dataclass(frozen=True)
@@ -26,19 +36,28 @@ class Table:
     header: Header
     cells: Cells
     labels: list[str]
-    places: list[int]  # the attribute that each label is
+    places: list[int]  # the attribute that each label is; of a class, the one that names it
 
     @classmethod
-    def read(cls, archive: Archive, file: str, labels: list[str] | None = None) -> Table:
-        """A file whose labels are known, or said by the XML beside it."""
+    def read(cls, archive: Archive, file: str, like: Table | None = None) -> Table:
+        """A file whose labels are those of another, or said by the XML beside it or by itself."""
         name = archive.label(file)
         with archive.open(file) as stream:
             header = read_header(stream, name)
-            names = labels or labels_of(archive, file, header)
-            places = places_of(names, header, name)
-            for place in places:
-                is_on_first(header.attributes[place], name)  # refused before rows are read
+            one = class_of(archive, file, header) if like is None else like.class_place
+            if one is not None:
+                names, places = _classes(header, one, like, name), [one]
+            else:
+                names = labels_of(archive, file, header) if like is None else like.labels
+                places = places_of(names, header, name)
+                for place in places:
+                    is_on_first(header.attributes[place], name)  # refused before rows are read
             return cls(name, header, read_cells(stream, name, header), names, places)
+
+    @property
+    def class_place(self) -> int | None:
+        """The attribute that names a row's class, where one does; None: each label has one."""
+        return self.places[0] if len(self.labels) > len(self.places) else None
 
     @property
     def rows(self) -> int:
@@ -95,7 +114,9 @@ class Table:
         )
 
     def label_sets(self) -> Ragged:
-        """The labels that are on, row by row."""
+        """The labels that are on, row by row; or the class of each."""
+        if self.class_place is not None:
+            return self._classes_of_rows()
         label = -1 - self.number[self.cells.attribute]  # (cells,), below 0: a feature
         value, row = self.cells.value, self.cells.row
         odd = (label >= 0) & (value != 0) & (value != 1)
@@ -113,6 +134,15 @@ class Table:
                 row = np.concatenate([row[label != i], on])
                 label = np.concatenate([label[label != i], np.full(len(on), i)])
         return Ragged.from_pairs(torch.from_numpy(row), torch.from_numpy(label), self.rows)
+
+    def _classes_of_rows(self) -> Ragged:
+        own = self.cells.attribute == self.places[0]
+        found = np.zeros(self.rows)  # a sparse row leaves out the first value
+        found[self.cells.row[own]] = self.cells.value[own]
+        if np.isnan(found).any():
+            at = self.cells.row_lines[np.isnan(found).argmax()]
+            raise UserError(f"{self.name}:{at}: the class is missing")
+        return single(torch.from_numpy(found.astype(np.int64)))
 
     def refuse_unlike(self, other: Table, name: str) -> None:
         """Features that are others than those of the table they go with."""
