@@ -12,7 +12,7 @@ import spreadout as so
 from command import invoke
 from kinds import KINDS, written
 from spreadout.config import sound
-from spreadout.config.keys import DECIDED, has, is_open
+from spreadout.config.keys import DECIDED, has, is_open, value_of
 from spreadout.flower.project import write_project
 from spreadout.methods import METHODS
 from spreadout.runs.compare import Suite
@@ -92,6 +92,36 @@ def test_what_is_set_stays_and_auto_is_left_out() -> None:
     assert kept.method.prior == "auto"  # a value of its own
     with pytest.raises(so.UserError, match="seed = 'auto': must be a whole number"):
         so.Experiment.of({"seed": "auto"})
+
+
+RATES = ["clients.lr", "clients.row_lr", "clients.local_steps", "server.optimizer", "server.lr", "server.eps"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], [0.1, 1.0, 1, "adam", 0.003, 1e-8]),
+        (["clients.lr=auto", "server.lr=auto"], [0.1, 1.0, 1, "adam", 0.003, 1e-8]),
+        (["clients.lr=0.02"], [0.02, 1.0, 1, "adam", 0.003, 1e-8]),  # one rate, nothing else
+        (["clients.row_lr=0.3", "clients.local_steps=1"], [0.1, 0.3, 1, "adam", 0.003, 1e-8]),
+        (["clients.local_steps=4"], [0.1, None, 4, "adam", 0.003, 1e-8]),  # rates are for one step
+        (["clients.optimizer=adam"], [0.1, None, None, "adam", 0.003, 1e-8]),
+        (["server.optimizer=adam"], [0.1, 1.0, 1, "adam", 0.003, 1e-8]),
+        (["server.optimizer=adam", "server.lr=0.01"], [0.1, 1.0, 1, "adam", 0.01, 1e-8]),
+        (["server.optimizer=sgd"], [0.1, 1.0, 1, "sgd", 1.0, 1e-3]),
+        (["server.lr=0.5"], [0.1, 1.0, 1, "sgd", 0.5, 1e-3]),  # might be meant for either
+        (["server.momentum=0.9"], [0.1, 1.0, 1, "sgd", 1.0, 1e-3]),
+        (["server.claim_quantile=0.5"], [0.1, 1.0, 1, "adam", 0.003, 1e-8]),  # no matter of rates
+        (["server.robust=median"], [0.1, 1.0, 1, "adam", 0.003, 1e-8]),
+    ],
+)
+def test_a_rate_that_is_set_leaves_the_others_as_they_are_chosen(
+    given: list[str], expected: list[object]
+) -> None:
+    complete, _ = sound.prepared(so.Experiment.of({}, overrides=given))
+    assert [value_of(complete, key) for key in RATES] == expected
+    said = sound.announcement(complete) or ""
+    assert ("server.optimizer stays sgd: set both" in said) == (given == ["server.lr=0.5"])
 
 
 def test_every_key_that_is_decided_exists() -> None:

@@ -12,28 +12,31 @@ from typing import Any
 
 from spreadout.config.choices import hides_sizes, one_step
 from spreadout.config.experiment import Experiment
+from spreadout.core.optimizers import Optimizer
 from spreadout.data.dataset import Splits
 from spreadout.methods import DualEncoder
 from spreadout.methods.base import Method
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.build import DataShape
 
-LOCAL = frozenset({"optimizer", "lr", "row_lr", "input_lr", "local_steps", "local_epochs"})
+LOCAL = frozenset({"optimizer", "momentum", "local_steps", "local_epochs"})  # what rates are meant for
+SERVER = frozenset({"optimizer", "momentum", "tables"})
 
 
 def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """Values of keys by their dotted names.
 
-    Rates are meant for each other: whoever sets one of the server's keys chooses all of them, and the
-    same holds for the clients'.
+    Rates are meant for an optimiser and a number of steps: whoever sets others chooses the rates too. A
+    rate that is set leaves the other keys to be chosen.
     """
     method = experiment.method
     local, server = _rates_of(method, splits)
     found = _widths(experiment, splits)
-    if not LOCAL & experiment.clients.model_fields_set:
+    if _agrees(experiment.clients, local, LOCAL):
         found |= {f"clients.{key}": value for key, value in local.items()}
     # A drift correction is sound with some optimisers only: those are the user's to choose.
-    if not experiment.server.model_fields_set and experiment.clients.drift is None:
+    free = experiment.clients.drift is None and not rate_alone(experiment)
+    if free and _agrees(experiment.server, server, SERVER):
         found |= {f"server.{key}": value for key, value in server.items()}
     told = method.row_access == "own" and not hides_sizes(experiment)
     if method.has_class_table and not method.takes_histories and (told or method.is_centralized):
@@ -44,6 +47,21 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     if plain and method.has_class_table:
         found["clients.input_dropout"] = 0.2
     return found
+
+
+def rate_alone(experiment: Experiment) -> bool:
+    """Whether the server's rate is set and its optimiser is not: 1.0 is one of SGD, 0.003 one of Adam."""
+    given = experiment.server.model_fields_set
+    return "lr" in given and "optimizer" not in given
+
+
+def _agrees(section: Optimizer, chosen: dict[str, Any], keys: frozenset[str]) -> bool:
+    """Whether those of the keys that the user has set are as they would be chosen."""
+    known = type(section).model_fields
+    return all(
+        getattr(section, key) == chosen.get(key, known[key].get_default(call_default_factory=True))
+        for key in keys & section.model_fields_set
+    )
 
 
 def _rates_of(method: Method, splits: Splits) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 from spreadout.config import choices
 from spreadout.config.experiment import Experiment
 from spreadout.config.keys import DECIDED, has, is_open, value_of, with_value, without
-from spreadout.config.rates import rates
+from spreadout.config.rates import rate_alone, rates
 from spreadout.core.errors import UserError
 from spreadout.core.registry import NamedSection
 from spreadout.data.dataset import Splits
@@ -93,10 +93,17 @@ def announcement(experiment: Experiment) -> str | None:
     """What was chosen, in one line; None if nothing was."""
     if not experiment.chosen:
         return None
-    return "chosen from the data: " + ", ".join(
-        f"{key.removeprefix('model.').removeprefix('data.')} = {_shown(value_of(experiment, key))}"
-        for key in experiment.chosen
-        if has(experiment, key)
+    kept = ""
+    if rate_alone(experiment) and not experiment.method.is_centralized:
+        kept = f"; as server.lr is set, server.optimizer stays {experiment.server.optimizer}: set both"
+    return (
+        "chosen from the data: "
+        + ", ".join(
+            f"{key.removeprefix('model.').removeprefix('data.')} = {_shown(value_of(experiment, key))}"
+            for key in experiment.chosen
+            if has(experiment, key)
+        )
+        + kept
     )
 
 
