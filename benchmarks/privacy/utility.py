@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from scipy.optimize import brentq
@@ -146,21 +147,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     started, commit = time.monotonic(), record.commit()
     asked = list(cells(given.sets.split(",")))
     for split, end in (("validation", given.share * given.seconds), ("test", given.seconds)):
-        done = record.read(given.out)["runs"] if given.out.exists() else []
+        done = runs_in(given.out)
         seeds = [int(seed) for seed in given.seeds.split(",")]
         wanted = _tried(asked) if split == "validation" else _best(asked, done, seeds)
-        known = {_key(run) for run in done}
+        known = {key_of(run) for run in done}
         jobs, about = [], {}
         for cell, point, seed in wanted:
             said = _about(cell, point, seed, split)
-            if _key(said) not in known:
+            if key_of(said) not in known:
                 small = cell[0] == "digits"  # there a GPU would be slower
                 job = job_of(cell, point, seed, split)
                 jobs.append(replace(job, device="cpu" if small else given.device))
                 about[_named(job)] = said
         left = end - (time.monotonic() - started)
         for job, found in run_all(jobs, given.workers, left):
-            _add(given.out, {**_scores(found), **about[_named(job)], "commit": commit})
+            add(given.out, {**_scores(found), **about[_named(job)], "commit": commit})
 
 
 def _tried(asked: Sequence[Cell]) -> Iterator[tuple[Cell, tuple[str, ...], int]]:
@@ -204,16 +205,21 @@ def _cell(run: dict[str, Any]) -> Cell:
     return run["set"], run["arm"], run["model"], run["epsilon"]
 
 
-def _key(run: dict[str, Any]) -> tuple[Any, ...]:
+def key_of(run: dict[str, Any]) -> tuple[Any, ...]:
     return *_cell(run), run["seed"], run["split"], *run["point"]
 
 
-def _add(out: Any, run: dict[str, Any]) -> None:
-    """One result more in the file."""
-    done = record.read(out)["runs"] if out.exists() else []
-    rows = sorted([*done, run], key=lambda one: tuple(map(str, _key(one))))
+def runs_in(out: Path) -> list[dict[str, Any]]:
+    """The results that are in the file."""
+    return list(record.read(out)["runs"]) if out.exists() else []
+
+
+def add(out: Path, run: dict[str, Any]) -> None:
+    """One result more in the file, with where it was made: files grow on several machines."""
+    made = {**run, "hardware": record.hardware(), "torch": record.versions()["torch"]}
+    rows = sorted([*runs_in(out), made], key=lambda one: tuple(map(str, key_of(one))))
     record.write(out, {"delta": DELTA, "metric": METRIC, "runs": rows}, quiet=True)
-    print({key: run[key] for key in ("set", "arm", "model", "epsilon", "split", "score", "seconds")})
+    print({key: run[key] for key in ("set", "arm", "model", "epsilon", "split", "score")}, flush=True)
 
 
 if __name__ == "__main__":

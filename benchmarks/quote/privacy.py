@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import mean, stdev
 
+from benchmarks.privacy import COUNT, GUESS
 from benchmarks.quote.tables import mib, read, table
 
 
@@ -35,24 +36,34 @@ def retrieval(path: str) -> str:
     return table(head, rows, path, note=note)
 
 
+LEVELS: tuple[float | None, ...] = (1.0, 2.0, 4.0, 8.0, None)  # ε; None: no noise
+
+
 def utility(path: str) -> str:
-    """Scores on the test part by who adds the noise and ε: mean and spread over seeds."""
+    """Scores on the test part by who adds the noise and ε: mean and spread over seeds.
+
+    What counts labels stands below the methods, and last what needs no noise.
+    """
     made = read(path)
-    levels: list[float | None] = [1.0, 2.0, 4.0, 8.0, None]
     found: dict[tuple[str, str, str], dict[float | None, list[float]]] = {}
     for run in made["runs"]:
         if run["split"] == "test":
-            models = ("central", "local") if run["epsilon"] is None else (run["model"],)
-            for model in models:
-                cell = found.setdefault((run["set"], run["arm"], model), {})
-                cell.setdefault(run["epsilon"], []).append(run["score"] or 0.0)
-    rows = []
+            cell = found.setdefault((run["set"], run["arm"], run["model"]), {})
+            cell.setdefault(run["epsilon"], []).append(run["score"] or 0.0)
+    rows, seeds = [], set()
     for name, metric in made["metric"].items():
-        for (data, arm, model), cell in sorted(found.items(), key=lambda one: (one[0][2], one[0][1])):
-            if data == name:
-                rows.append([f"{name}, {metric}", arm, model, *(_seeds(cell.get(e)) for e in levels)])
-    seeds = {len(scores) for cell in found.values() for scores in cell.values()}
-    head = ("data", "method", "noise", *(f"ε = {e:g}" if e else "ε = ∞" for e in levels))
+        arms = list(dict.fromkeys(arm for data, arm, _ in sorted(found) if data == name))
+        noised = [arm for arm in arms if (name, arm, "central") in found]
+        for model in ("central", "local"):
+            for arm in sorted(noised, key=lambda one: (one == COUNT, one)):
+                cell = {**found.get((name, arm, "none"), {}), **found.get((name, arm, model), {})}
+                rows.append([f"{name}, {metric}", arm, model, *(_seeds(cell.get(e)) for e in LEVELS)])
+                seeds |= {len(scores) for scores in cell.values()}
+        for arm in sorted(set(arms) - set(noised), key=lambda one: (one == GUESS, one)):
+            scores = _seeds(found[name, arm, "none"][None])
+            shown = [scores if arm == GUESS else "–"] * (len(LEVELS) - 1)
+            rows.append([f"{name}, {metric}", arm, "none", *shown, scores])
+    head = ("data", "method", "noise", *(f"ε = {e:g}" if e else "ε = ∞" for e in LEVELS))
     fewest = "" if len(seeds) == 1 else f"{min(seeds)} to "
     note = f"Mean ± deviation over {fewest}{max(seeds)} seeds, δ = {made['delta']:g}."
     return table(head, rows, path, note=note)

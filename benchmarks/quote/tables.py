@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,8 +29,16 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _origin(path: str) -> str:
-    made = read(path)
-    return f"From [`{path}`](/{path}): {made['hardware']}, torch {made['versions']['torch']}."
+    return f"From [`{path}`](/{path}): {_machines(read(path))}."
+
+
+def _machines(made: Made) -> str:
+    """Where a file was made; where each of its runs has its own machine, all of them."""
+    runs = [run for run in made.get("runs", []) if "hardware" in run]
+    where = Counter((run["hardware"], run["torch"]) for run in runs)
+    if len(where) < 2:
+        return f"{made['hardware']}, torch {made['versions']['torch']}"
+    return "; ".join(f"{many} runs on {on}, torch {torch}" for (on, torch), many in where.most_common())
 
 
 def spread(score: Made, digits: int = 1) -> str:
