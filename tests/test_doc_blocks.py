@@ -169,6 +169,7 @@ def parsed(words: list[str]) -> click.Context:
 
 AWAY = (
     "serve",
+    "rows-server",
     "watch",
     "deploy",
     "data fetch",

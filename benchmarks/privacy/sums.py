@@ -21,7 +21,7 @@ from spreadout.privacy import secure_party as node
 from spreadout.privacy.secure_sum import unmasked
 from spreadout.privacy.unmasking import confirm, reveal
 
-CASES = ((10, 100_000), (10, 1_000_000), (50, 100_000))  # nodes, numbers
+CASES = ((10, 100_000), (10, 1_000_000), (50, 100_000), (100, 100_000))  # nodes, numbers
 SHARE = 2 / 3
 
 

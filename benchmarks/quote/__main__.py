@@ -102,6 +102,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "attacks-backdoors": attacks.backdoors,
     "secure-sums": lambda: privacy.sums("results/privacy/sums.json"),
     "retrieval": lambda: privacy.retrieval("results/privacy/retrieval.json"),
+    "row-servers": lambda: privacy.row_servers("results/privacy/row_servers.json"),
     "privacy-utility": lambda: privacy.utility("results/privacy/utility.json"),
     "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),
     "soak": soak.soaks,

@@ -36,6 +36,20 @@ def retrieval(path: str) -> str:
     return table(head, rows, path, note=note)
 
 
+def row_servers(path: str) -> str:
+    """Bytes and time of a fetch from two row servers over HTTP."""
+    made = read(path)
+    rows = []
+    for one in made["tables"]:
+        cost = (f"{one[key] / 1024:,.1f} KiB" for key in ("up_bytes", "down_bytes"))
+        took = f"{one['fetch_ms']:.0f} ms", f"{one['slowest_ms']:.0f} ms"
+        published = f"{one['publish_seconds']:.1f} s"
+        rows.append([f"{one['rows']:,}", mib(one["table_bytes"], 1), *cost, *took, published])
+    head = ("rows", "table", "up", "down", "time", "slowest", "handing over the table")
+    note = f"{made['fetched']} rows of {made['width']} numbers at a time, both servers together."
+    return table(head, rows, path, note=note)
+
+
 LEVELS: tuple[float | None, ...] = (1.0, 2.0, 4.0, 8.0, None)  # ε; None: no noise
 
 

@@ -424,9 +424,13 @@ def test_a_node_with_a_budget_sends_nothing_without_noise(tmp_path: Path) -> Non
     reply = asked(grid.nodes[100], TRAIN, first_training(grid.nodes[100]).content)
     assert "everything, without noise" in problem(reply)
     task = RecordDict({"task": ConfigRecord({"run": "a", "round": 0, "setup": True})})
-    assert "setup" not in asked(grid.nodes[100], HELLO, task)  # its classes, counts or feature means
+    greeting = asked(grid.nodes[100], HELLO, task)
+    assert "setup" not in greeting  # its classes, counts or feature means
+    assert set(messages.tensors_in(greeting, "clients")["sizes"].tolist()) == {1}
     free = deployed(several_classes(), e, tmp_path / "free", 1)
-    assert "setup" in asked(next(iter(free.nodes.values())), HELLO, task)
+    greeting = asked(next(iter(free.nodes.values())), HELLO, task)
+    assert "setup" in greeting
+    assert len(set(messages.tensors_in(greeting, "clients")["sizes"].tolist())) > 1
 
 
 def test_the_audits_log_has_every_request_that_was_heard(tmp_path: Path) -> None:

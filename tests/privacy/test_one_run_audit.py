@@ -18,7 +18,8 @@ from spreadout.federated.federation import Federation
 from spreadout.privacy.mechanism import GaussianMechanism, clip_norm
 from spreadout.privacy.one_run_audit import OneRun, audited, chance_of, least_epsilon
 from spreadout.runs.build import build_federation
-from spreadout.runs.canary_runs import of_clients, of_sums
+from spreadout.runs.canary_runs import of_clients, of_examples, of_sums
+from tiny import tiny, tiny_data
 from toys import several_classes
 
 CANARIES = 400
@@ -105,6 +106,23 @@ def test_noise_on_clients_keeps_its_claim_and_too_little_is_found_out() -> None:
     assert 0.1 < found.shown <= found.claimed
     loud = GaussianMechanism(clip=0.3, noise=20.0)
     assert of_clients(loud, noised(0.4), CANARIES, 100).refutes
+
+
+def examples_with(noise: float) -> Federation:
+    privacy = {"model": "example", "clip": 0.5, "noise": noise}
+    clients = {"batch": 100, "local_steps": 5, "lr": 0.1}
+    experiment = tiny(rounds=4, clients=clients, privacy=privacy)
+    return build_federation(experiment, tiny_data(), torch.device("cpu"))
+
+
+def test_noise_on_examples_keeps_its_claim_and_too_little_is_found_out() -> None:
+    found = of_examples(examples_with(1.0), CANARIES)
+    assert found.canaries == CANARIES
+    assert found.claimed is not None
+    assert 0.1 < found.shown <= found.claimed
+    loud, quiet = (of_examples(examples_with(noise), CANARIES) for noise in (5.0, 0.2))
+    assert loud.claimed is not None
+    assert loud.shown <= loud.claimed < quiet.shown  # a client that adds less than it says is found out
 
 
 def test_the_command_shows_it_beside_the_claim() -> None:

@@ -9,8 +9,10 @@ from scipy.stats import chisquare
 
 pytest.importorskip("Crypto")
 
+from Crypto.Protocol.SecretSharing import Shamir, _Element
+
 from secure_round import ABOUT, NAMES, Round, sign, some_numbers, verifies
-from spreadout.privacy import masking
+from spreadout.privacy import interpolation, masking
 from spreadout.privacy import secure_party as node
 from spreadout.privacy.masking import Bits, Broken
 from spreadout.privacy.secure_party import Announced, Party
@@ -208,6 +210,29 @@ def test_any_shares_at_the_threshold_give_a_secret_back_and_fewer_do_not() -> No
         masking.secret_of([shares[0], shares[0], shares[1]])
     with pytest.raises(Broken):
         masking.secret_of([(0, b"short"), *shares[1:3]])
+
+
+@pytest.mark.parametrize(("threshold", "count"), [(1, 3), (3, 5), (27, 40)])
+def test_secrets_are_put_together_as_the_slow_library_does(threshold: int, count: int) -> None:
+    rng = np.random.default_rng(threshold)
+    for _ in range(3):
+        secret = masking.new_key()
+        shares = masking.shares_of(secret, threshold, count)
+        some = rng.choice(count, threshold, replace=False).tolist()
+        halves = [[(at + 1, shares[at][i : i + 16]) for at in some] for i in (0, 16)]
+        slow = b"".join(Shamir.combine(half, ssss=False) for half in halves)
+        assert masking.secret_of([(at, shares[at]) for at in some]) == slow == secret
+    wrong = [(at, rng.bytes(32)) for at in some]  # not shares of anything: the twin agrees all the same
+    halves = [[(at + 1, share[i : i + 16]) for at, share in wrong] for i in (0, 16)]
+    assert masking.secret_of(wrong) == b"".join(Shamir.combine(half, ssss=False) for half in halves)
+
+
+def test_a_product_is_the_librarys_product() -> None:
+    rng = np.random.default_rng(0)
+    numbers = [0, 1, 2, 0x87, (1 << 128) - 1, *(int.from_bytes(rng.bytes(16)) for _ in range(20))]
+    for one in numbers:
+        for other in numbers:
+            assert interpolation.times(one, other) == int(_Element(one) * _Element(other))
 
 
 def test_a_public_key_that_makes_every_shared_key_the_same_is_refused() -> None:

@@ -103,7 +103,10 @@ def test_the_page_says_it_in_words_and_the_terminal_that_it_is_simulated(tmp_pat
     drawn = CliRunner().invoke(app, ["report", str(folder), "-o", str(tmp_path / "page.html")])
     assert drawn.exit_code == 0, drawn.output
     page = (tmp_path / "page.html").read_text()
-    assert "Guarantee: simulated: no guarantee." in page
+    assert "<th scope=row>Guarantee</th><td>Simulated: no guarantee.</td>" in page
+    assert " at δ = 1e-06 (simulated: no guarantee)" in page  # of the overview
+    assert "ε spent (simulated: no guarantee)" in page
+    assert "times as likely with this data" in page
     assert "How many examples each client has" in page
     (folder / "privacy.json").write_text("{}")
     drawn = CliRunner().invoke(app, ["report", str(folder), "-o", str(tmp_path / "page.html")])

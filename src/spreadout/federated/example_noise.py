@@ -10,7 +10,7 @@ simulates, and promises nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import TYPE_CHECKING
@@ -69,20 +69,36 @@ class ExampleNoise:
         losses = self.objective(each, one, about)  # (k · B,)
         made = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True)
         with torch.no_grad():
-            summed = self._clipped_sums(dict(zip(leaves, made, strict=True)), leaves, mask)
-            noisy = [self._noised(name, value, info, step, now) for name, value in summed.items()]
+            of_each = {
+                name: torch.zeros_like(leaf) if gradient is None else gradient
+                for (name, leaf), gradient in zip(leaves.items(), made, strict=True)
+            }
+            noisy = list(self.noised_sums(of_each, mask, step, now, info.present).values())
             told = (losses.view(k, width) * mask).sum(1) / mask.sum(1).clamp_min(1)
         return told, noisy
 
-    def _clipped_sums(
-        self, made: dict[str, Tensor | None], leaves: dict[str, Tensor], mask: Tensor
+    def noised_sums(
+        self,
+        made: Mapping[str, Tensor],
+        mask: Tensor,
+        step: int,
+        now: slice | EllipsisType = slice(None),
+        present: Mapping[str, Tensor] | None = None,
     ) -> dict[str, Tensor]:
+        """(Σ_b clip(g_b) + noise) / B over the examples of each client: (k · B, …) → (k, …).
+
+        mask: (k, B); present: of tables, which rows of each client are real.
+        """
+        summed = self._clipped_sums(made, mask)
+        return {
+            name: self._noised(name, value, (present or {}).get(name), step, now)
+            for name, value in summed.items()
+        }
+
+    def _clipped_sums(self, made: Mapping[str, Tensor], mask: Tensor) -> dict[str, Tensor]:
         """Σ_b clip(∇ℓ_b) over the examples of each client, every one clipped as a whole: (k, …)."""
         k, width = mask.shape
-        finite = {
-            name: torch.zeros_like(leaves[name]) if g is None else torch.where(g.isfinite(), g, 0.0)
-            for name, g in made.items()
-        }
+        finite = {name: torch.where(g.isfinite(), g, 0.0) for name, g in made.items()}
         squares = [g.flatten(1).double().square().sum(1) for g in finite.values()]
         length = torch.stack(squares).sum(0).sqrt()  # (k · B,) in doubles, as updates are
         bound = torch.full_like(length, self.mechanism.clip)
@@ -93,15 +109,15 @@ class ExampleNoise:
         }
 
     def _noised(
-        self, name: str, summed: Tensor, info: RowInfo, step: int, now: slice | EllipsisType
+        self, name: str, summed: Tensor, real: Tensor | None, step: int, now: slice | EllipsisType
     ) -> Tensor:
         if self.mechanism.noise:
             stream = randomness.key(self.seed, "example noise", name, self.round)
             slots = randomness.bits(stream, self.clients[now].numpy(), step).view("int64")
             drawn = randomness.normal_on(torch.from_numpy(slots).to(summed.device), summed[0].numel())
             noise = drawn.view(summed.shape).to(summed.dtype)
-            if name in info.present:
-                noise = noise * info.present[name][..., None]  # padding is nobody's row
+            if real is not None:
+                noise = noise * real[..., None]  # padding is nobody's row
             summed = summed + self.mechanism.noise * self.mechanism.clip * noise
         return summed / self.expected
 

@@ -32,7 +32,15 @@ from spreadout.flower.agreed import config_digest
 from spreadout.flower.client_host import MissingRows
 from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_of_node
 from spreadout.flower.messages import Malformed
-from spreadout.flower.node_settings import LABEL_KEY, LEDGER, SECRET, node_ledger, node_seed, read_secret
+from spreadout.flower.node_settings import (
+    LABEL_KEY,
+    LEDGER,
+    SECRET,
+    has_budget,
+    node_ledger,
+    node_seed,
+    read_secret,
+)
 from spreadout.flower.questions import public_in, sub_model_in, task_in
 from spreadout.flower.secure_node import SecureNode
 from spreadout.methods.base import Method
@@ -56,6 +64,11 @@ class NodeClients:
     node: NodeConfig
     state: RecordDict  # Flower keeps it between messages
     ledger: NodeLedger | None = None  # what it has given away, which Flower does not keep
+
+    @property
+    def hides_sizes(self) -> bool:
+        """A node with a budget tells none, whatever a server's config says."""
+        return self.federation.hides_sizes or has_budget(self.ledger)
 
     @property
     def numbers(self) -> list[int]:
@@ -197,7 +210,9 @@ def host(
     data = node_data(e, node)
     if data.numbers is None:
         raise UserError("the node's data has no client numbers: make it with own_arrays or own_file")
-    if e.privacy is not None or (method or e.method).hides_sizes:  # that one has nothing is a size too
+    if (
+        e.privacy is not None or (method or e.method).hides_sizes or has_budget(ledger)
+    ):  # 0 is a size too
         data = data.part(torch.from_numpy(e.clients.schedule.usable(data.sizes).nonzero()[0]))
     if "public" in content:
         public_in(content, data.classes)  # refused before it is kept
@@ -238,7 +253,7 @@ def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     f, numbers = clients_here.federation, clients_here.numbers
     task = task_in(content, numbers)
     sizes = torch.as_tensor(f.data.sizes)
-    if f.hides_sizes:
+    if clients_here.hides_sizes:
         sizes = torch.full_like(sizes, f.clients.schedule.fewest)
     reply = RecordDict(
         {
@@ -246,9 +261,7 @@ def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
             "clients": messages.packed({"numbers": torch.tensor(numbers), "sizes": sizes}),
         }
     )
-    ledger = clients_here.ledger
-    budgeted = ledger is not None and ledger.budget.epsilon is not None
-    if task.setup and f.clients.privacy is None and not budgeted:  # it would travel without noise
+    if task.setup and f.clients.privacy is None and not has_budget(clients_here.ledger):  # without noise
         key = _label_key(clients_here) if f.method.needs_shared_key else b""
         messages.put_setup(reply, dict(zip(numbers, client_setup(f, key), strict=False)))
     knows = not f.method.needs_popularity or "public" in clients_here.state
@@ -306,7 +319,7 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     fresh = sub_model_in(content, task.round, f.model)
     fixed, rows = f.clients.training.fixed, dict(fresh.tables)
     for table, kept in clients_here.kept().items():
-        rows[table] = _together(kept, rows[table])
+        rows[table] = client_host.together(kept, rows[table])
     reply = RecordDict()
     memory = int(clients_here.experiment.run.memory_gb * 2**30)
     states = clients_here.client_states()
@@ -328,14 +341,6 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
         except UserError as error:  # what is trained is sent all the same
             log(WARNING, "%s", one_line(str(error)))
     return reply
-
-
-def _together(kept: Rows, fresh: Rows) -> Rows:
-    """All rows of a table that never changes, ascending."""
-    ids, place = torch.unique(torch.cat([kept.ids, fresh.ids]), return_inverse=True)
-    values = kept.values.new_empty(len(ids), *kept.values.shape[1:])
-    values[place] = torch.cat([kept.values, fresh.values])
-    return Rows(ids, values)
 
 
 def _refuse_forgetting(clients_here: NodeClients) -> None:

@@ -104,6 +104,11 @@ def node_ledger(node: NodeConfig, privacy: GaussianMechanism | None) -> NodeLedg
     return NodeLedger(Path(str(node[LEDGER])).expanduser(), Budget(epsilon, delta, int(spare)))
 
 
+def has_budget(ledger: NodeLedger | None) -> bool:
+    """Whether the operator has said how much the node's clients may give away."""
+    return ledger is not None and ledger.budget.epsilon is not None
+
+
 def _number(node: NodeConfig, key: str, default: float) -> float:
     try:
         found = float(node.get(key, default))

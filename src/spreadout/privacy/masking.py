@@ -2,8 +2,9 @@
 
 Bonawitz et al. 2017, "Practical Secure Aggregation", with all nodes of a round as neighbours. Every
 primitive is a library's: X25519, HKDF, AES-GCM and AES-CTR of `cryptography`, Shamir's shares of
-PyCryptodome; both come with Flower. Flower's own SecAgg+ expands a key to a mask through a generator
-that keeps 32 bits of it, which can be tried out one by one; here a mask is the key stream of AES-256.
+PyCryptodome (put together again by `interpolation.py`); both come with Flower. Flower's own SecAgg+
+expands a key to a mask through a generator that keeps 32 bits of it, which can be tried out one by one;
+here a mask is the key stream of AES-256.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from spreadout.privacy.interpolation import combined
 from spreadout.privacy.keystream import KEY_BYTES, KeyStream
 
 NONCE, BLOCK = 12, 16
@@ -76,11 +78,15 @@ def secret_of(shares: Sequence[tuple[int, bytes]]) -> bytes:
     """The secret out of enough shares, each with its place from 0; of fewer, something else."""
     if any(len(share) != 2 * BLOCK for _, share in shares):
         raise Broken("shares of another length")
-    halves = ([(place + 1, share[i : i + BLOCK]) for place, share in shares] for i in (0, BLOCK))
+    halves = [
+        (place + 1, int.from_bytes(share[:BLOCK]), int.from_bytes(share[BLOCK:]))
+        for place, share in shares
+    ]
     try:
-        return b"".join(Shamir.combine(half, ssss=False) for half in halves)
+        first, second = combined(halves)
     except ValueError:
         raise Broken("shares of one place twice") from None
+    return first.to_bytes(BLOCK) + second.to_bytes(BLOCK)
 
 
 def commitment(secret: bytes, use: bytes) -> bytes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spreadout.report.charts import bar_chart
 from spreadout.report.document import figure
 from spreadout.runs.arms import Arm
+from spreadout.runs.promises import SIMULATED
 
 NAMES = {
     "values": "What clients learned (their updates)",
@@ -18,13 +20,22 @@ NAMES = {
     "label sets": "Which labels occur together on one example",
     "feature moments": "The mean and variance of each client's features",
     "positives": "How many examples stand behind each class row",
-    "rows": "Which classes each client holds (rows it asks for)",
-    "features": "Which features its examples have (rows it asks for)",
+    "rows": "Which classes each client holds (rows it requests)",
+    "number of rows": "How many rows each client requests",
+    "features": "Which features its examples have (rows it requests)",
     "presence": "Which clients took part, and when",
     "timing": "How long clients take, and how much they send",
     "examples": "The examples themselves",
-    "logs": "How much was sent in the run",
+    "run folder": "Counts of clients' data in the run's files",
+    "messages to the server": "What clients send to the server",
+    "registration": "Which clients exist",
+    "logs": "The run's logs",
 }
+STATUS = (
+    "Protected: it leaves a client only with noise, under the guarantee above. Disclosed: it can be "
+    "read as it is. Absent: nothing of the kind leaves a client."
+)
+READABLE = 10.0  # ε up to which its factor says something
 
 
 def privacy_section(arms: Sequence[Arm]) -> str:
@@ -32,7 +43,7 @@ def privacy_section(arms: Sequence[Arm]) -> str:
     same: dict[str, list[str]] = {}
     for arm in arms:
         if arm.privacy is not None:
-            said = f"<p class=note>{html.escape(_promise(arm.privacy))}</p>{_channels(arm.privacy)}"
+            said = f"{_promise(arm.privacy)}{_channels(arm.privacy)}"
             same.setdefault(said, []).append(html.escape(arm.label))
     if not same:
         return ""
@@ -47,7 +58,9 @@ def _spent(arms: Sequence[Arm]) -> str:
     """ε by round, and how many noised updates clients have sent, where there are such."""
     drawn = []
     if any(record.get("epsilon") is not None for arm in arms for record in arm.histories[0]):
-        drawn.append(figure("ε spent", "curves", quantity="epsilon"))
+        simulated = any(arm.privacy and arm.privacy["guarantee"] == SIMULATED for arm in arms)
+        title = f"ε spent ({SIMULATED})" if simulated else "ε spent"
+        drawn.append(figure(title, "curves", quantity="epsilon"))
     told = {
         arm.label: arm.privacy["releases"] for arm in arms if arm.privacy and arm.privacy["releases"]
     }
@@ -68,19 +81,50 @@ def _spent(arms: Sequence[Arm]) -> str:
 
 
 def _promise(found: Mapping[str, Any]) -> str:
-    """The guarantee in sentences, with its unit and who it holds against."""
-    said = f"Guarantee: {found['guarantee']}."
-    if not found["epsilon"]:
-        return said
-    levels = ", ".join(_level(one) for one in found["epsilon"])
-    most = max((int(count) for count in found["releases"]), default=0)
-    about = f"A client that took part most often has sent {most} noised updates"
-    if found.get("audience"):  # noise on the server's sum
-        about = f"The server has released {most} noised sums over its clients"
-    return (
-        f"{said} {about}: {levels}. "
-        f"The unit is {found['unit']}: {found['adjacency']}. Adversary: {found['adversary']}."
+    """The guarantee: what it is, whom it is for, whom it holds against, how strong it is."""
+    said = {"Guarantee": f"{found['guarantee']}."}
+    if found["epsilon"]:
+        said |= {
+            "Whose data": f"The unit of protection is {found['unit']}.",
+            "Compared with": f"The same run where {found['adjacency']}.",
+            "Against": f"{found['adversary']}.",
+            "Released": _released(found),
+            "Privacy loss": ", ".join(_level(one) for one in found["epsilon"]) + ".",
+            "In words": _meaning(found),
+        }
+    rows = "".join(
+        f"<tr><th scope=row>{name}</th><td>{html.escape(_sentence(text))}</td></tr>"
+        for name, text in said.items()
     )
+    return f"<div class=wide><table class='words promise'><tbody>{rows}</tbody></table></div>"
+
+
+def _released(found: Mapping[str, Any]) -> str:
+    most = max((int(count) for count in found["releases"]), default=0)
+    if found.get("audience"):  # noise on the server's sum
+        return f"The server has released {most:,} noised sums over its clients."
+    return f"The client that took part most often has sent {most:,} noised updates."
+
+
+def _meaning(found: Mapping[str, Any]) -> str:
+    """What the first ε says about odds; the larger, the weaker."""
+    one = found["epsilon"][0]
+    if one["epsilon"] is None:
+        return "There is no bound on what can be concluded about a client."
+    if one["epsilon"] > READABLE:
+        return (
+            f"ε above {READABLE:g} is a weak promise: by the bound alone, what is released may be "
+            f"{math.exp(READABLE):,.0f} times as likely, or more, with this data as with other data."
+        )
+    return (
+        f"Whatever is released is at most {math.exp(one['epsilon']):,.1f} times as likely with this "
+        f"data as with the data it is compared with, apart from a probability of {one['delta']:g}. A "
+        "factor of 1 would reveal nothing; the larger it is, the weaker the promise."
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _level(one: Mapping[str, Any]) -> str:
@@ -97,6 +141,7 @@ def _channels(found: Mapping[str, Any]) -> str:
     )
     audience = html.escape(found.get("audience") or "the server")
     return (
-        f"<div class=wide><table class=words><thead><tr><th></th><th scope=col>to {audience}</th>"
-        f"<th scope=col>how</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        f"<p class=note>{STATUS}</p><div class=wide><table class=words><thead><tr><th></th>"
+        f"<th scope=col>to {audience}</th><th scope=col>what that means here</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
     )

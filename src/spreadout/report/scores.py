@@ -100,7 +100,8 @@ def _privacy(arm: Arm) -> str:
     if found is None:
         return "no guarantee"
     epsilon = "∞, no guarantee" if found["epsilon"] is None else f"{found['epsilon']:.2f}"
-    return f"ε = {epsilon} at δ = {found['delta']:g}"
+    simulated = " (simulated: no guarantee)" if found.get("simulated") and found["epsilon"] else ""
+    return f"ε = {epsilon} at δ = {found['delta']:g}{simulated}"
 
 
 def score_table(arms: Sequence[Arm]) -> str:

@@ -30,7 +30,7 @@ from spreadout.privacy.request_audit import Classes, Look, Weights, audit, watch
 from spreadout.privacy.thresholds import LEAST_NODES, noisy
 from spreadout.privacy.update_audit import Moved, moved
 from spreadout.runs.build import build_federation, pick_device
-from spreadout.runs.canary_runs import of_clients, of_sums
+from spreadout.runs.canary_runs import of_clients, of_examples, of_sums
 from spreadout.runs.claim import CONFIG
 from spreadout.runs.files import RunFiles
 from spreadout.runs.sums import check
@@ -146,6 +146,9 @@ def canaries(config: str, overrides: Sequence[str], trials: int) -> tuple[Shown 
     if mechanism.on_the_server:
         ready, splits = prepared(experiment)
         return None, of_sums(build_federation(ready, splits, pick_device("cpu")), trials)
+    if mechanism.model == "example":
+        ready, splits = prepared(experiment)
+        return None, of_examples(build_federation(ready, splits, pick_device("cpu")), trials)
     try:
         from spreadout.privacy.keystream import KeyStream
     except ImportError:

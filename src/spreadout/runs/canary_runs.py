@@ -3,7 +3,9 @@
 Local noise: canary clients that send one of two opposite updates, in every round the same, noised as by
 real nodes. Noise on the server: canary clients that each move one number of the model by the clip, in a
 training of nobody else. (What others add is no secret to this attacker.) The server steps plainly at
-rate 1, so that the model's way is the sum of what was released; he reads the number at its end.
+rate 1, so that the model's way is the sum of what was released; he reads the number at its end. Noise on
+examples: canary examples of one client, each with a gradient along a number of its own, and an attacker
+who adds up the gradients that the client steps by.
 """
 
 from __future__ import annotations
@@ -22,14 +24,18 @@ from spreadout.core.tables import local_of
 from spreadout.core.types import Params, Tensors
 from spreadout.federated import central
 from spreadout.federated.aggregate import Aggregate, ServerOptimizers
+from spreadout.federated.example_noise import example_noise
 from spreadout.federated.federation import Federation
+from spreadout.federated.schedule import plan
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.canary import Releases
+from spreadout.privacy.central import Rounds
 from spreadout.privacy.mechanism import GaussianMechanism, clipped
 from spreadout.privacy.one_run_audit import OneRun, audited
 
 MOST_ROUNDS = 4  # of canaries with local noise: noise of real nodes takes its time
 FAR = 100.0  # canaries are so many clips long: clipping is part of the claim
+BATCHES = 4  # canary examples, in batches: fewer are drawn more often, and more make a sharper guess
 
 
 def of_clients(mechanism: GaussianMechanism, release: Releases, canaries: int, rounds: int) -> OneRun:
@@ -73,6 +79,30 @@ def of_sums(federation: Federation, canaries: int) -> OneRun:
     scores = (_flat(f, state) - start)[places].double().numpy()
     claimed = drawn.spent(mechanism.noise, f.rounds, mechanism.delta).epsilon
     return audited(scores, there, rounds=f.rounds, claimed=claimed, delta=mechanism.delta)
+
+
+def of_examples(federation: Federation, canaries: int) -> OneRun:
+    """Canary examples of a client that takes part in all rounds of a run with noise on examples."""
+    mechanism, schedule = federation.clients.privacy, federation.clients.schedule
+    assert mechanism is not None
+    assert schedule.batch is not None
+    assert schedule.steps is not None
+    n = min(canaries, BATCHES * schedule.batch)
+    there = np.random.default_rng().integers(0, 2, n).astype(bool)
+    gradients = FAR * mechanism.clip * torch.diag(torch.from_numpy(there).float())  # (n, n)
+    total = torch.zeros(n)
+    for round in range(federation.rounds):
+        noise = example_noise(federation, torch.zeros(1, dtype=torch.int64), round)
+        assert noise is not None
+        made = plan(schedule, np.array([n]), np.array([0]), seed=federation.seed, round=round)
+        for step in range(schedule.steps):
+            drawn = {"w": gradients[made.index[0, step]]}  # (B, n)
+            total += noise.noised_sums(drawn, made.mask[:, step], step)["w"][0]
+    drawn_as = Rounds("poisson", min(schedule.batch, n), n)
+    steps = schedule.steps * federation.rounds
+    claimed = drawn_as.spent(mechanism.noise, steps, mechanism.delta).epsilon
+    scores = total.double().numpy()
+    return audited(scores, there, rounds=federation.rounds, claimed=claimed, delta=mechanism.delta)
 
 
 def _trained(f: Federation, state: ServerState, count: int) -> np.ndarray:

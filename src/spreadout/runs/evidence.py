@@ -28,7 +28,7 @@ from spreadout.runs.promises import (
 )
 
 WITHOUT = "none: the config has no [privacy]"
-ADJACENCY = "one client's data is replaced by any other"
+ADJACENCY = "one client's data is replaced by any other with at least one training example"
 THE_SAME_ROWS = " that requests the same rows; between data that does not, nothing is promised"
 AS_MANY_ROWS = " that requests equally many rows; between data that does not, nothing is promised"
 IN_ONE_PLACE = "none: all data is in one place"
@@ -104,6 +104,8 @@ def _sampler(mechanism: GaussianMechanism | None, *, deployed: bool) -> str | No
         return None
     if deployed:
         return REAL_SAMPLER
+    if mechanism.model == "example":
+        return "splitmix64 from the run's seed, in floating point"
     return "PCG64 from the run's seed, in floating point"
 
 
@@ -132,7 +134,9 @@ def channels(federation: Federation) -> dict[str, Channel]:
         if noised
         else Channel("disclosed", "updates" + (", clipped" if private else "")),
         "loss": Channel("absent", "not sent") if private else Channel("disclosed", "with every update"),
-        "n_k": Channel("absent", "all clients say the same number")
+        "n_k": Channel("disclosed", "taken as public: ε follows from the smallest client's number")
+        if f.noises_examples
+        else Channel("absent", "all clients report the same number")
         if f.hides_sizes
         else Channel(
             "disclosed", "how many examples a client trains on, at first and with every update"
@@ -163,6 +167,8 @@ def channels(federation: Federation) -> dict[str, Channel]:
 
 
 def _noised_values(f: Federation) -> str:
+    if f.noises_examples:
+        return "updates made of steps, each on a noised sum of its examples' clipped gradients"
     if f.clients.privacy is not None and f.clients.privacy.needs_others:
         return (
             "sums of clipped updates with noise, by secure aggregation; a row that one client of a "

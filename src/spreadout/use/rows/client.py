@@ -144,6 +144,8 @@ class TwoServers:
 
 
 def _asked(layout: Layout, rows: Ints) -> tuple[Bytes, Bytes]:
-    from spreadout.privacy.keystream import KeyStream  # needs `cryptography`, as deployments do
-
+    try:
+        from spreadout.privacy.keystream import KeyStream
+    except ImportError:
+        raise UserError("cryptography is not installed: pip install 'spreadout[flower]'") from None
     return queries(layout, rows, KeyStream())
