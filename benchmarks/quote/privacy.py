@@ -46,7 +46,10 @@ def row_servers(path: str) -> str:
         published = f"{one['publish_seconds']:.1f} s"
         rows.append([f"{one['rows']:,}", mib(one["table_bytes"], 1), *cost, *took, published])
     head = ("rows", "table", "up", "down", "time", "slowest", "handing over the table")
-    note = f"{made['fetched']} rows of {made['width']} numbers at a time, both servers together."
+    note = (
+        f"{made['fetched']} rows of {made['width']} numbers at a time, both servers together; the machine "
+        f"had other work too (load {made['load_average_before']})."
+    )
     return table(head, rows, path, note=note)
 
 
