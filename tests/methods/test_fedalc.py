@@ -47,25 +47,32 @@ def built(data: Splits, experiment: so.Experiment) -> tuple[Federation, ServerSt
 label_lists = st.lists(st.sets(st.integers(0, 6), max_size=4), min_size=1, max_size=12)
 
 
-def dense_weights(sets: list[set[int]], classes: int, *, normalize: bool) -> torch.Tensor:
-    """σ (Eq. 9) and γ (Eq. 10) as they are written."""
+def dense_weights(
+    sets: list[set[int]], classes: int, *, normalize: bool, floor: float = 0.0
+) -> torch.Tensor:
+    """σ (Eq. 9) and γ (Eq. 10) as they are written, no σ below its share of how often the label occurs."""
     sigma = torch.zeros(classes, classes)
     for one in sets:
         for u in one:
             for v in set(range(classes)) - one:
                 sigma[u, v] += 1 / len(sets)
+    for u in range(classes):
+        least = floor * sum(u in one for one in sets) / len(sets)
+        sigma[u] = sigma[u].clamp_min(least)
+        sigma[u, u] = 0
     total = sigma.sum(1, keepdim=True)
     return torch.where(total > 0, sigma / total.clamp_min(1e-12), 0) if normalize else sigma
 
 
 @settings(deadline=None)
-@given(label_lists, st.booleans())
-def test_sparse_weights_are_the_dense_ones(sets: list[set[int]], normalize: bool) -> None:
+@given(label_lists, st.booleans(), st.sampled_from([0.0, 0.1, 0.7]))
+def test_sparse_weights_are_the_dense_ones(sets: list[set[int]], normalize: bool, floor: float) -> None:
     counts = CoOccurrence.of(Ragged.from_lists([sorted(one) for one in sets]), 7)
-    weights = counts.weights(normalize=normalize)
+    weights = counts.weights(normalize=normalize, floor=floor)
     every = torch.arange(7)
     found = weights.at(every, every.expand(7, 7)).clone().fill_diagonal_(0)
-    torch.testing.assert_close(found, dense_weights(sets, 7, normalize=normalize), atol=1e-6, rtol=1e-5)
+    dense = dense_weights(sets, 7, normalize=normalize, floor=floor)
+    torch.testing.assert_close(found, dense, atol=1e-6, rtol=1e-5)
     stored = zip(weights.first, weights.second, weights.both, strict=True)
     transposed = {(int(v), int(u)): float(w) for u, v, w in stored}
     for u, v, back in zip(weights.first, weights.second, weights.reversed, strict=True):
@@ -80,6 +87,20 @@ def test_a_label_that_always_comes_with_all_others_has_no_weight() -> None:
     dense = dense_weights([set(one) for one in lists], 8, normalize=True)
     found = regularizers.all_pairs(w, HingePenalty(1.5), weight=weights)
     torch.testing.assert_close(found.gradient.values, by_autograd(w, dense, HingePenalty(1.5))[1])
+
+
+def test_labels_that_always_meet_are_kept_apart_by_a_floor_alone() -> None:
+    """Two labels that are never seen without each other: γ has no push for them, however near they are."""
+    counts = CoOccurrence.of(Ragged.from_lists([[0, 1], [0, 1], [2], [3]]), 4)
+    near = torch.tensor([[1.0, 0, 0], [0.8, 0.6, 0], [0, 0, 1], [0, 0, -1]])
+    for floor, parts in ((0.0, False), (0.1, True)):
+        weights = counts.weights(normalize=True, floor=floor)
+        found = regularizers.all_pairs(near, HingePenalty(1.0), weight=weights)
+        step = near - 0.1 * found.gradient.values
+        apart = (step[0] @ step[1]) / step[0].norm() / step[1].norm() < near[0] @ near[1] - 1e-6
+        assert bool(apart) is parts
+    assert FedALC(weight_floor=0.1).floor == 0.1
+    assert FedALCFixed().floor == 0  # its pull is by the counts as they are
 
 
 def test_counts_in_blocks_are_counts_in_one(monkeypatch: pytest.MonkeyPatch) -> None:

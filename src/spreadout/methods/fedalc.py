@@ -98,6 +98,7 @@ class FedALC(NoisyTable, Spreadout):
 
     name: Literal["fedalc"] = "fedalc"
     normalize: bool = True
+    weight_floor: float = Field(0.0, ge=0, lt=1)  # of its weight, what a pair keeps that always meets
     mined_form: Literal["hinge", "far"] = "hinge"  # Eq. 11, or −d² as in Eq. 8 of FedAwS
 
     @model_validator(mode="before")
@@ -120,6 +121,10 @@ class FedALC(NoisyTable, Spreadout):
     @property
     def can_shard(self) -> bool:
         return super().can_shard and not self.table_noise  # which is drawn for all rows at once
+
+    @property
+    def floor(self) -> float:
+        return self.weight_floor
 
     def _lambda(self, state: ServerState) -> float:
         return 1.0 if self.strength is None else self.strength

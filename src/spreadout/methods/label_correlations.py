@@ -63,6 +63,11 @@ class CollectsLabels(PositiveOnly):
     def has_secret_draws(self) -> bool:
         return True  # at least the order of its examples
 
+    @property
+    def floor(self) -> float:
+        """The share of its weight that a pair keeps, however often its labels meet."""
+        return 0.0
+
     def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
         """Algorithm 1 lines 4 to 7: a client's digests."""
         for message in label_sets.messages_of(data, key, dummies=self.dummies, seed=seed):
@@ -89,7 +94,7 @@ class CollectsLabels(PositiveOnly):
         )
         if self.prior:  # known from the label sets: clients send no other counts
             state.scoring["counts"] = counts.count.to(state.tables["classes"].device)
-        weights = counts.weights(normalize=self.normalize)
+        weights = counts.weights(normalize=self.normalize, floor=self.floor)
         memory, device = state.recall(LabelState), state.tables["classes"].device
         for name in PARTS:
             setattr(memory, name, getattr(weights, name).to(device))

@@ -45,13 +45,18 @@ class CoOccurrence:
         first, second = keys // max(classes, 1), keys % max(classes, 1)
         return cls(float(len(labels)), count, first, second, together.float())
 
-    def weights(self, *, normalize: bool = False) -> PairWeights:
+    def weights(self, *, normalize: bool = False, floor: float = 0.0) -> PairWeights:
         """σ (Eq. 9), or γ (Eq. 10): the same with every row scaled to sum 1.
+
+        floor: a pair keeps this share of the weight it would have if its labels never met. Without,
+        labels that always meet are not kept apart at all.
 
         Counts are whole numbers and sums of them exact in float64, so a label that never occurs without
         all others has weights 0, not rounding.
         """
         alone, both = self.count.double(), self.together.double()
+        if floor:
+            both = torch.minimum(both, (1 - floor) * alone[self.first])
         if normalize:
             # n Σ_{u'≠u} σ_uu' = (C − 1) n_u − Σ_u' n_uu'
             total = ((self.classes - 1) * alone).index_add(0, self.first, -both)
