@@ -324,7 +324,11 @@ def test_a_client_without_examples_is_refused_and_the_rest_go_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["convnet", "resnet8", "resnet20", "resnet32", "resnet56", "mobilenet_v3_small"]
+    "name",
+    [
+        *("convnet", "resnet8", "resnet20", "resnet32", "resnet56"),
+        *("mobilenet_v3_small", "mobilenet_v3_large"),
+    ],
 )
 def test_encoders_make_embeddings_and_need_no_batch(name: str) -> None:
     """GroupNorm: an example's embedding does not depend on who else is in the batch."""
@@ -366,7 +370,7 @@ def test_resnets_halve_twice_and_pass_their_input_on() -> None:
 
 
 def test_the_mobilenet_halves_five_times_and_squeezes() -> None:
-    made = images.MobileNetV3Small(3, 224, 64)
+    made = images.mobilenet_v3_small(3, 224, 64)
     x, sides = torch.randn(1, 3, 224, 224), []
     for layer in made.body:
         before, x = x, layer(x)
@@ -380,7 +384,7 @@ def test_the_mobilenet_halves_five_times_and_squeezes() -> None:
             torch.testing.assert_close(layer(before), before + half if layer.residual else half)
     assert sorted(set(sides), reverse=True) == [112, 56, 28, 14, 7]
     assert sum(getattr(layer, "squeeze", None) is not None for layer in made.body) == 9
-    small = images.MobileNetV3Small(1, 28, 64)
+    small = images.mobilenet_v3_small(1, 28, 64)
     assert small.body(torch.randn(1, 1, 28, 28)).shape[-1] == 4  # strides stop there
 
 
@@ -388,11 +392,12 @@ def test_norms_have_groups_of_about_eight() -> None:
     assert [images.norm(c).num_groups for c in (8, 16, 24, 64, 72)] == [1, 2, 3, 8, 9]
 
 
-def test_the_mobilenet_is_as_large_as_the_published_one() -> None:
-    """torchvision's has 2,542,856 parameters, of which the last layer for 1,000 classes 1,025,000."""
-    made = images.MobileNetV3Small(3, 224, 64)
-    last = 1024 * 64 + 64
-    assert sum(p.numel() for p in made.parameters()) - last == 2_542_856 - 1_025_000
+@pytest.mark.parametrize(("size", "parameters"), [("small", 2_542_856), ("large", 5_483_032)])
+def test_mobilenets_are_as_large_as_the_published_ones(size: str, parameters: int) -> None:
+    """torchvision's, whose last layer is for 1,000 classes; the paper says 2.5 and 5.4 million."""
+    with torch.device("meta"):
+        made = getattr(images, f"mobilenet_v3_{size}")(3, 224, 1000)
+    assert sum(p.numel() for p in made.parameters()) == parameters
 
 
 def test_images_are_shifted_and_mirrored_and_nothing_else() -> None:

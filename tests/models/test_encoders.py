@@ -54,6 +54,7 @@ def test_a_seed_makes_the_same_encoder_and_another_another(name: str) -> None:
         ("convnet", {"width"}),
         ("resnet20", set()),
         ("mobilenet_v3_small", set()),
+        ("mobilenet_v3_large", set()),
     ],
 )
 def test_keys_that_an_encoder_has_no_use_for_are_refused(name: str, used: set[str]) -> None:

@@ -18,7 +18,7 @@ from spreadout.models.build import (
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.models.lookup import LookupModel
 from spreadout.models.nn.encoders import mlp, seeded
-from spreadout.models.nn.images import ConvNet, MobileNetV3Small, ResNet
+from spreadout.models.nn.images import ConvNet, ResNet, mobilenet_v3_large, mobilenet_v3_small
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
 
 
@@ -72,8 +72,12 @@ def _resnet(shape: DataShape, config: ModelConfig) -> nn.Module:
 
 @register_encoder("mobilenet_v3_small")
 def _mobilenet(shape: DataShape, config: ModelConfig) -> nn.Module:
-    channels, size = _square(shape, config)
-    return MobileNetV3Small(channels, size, config.dim)
+    return mobilenet_v3_small(*_square(shape, config), config.dim)
+
+
+@register_encoder("mobilenet_v3_large")
+def _mobilenet_large(shape: DataShape, config: ModelConfig) -> nn.Module:
+    return mobilenet_v3_large(*_square(shape, config), config.dim)
 
 
 def _square(shape: DataShape, config: ModelConfig) -> tuple[int, int]:

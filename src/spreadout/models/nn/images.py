@@ -2,7 +2,8 @@
 
 - `convnet`: four 3x3 convolutions, each halving the image, as few-shot learning on Omniglot uses.
 - `resnet8 … resnet56`: He et al. 2016 for 32x32 images, (depth − 2) / 6 blocks in each of three stages.
-- `mobilenet_v3_small`: Howard et al. 2019, Table 2; strides only as far as the image is large enough.
+- `mobilenet_v3_small`, `mobilenet_v3_large`: Howard et al. 2019, Tables 2 and 1; strides only as far as
+  the image is large enough.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ class _Block(nn.Module):
         return F.relu(y + F.pad(short, (0, 0, 0, 0, 0, self.grow)))
 
 
-SMALL = (  # kernel, expansion, output, squeeze, activation, stride
+Bottlenecks = tuple[tuple[int, int, int, bool, str, int], ...]
+SMALL: Bottlenecks = (  # kernel, expansion, output, squeeze, activation, stride
     (3, 16, 16, True, "relu", 2),
     (3, 72, 24, False, "relu", 2),
     (3, 88, 24, False, "relu", 1),
@@ -98,13 +100,32 @@ SMALL = (  # kernel, expansion, output, squeeze, activation, stride
     (5, 576, 96, True, "swish", 1),
     (5, 576, 96, True, "swish", 1),
 )
+LARGE: Bottlenecks = (
+    (3, 16, 16, False, "relu", 1),
+    (3, 64, 24, False, "relu", 2),
+    (3, 72, 24, False, "relu", 1),
+    (5, 72, 40, True, "relu", 2),
+    (5, 120, 40, True, "relu", 1),
+    (5, 120, 40, True, "relu", 1),
+    (3, 240, 80, False, "swish", 2),
+    (3, 200, 80, False, "swish", 1),
+    (3, 184, 80, False, "swish", 1),
+    (3, 184, 80, False, "swish", 1),
+    (3, 480, 112, True, "swish", 1),
+    (3, 672, 112, True, "swish", 1),
+    (5, 672, 160, True, "swish", 2),
+    (5, 960, 160, True, "swish", 1),
+    (5, 960, 160, True, "swish", 1),
+)
 SMALLEST = 4  # pixels a side, below which strides stay at 1
 
 
-class MobileNetV3Small(ImageEncoder):
-    """Inverted bottlenecks with squeeze and excitation."""
+class MobileNetV3(ImageEncoder):
+    """Inverted bottlenecks with squeeze and excitation; then two dense layers, one `hidden` wide."""
 
-    def __init__(self, channels: int, size: int, dim: int) -> None:
+    def __init__(
+        self, bottlenecks: Bottlenecks, hidden: int, channels: int, size: int, dim: int
+    ) -> None:
         super().__init__()
 
         def stride(wanted: int) -> int:
@@ -119,18 +140,27 @@ class MobileNetV3Small(ImageEncoder):
             nn.Hardswish(),
         ]
         narrow = 16
-        for kernel, expansion, wide, squeeze, activation, step in SMALL:
+        for kernel, expansion, wide, squeeze, activation, step in bottlenecks:
             layers.append(
                 _Bottleneck(narrow, expansion, wide, kernel, stride(step), squeeze, activation)
             )
             narrow = wide
-        layers += [nn.Conv2d(narrow, 576, 1, bias=False), norm(576), nn.Hardswish()]
+        last = 6 * narrow
+        layers += [nn.Conv2d(narrow, last, 1, bias=False), norm(last), nn.Hardswish()]
         self.body = nn.Sequential(*layers)
-        self.head = nn.Sequential(nn.Linear(576, 1024), nn.Hardswish(), nn.Linear(1024, dim))
+        self.head = nn.Sequential(nn.Linear(last, hidden), nn.Hardswish(), nn.Linear(hidden, dim))
 
     def forward(self, x: Tensor) -> Tensor:
         found: Tensor = self.head(self.body(x).mean((-2, -1)))
         return found
+
+
+def mobilenet_v3_small(channels: int, size: int, dim: int) -> MobileNetV3:
+    return MobileNetV3(SMALL, 1024, channels, size, dim)
+
+
+def mobilenet_v3_large(channels: int, size: int, dim: int) -> MobileNetV3:
+    return MobileNetV3(LARGE, 1280, channels, size, dim)
 
 
 class _Bottleneck(nn.Module):
