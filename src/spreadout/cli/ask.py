@@ -48,6 +48,17 @@ def predict(
     unseen: Annotated[
         bool, typer.Option("--unseen", help="Leave out items that are already in the history.")
     ] = False,
+    decode: Annotated[
+        str,
+        typer.Option(
+            "--decode",
+            help="What ranks classes: classes (their vectors), knn (the labels of the nearest examples "
+            "that the run held out for validation; its data must still be there), or both.",
+        ),
+    ] = "classes",
+    neighbours: Annotated[
+        int, typer.Option("--neighbours", min=1, help="How many vote, with --decode knn or both.")
+    ] = 20,
     encoder: Encoder = None,
     as_json: AsJson = False,
 ) -> None:
@@ -57,7 +68,7 @@ def predict(
     from spreadout.core.files import as_json as to_json
     from spreadout.data.unlabelled.files import read_inputs, read_text
 
-    predictor = trained(folder, encoder)
+    predictor = voted_by_held_out(trained(folder, encoder), folder, decode, neighbours)
     wanted = predictor.inputs.wanted
     if unseen and not wanted.histories:
         raise UserError("--unseen: is for histories; this run takes " + wanted.described)
@@ -88,6 +99,30 @@ def trained(folder: Path, encoder: str | None) -> Predictor:
 
     note_unchecked(folder)
     return Predictor.load(folder, None if encoder is None else own_encoder(encoder))
+
+
+def voted_by_held_out(predictor: Predictor, folder: Path, decode: str, neighbours: int) -> Predictor:
+    """The model as it is, or with the votes of the examples that its run held out for validation."""
+    from typing import get_args
+
+    from spreadout.config.experiment import Experiment
+    from spreadout.data.load import load_data
+    from spreadout.evaluation.config import Decode
+    from spreadout.runs.files import RunFiles
+
+    if decode not in get_args(Decode):
+        raise UserError(f"--decode {decode}: must be classes, knn or both")
+    if decode == "classes":
+        return predictor
+    experiment = Experiment.load(RunFiles.open(folder).config)
+    if not experiment.data.validation_fraction:
+        raise UserError(
+            f"--decode {decode}: {folder} held out no validation examples to vote; train it with "
+            "data.validation_fraction = 0.2"
+        )
+    held = load_data(experiment.data, experiment.seed).validation
+    assert held is not None
+    return predictor.by_neighbours(held, decode, neighbours)  # type: ignore[arg-type]
 
 
 def own_encoder(name: str) -> nn.Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, field_validator, model_validator
 
@@ -10,9 +10,14 @@ from spreadout.core.registry import Section
 from spreadout.evaluation.frequencies import PROPENSITY
 from spreadout.evaluation.metrics import find_metric
 
+Decode = Literal["classes", "knn", "both"]
+"""Classes by their own vectors, by the votes of known examples near the input, or by the sum of both."""
+
 
 class EvalConfig(Section):
     """`[eval]`: what is measured, on which examples and how often."""
+
+    read_if: ClassVar = {"neighbours": ({"decode": ("knn", "both")},)}
 
     every: int = Field(10, ge=1)
     metrics: list[str] = Field(["P@1"], min_length=1)
@@ -22,6 +27,8 @@ class EvalConfig(Section):
     best_by: list[str] = Field([])  # metrics whose mean says which round was best; none: the first one
     references: bool = True  # whether trivial and cheap central predictions are scored beside the run
     keep: Literal["last", "best"] = "last"  # which model a run leaves: the best by validation examples
+    decode: Decode = "classes"  # what ranks classes; examples that vote are those of the validation part
+    neighbours: int = Field(20, ge=1)  # that vote
     patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
 
     @field_validator("metrics")

@@ -18,6 +18,7 @@ from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.embed import blocks, class_vectors, embed
 from spreadout.evaluation.frequencies import PROPENSITY, Frequencies
 from spreadout.evaluation.geometry import Geometry, class_geometry
+from spreadout.evaluation.known import KnownExamples
 from spreadout.evaluation.metric import PARTS, Metric, MetricInputs
 from spreadout.evaluation.metrics import find_metric
 from spreadout.evaluation.pooled import pool_of
@@ -42,14 +43,16 @@ def evaluate(
     names: Sequence[str],
     *,
     seen: Frequencies | None = None,
+    known: KnownExamples | None = None,
 ) -> Evaluation:
     """Compute metrics, and only those inputs that they need.
 
-    seen: how often training has each label, for metrics that need `frequencies`.
+    seen: how often training has each label, for metrics that need `frequencies`. known: whose votes
+    rank the classes; None: their vectors do.
     """
     metrics = [find_metric(name) for name in names]
     classes = class_vectors(model, state) if model.has_class_table else None  # (C, dim)
-    inputs, own = _inputs(model, state, examples, metrics, classes, seen)
+    inputs, own = _inputs(model, state, examples, metrics, classes, seen, known)
     scores = {metric.name: metric.value(inputs) for metric in metrics}
     if classes is None:
         return Evaluation(scores, None)
@@ -66,6 +69,7 @@ def _inputs(
     metrics: Sequence[Metric],
     classes: Table | None,
     seen: Frequencies | None,
+    known: KnownExamples | None,
 ) -> tuple[MetricInputs, Tensor]:
     """What the metrics are computed from, and how far examples are from their own classes.
 
@@ -98,7 +102,8 @@ def _inputs(
         if keeps:
             kept.append(embedded)
         if "ranking" in needs:
-            ranking.append(model.best_classes(scored, ranked, depth).ids)
+            best = model.best_classes(scored, ranked, depth)
+            ranking.append((best if known is None else known.best(scored, every_ranked(), best)).ids)
         if "rank" in needs:
             first = model.first_class
             ranks.append(rank_of_right(scored, every_ranked()[first:], labels, first))

@@ -51,6 +51,7 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
             'eval.keep = "best": there are no validation examples to choose by, and to choose by test '
             "examples would be to tune on them; set data.validation_fraction = 0.1"
         )
+    refuse_unknown_neighbours(e, splits, method)
     refuse_named_rows(e, method)
     metrics = [find_metric(name) for name in e.eval.metrics]
     ranked = [metric for metric in metrics if metric.needs_trained_classes]
@@ -70,6 +71,19 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
             raise UserError(
                 f"eval.metrics: {metric.name} needs more classes than the {data.classes} there are"
             )
+
+
+def refuse_unknown_neighbours(e: Experiment, splits: Splits, method: Method) -> None:
+    """Votes of validation examples, where there are none or they are what is scored."""
+    if e.eval.decode == "classes":
+        return
+    asked = f'eval.decode = "{e.eval.decode}"'
+    if splits.validation is None or not len(splits.validation):
+        raise UserError(f"{asked}: no examples are held out to vote; set data.validation_fraction = 0.2")
+    if e.eval.split == "validation":
+        raise UserError(f'{asked}: validation examples vote, so others are scored: eval.split = "test"')
+    if not method.has_class_table:
+        raise UserError(f"{asked}: method.name = {method.name!r} has no embeddings to be near to")
 
 
 def refuse_named_rows(e: Experiment, method: Method) -> None:

@@ -22,7 +22,9 @@ from spreadout.data.input_columns import InputColumns
 from spreadout.data.load import DataConfig
 from spreadout.data.sources.base import Source
 from spreadout.data.unlabelled.wanted import Unlabelled
+from spreadout.evaluation.config import Decode
 from spreadout.evaluation.embed import blocks, class_vectors, embed
+from spreadout.evaluation.known import KnownExamples
 from spreadout.evaluation.scoring import with_one, with_prior
 from spreadout.federated.federation import Federation
 from spreadout.methods.base import Method
@@ -83,6 +85,7 @@ class Predictor:
     source: Source | None = None  # what read the run's data
     columns: InputColumns | None = None  # of inputs, by name, where the run's data had names
     index: ClassSearch | None = None  # finds the best classes; None: all are looked at
+    known: KnownExamples | None = None  # whose votes rank classes; None: class vectors alone do
 
     @classmethod
     def of(
@@ -173,6 +176,26 @@ class Predictor:
         """The best classes of every input, best first; unseen: none that is in the history already."""
         return self.answer([self.question(inputs, top, unseen=unseen)])[0]
 
+    def by_neighbours(
+        self, examples: Examples, decode: Decode = "knn", neighbours: int = 20
+    ) -> Predictor:
+        """The same model with classes ranked by the labels of the nearest of these examples.
+
+        With `decode = "both"` the votes, as shares of 1, are added to the scores by class vectors.
+
+        >>> import spreadout as so
+        >>> data = so.load_data(so.DataConfig(source="digits", validation_fraction=0.2))
+        >>> result = so.run(so.Experiment(rounds=2, clients={"local_steps": 1}), data=data)
+        >>> voted = result.predictor.by_neighbours(data.validation, neighbours=5)
+        >>> voted.predict([[0.0] * 64], top=1)[0][0].score <= 1.001  # a share of the votes
+        True
+        """
+        if not self.model.has_class_table:
+            raise UserError("this run has no embeddings to be near to: its method scores by buckets")
+        return replace(
+            self, known=KnownExamples.of(self.model, self.state, examples, decode, neighbours)
+        )
+
     def question(self, inputs: Any, top: int = 10, *, unseen: bool = False) -> Question:
         """What is asked, checked."""
         if isinstance(top, bool) or not isinstance(top, int) or top < 1:
@@ -240,9 +263,9 @@ class Predictor:
             return Nearest(found.scores, found.ids + self.shape.first_class)
         if not self.model.has_class_table:
             return self.model.best_classes(embedded, None, k)
-        return self.model.best_classes(
-            embedded if self.prior is None else with_one(embedded), self._compared, k
-        )
+        compared = embedded if self.prior is None else with_one(embedded)
+        best = self.model.best_classes(compared, self._compared, k)
+        return best if self.known is None else self.known.best(compared, self._compared, best)
 
     @cached_property
     def _compared(self) -> Tensor:

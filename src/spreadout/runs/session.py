@@ -32,6 +32,7 @@ from spreadout.evaluation.early_stopping import (
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.geometry import Geometry
+from spreadout.evaluation.known import known_examples
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet, remembered_references
 from spreadout.evaluation.scoring import log_prior
@@ -239,7 +240,8 @@ class Session:
                 )
         tau = self._set_prior()
         model, held_out = self.federation.model, self._examples
-        found = evaluate(model, self.state, held_out, config.metrics, seen=self._seen)
+        known = known_examples(config, model, self.state, self.data.validation)
+        found = evaluate(model, self.state, held_out, config.metrics, seen=self._seen, known=known)
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
