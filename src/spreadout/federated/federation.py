@@ -102,6 +102,13 @@ class Federation:
         return self.clients.privacy is not None and self.clients.privacy.model == "example"
 
     @property
+    def keeps_optimizers(self) -> bool:
+        """Whether training goes on from round to round with what its optimisers remember."""
+        training = self.clients.training
+        used = [training.dense, *training.rows.values()]
+        return self.method.is_centralized and not all(optimizer.is_plain for optimizer in used)
+
+    @property
     def noise_seed(self) -> int | None:
         """The seed of the server's own noise; None where it is real."""
         return None if self.server.real_noise else self.seed

@@ -65,6 +65,7 @@ def local_update(
     gate: Tensor | None = None,
     offset: Params | None = None,
     examples: ExampleNoise | None = None,
+    memory: Mapping[str, Tensors] | None = None,
 ) -> tuple[Params, Tensor]:
     """Train from `start` over the batches; return how far every tensor moved, and the mean loss.
 
@@ -73,11 +74,12 @@ def local_update(
     in step s. `start` is not changed. `gate` (k, S) multiplies every move of a stack: 0 once a client
     has done all its steps, so that it can stay in the stack to the end. `offset` is added, in every
     step, to the gradients of the tensors it has. `examples` makes the gradients, clipped one by one and
-    noised, in place of the objective.
+    noised, in place of the objective. `memory` is what the optimisers remember, by tensor: it is
+    changed in place; None: they begin from rest.
     """
     stacked = active is not None
     params = Params(*({name: value.clone() for name, value in part.items()} for part in start))
-    state = _Slots(training, params)
+    state = _Slots(training, params, memory)
     steps = batches["mask"].shape[1 if stacked else 0]
     loss_sum = torch.zeros(batches["mask"].shape[:1] if stacked else (), device=_device(params))
     followed = {name: column for name, column in batches.items() if isinstance(column, GradientListener)}
@@ -177,19 +179,23 @@ def _step_(
 
 
 class _Slots:
-    """The local optimisers' state, from rest, for everything that is trained."""
+    """The local optimisers' state, from rest or as it is remembered, for everything that is trained."""
 
-    def __init__(self, training: LocalTraining, params: Params) -> None:
+    def __init__(
+        self, training: LocalTraining, params: Params, memory: Mapping[str, Tensors] | None
+    ) -> None:
         self.tables = [name for name in params.rows if name not in training.fixed]
         self.parts: list[tuple[str, Optimizer, Tensor]] = [
             *((name, training.dense, value) for name, value in params.dense.items()),
             *((name, training.rows[name], params.rows[name]) for name in self.tables),
         ]
-        self._slots = {name: optimizer.init(value) for name, optimizer, value in self.parts}
+        self._slots: Mapping[str, Tensors] = memory or {
+            name: optimizer.init(value) for name, optimizer, value in self.parts
+        }
 
     def forget(self) -> None:
         """Free the memory of all slots."""
-        self._slots.clear()
+        self._slots = {}
 
     def at(self, name: str, now: slice | EllipsisType) -> Tensors:
         # A step count (1,) is shared: all clients still at work have taken equally many steps.

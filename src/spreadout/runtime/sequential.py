@@ -21,6 +21,7 @@ from spreadout.federated.drift.control import new_states, offsets, sent_control,
 from spreadout.federated.example_noise import example_noise
 from spreadout.federated.executor import Executor, register_executor
 from spreadout.federated.federation import Federation
+from spreadout.federated.in_one_place import Memory, keep_, remembered
 from spreadout.federated.local import local_update
 from spreadout.federated.robust import merging as robust
 from spreadout.privacy.mechanism import clip_norm, simulate_noise_, without_non_finite
@@ -44,7 +45,9 @@ class Sequential(Executor):
             control = sent_control(f, state)
             sent = self.sent_to(f, state, request, control)
             own = replace(f, data=f.data.view(client))
-            update, kept = train_client(own, sent, state.clients)
+            memory = remembered(f, state, request)
+            update, kept = train_client(own, sent, state.clients, memory)
+            keep_(state, request, memory)
             reason = checks.validate_update(
                 update,
                 sent,
@@ -122,12 +125,13 @@ def _with_change(update: Update, change: Params) -> Update:
 
 
 def train_client(
-    federation: Federation, sent: SubModel, states: ClientStates
+    federation: Federation, sent: SubModel, states: ClientStates, memory: Memory | None = None
 ) -> tuple[Update, ClientStates]:
     """All that one client does in a round: from the sub-model it was sent to the update it returns.
 
     `federation.data` is the client's own view and holds no other client's examples. states: what it
-    keeps from earlier rounds. Returns the update, and what the client keeps until its next round.
+    keeps from earlier rounds. memory: what its optimisers do, where all data is in one place. Returns
+    the update, and what the client keeps until its next round.
     """
     f = federation
     only = torch.tensor([0])
@@ -151,7 +155,14 @@ def train_client(
     training = f.training_at(sent.round)
     private = example_noise(f, number, sent.round)
     change, loss = local_update(
-        f.objective(), training, start, batches, info, offset=offset, examples=private
+        f.objective(),
+        training,
+        start,
+        batches,
+        info,
+        offset=offset,
+        examples=private,
+        memory=memory,
     )
     moved = Params(*({name: value[None] for name, value in part.items()} for part in change))
     changes = state_changes(f, moved, steps.steps, sent.control, sent.round)

@@ -29,6 +29,7 @@ from spreadout.federated.drift.control import offsets, sent_control
 from spreadout.federated.example_noise import example_noise
 from spreadout.federated.executor import Executor, ExecutorOptions, register_executor
 from spreadout.federated.federation import Federation
+from spreadout.federated.in_one_place import Memory, keep_, remembered, stacked
 from spreadout.federated.local import Objective, local_update
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.runtime.simulator.chunk_sums import accepted_sum, aggregate, traffic_of
@@ -232,12 +233,14 @@ def _stacked(
     start, objective = Params(dense, chunk.rows(state.tables)), torch.vmap(f.objective())
     offset = offsets(f, start, chunk.numbers, state.clients, sent_control(f, state))
     replayed, private = None, example_noise(f, chunk.numbers, chunk.cohort.round)
+    ids = {name: rows[0] for name, rows in chunk.ids.items()}
+    memory = remembered(f, state, ids)
     tensors = private is None and all(isinstance(column, Tensor) for column in chunk.batches.values())
     trained = nbytes([*dense.values(), *start.rows.values()])
     padded = f.method.loss_reads_params  # a graph has room for more rows than there are
     if graphs is not None and tensors and not padded and graphs.takes(len(chunk.active), trained):
-        replayed = _replayed(chunk, objective, start, offset, graphs)
-    return replayed or local_update(
+        replayed = _replayed(chunk, objective, start, offset, graphs, stacked(memory))
+    done = replayed or local_update(
         objective,
         chunk.training,
         start,
@@ -246,11 +249,19 @@ def _stacked(
         active=chunk.active,
         offset=offset,
         examples=private,
+        memory=stacked(memory),
     )
+    keep_(state, ids, memory)
+    return done
 
 
 def _replayed(
-    chunk: Chunk, objective: Objective, start: Params, offset: Params | None, graphs: GraphCache
+    chunk: Chunk,
+    objective: Objective,
+    start: Params,
+    offset: Params | None,
+    graphs: GraphCache,
+    memory: Memory | None,
 ) -> tuple[Params, Tensor] | None:
     """The same as a CUDA graph, in shapes that stay the same from round to round."""
     f = chunk.federation
@@ -283,6 +294,13 @@ def _replayed(
     }
     if offset is not None:
         inputs |= {"offset_dense": offset.dense, "offset_rows": offset.rows}
+    if memory is not None:
+        padding = bool(empty.any()) or any(rows[name].shape != start.rows[name].shape for name in rows)
+        if padding:  # steps and rows that are not there would be remembered too
+            return None
+        inputs["memory"] = {
+            f"{name}|{slot}": value for name, slots in memory.items() for slot, value in slots.items()
+        }
     about = repr(f.method), id(f.model), f.bf16
     done = graphs.run(objective, f.clients.training, inputs, places, about)
     if done is None:

@@ -25,7 +25,7 @@ MOST_GRAPHS = 4  # each keeps the memory of its steps
 PATIENCE = 32  # captures, after which replays must have paid for them
 MOST_STEPS = 512  # a graph of more takes long to capture and gains nothing
 MOST_BYTES = 1 << 28  # of what is trained; beyond it a graph's copies cost more than it gains
-Inputs = dict[str, Tensors]  # dense, rows, batches, RowInfo's parts, gate, offsets
+Inputs = dict[str, Tensors]  # dense, rows, batches, RowInfo's parts, gate, offsets, memory
 
 
 class GraphCache:
@@ -117,6 +117,10 @@ def _update(
     start = Params(inputs["dense"], inputs["rows"])
     has_offset = "offset_dense" in inputs
     offset = Params(inputs["offset_dense"], inputs["offset_rows"]) if has_offset else None
+    memory: dict[str, Tensors] = {}
+    for key, value in inputs.get("memory", {}).items():
+        name, _, slot = key.rpartition("|")
+        memory.setdefault(name, {})[slot] = value
     return local_update(
         objective,
         training,
@@ -126,6 +130,7 @@ def _update(
         active=active,
         gate=inputs["gate"]["gate"],
         offset=offset,
+        memory=memory or None,
     )
 
 
@@ -150,6 +155,8 @@ class _Captured:
             for name, tensor in tensors.items():
                 self._inputs[part][name].copy_(tensor)
         self._graph.replay()
+        for name, tensor in inputs.get("memory", {}).items():  # the graph has changed its own copy
+            tensor.copy_(self._inputs["memory"][name])
         return self._outputs
 
 

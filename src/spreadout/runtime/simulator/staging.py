@@ -198,6 +198,7 @@ def is_fusable(federation: Federation, steps: int) -> bool:
     """Whether clients that take so many steps can share one gradient of the dense part."""
     clients = federation.clients
     apart = federation.looks_at_each_update or clients.keeps_state  # of each client's own change
+    apart = apart or federation.keeps_optimizers
     return steps == 1 and not apart and clients.training.averages_gradients
 
 
