@@ -2,13 +2,16 @@
 
     python -m benchmarks.papers.fedmlh --shapes eurlex wiki31 --jobs 4
     python -m benchmarks.papers.fedmlh --shapes bibtex              # the real one
+    python -m benchmarks.papers.fedmlh --shapes amztitle --seeds 1 --set data.source.exponent=0.7
     python -m benchmarks.papers.fedmlh --curves RUNS --shapes amztitle   # of runs that were stopped
+    python -m benchmarks.papers.fedmlh --report-only                     # Figures 3 to 5
 
 For runs of another machine, `--made-on RESULT COMMIT` names a result file of that machine.
 
-The number of rounds is chosen on a tenth of the training instances, as early stopping would; what was
-sent until then is the communication to best. B and R are varied on the first shape. Writes
-results/fedmlh/SHAPE.json, SHAPE-tuning.json and SHAPE-curves.json.
+The clients' rate and the number of rounds are chosen on a tenth of the training instances, three rates
+for either method, the rounds as early stopping would; what was sent until then is the communication to
+best. B and R are varied on Eurlex's and Wiki31's shapes. Writes
+results/fedmlh/SHAPE.json, SHAPE-tuning.json and SHAPE-curves.json, and a page with the figures.
 """
 
 from __future__ import annotations
@@ -20,28 +23,37 @@ from typing import Any
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read, write
+from benchmarks.papers import fedmlh_figures
 from benchmarks.papers.suite import add_running
 from benchmarks.papers.two_stage import Candidate, choose_and_run
 from spreadout.config.experiment import Experiment
+from spreadout.config.values import changes_of, overlay
+from spreadout.core.errors import UserError
+from spreadout.core.types import Record
 from spreadout.runs.folder import RunFolder
 
 SHAPES = ("eurlex", "wiki31", "amztitle", "wikititle")  # of the paper, synthetic
+RATES = {"clients.lr": [3e-4, 1e-3, 3e-3]}
+OTHERS = {  # R and B beside the config's own: Figure 5
+    "eurlex": ((4, 125), (4, 500), (2, 250), (8, 250)),
+    "wiki31": ((4, 500), (4, 2000), (2, 1000), (8, 1000)),
+    "bibtex": ((4, 20), (4, 80), (8, 40)),
+}
 KEPT = ("P@1", "P@3", "P@5", "P@1 infrequent")
 
 
 def arms(shape: str) -> dict[str, Candidate]:
     """Both methods, with the config's own R and B; other R and B where that is cheap."""
     found = {
-        "fedmlh": Candidate("FedMLH", {}),
-        "fedavg": Candidate("FedAvg", {"method": {"name": "fedavg-bce"}}),
+        "fedmlh": Candidate("FedMLH", {}, RATES),
+        "fedavg": Candidate("FedAvg", {"method": {"name": "fedavg-bce"}}, RATES),
     }
-    others = {"eurlex": ((4, 125), (4, 500), (2, 250), (8, 250)), "bibtex": ((4, 20), (4, 80), (8, 40))}
-    if shape in others:
-        for tables, buckets in others[shape]:
-            changed: dict[str, Any] = {
-                "method": {"name": "fedmlh", "hash_tables": tables, "buckets": buckets}
-            }
-            found[f"r{tables}-b{buckets}"] = Candidate(f"FedMLH, R = {tables}, B = {buckets}", changed)
+    for tables, buckets in OTHERS.get(shape, ()):
+        changed: dict[str, Any] = {
+            "method": {"name": "fedmlh", "hash_tables": tables, "buckets": buckets}
+        }
+        label = f"FedMLH, R = {tables}, B = {buckets}"
+        found[f"r{tables}-b{buckets}"] = Candidate(label, changed, RATES)
     return found
 
 
@@ -53,6 +65,11 @@ def main() -> None:
     add_running(parser)
     parser.add_argument("--examples", type=int, help="training instances, where there are too many")
     parser.add_argument("--rounds", type=int)
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm's config"
+    )
+    parser.add_argument("--report", type=Path, default=Path("fedmlh.html"))
+    parser.add_argument("--report-only", action="store_true")
     parser.add_argument("--curves", type=Path, metavar="RUNS", help="only read a --runs folder")
     parser.add_argument("--made-on", nargs=2, metavar=("RESULT", "COMMIT"))
     a = parser.parse_args()
@@ -60,8 +77,8 @@ def main() -> None:
         for shape in a.shapes:
             keep_curves(shape, a.curves, a.made_on, a.out / f"{shape}-curves.json")
         return
-    more: dict[str, Any] = {"rounds": a.rounds} if a.rounds else {}
-    for shape in a.shapes:
+    more: dict[str, Any] = overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {})
+    for shape in [] if a.report_only else a.shapes:
         choose_and_run(
             shape,
             CONFIGS / "fedmlh" / f"{shape}.toml",
@@ -72,21 +89,37 @@ def main() -> None:
             jobs=a.jobs,
             runs=a.runs,
             fraction=0.1,
-            more=more | (fewer(a.examples) if a.examples and shape in SHAPES else {}),
+            more=overlay(more, fewer(a.examples)) if a.examples and shape in SHAPES else more,
         )
+    fedmlh_figures.write_page(a.out, a.report)
 
 
 def fewer(examples: int) -> dict[str, Any]:
-    made = {"name": "synthetic", "examples": examples, "test_examples": max(examples // 4, 1)}
+    made = {"examples": examples, "test_examples": max(examples // 4, 1)}
     return {"data": {"source": made}}
+
+
+def _trained(folder: RunFolder) -> list[Record]:
+    """The evaluations of a run after its first round."""
+    return [record for record in folder.history() if record["round"]]
+
+
+def _best(records: Sequence[Record]) -> float:
+    """The best mean of P@1, P@3 and P@5: by it the rate is chosen."""
+    return max(float(sum(record[f"P@{k}"] for k in (1, 3, 5))) for record in records)
 
 
 def keep_curves(shape: str, runs: Path, made_on: Sequence[str] | None, out: Path) -> None:
     """Round by round, on held-out instances: of runs that were finished, or stopped for want of time."""
     found, examples = [], 0
     for arm, candidate in list(arms(shape).items())[:2]:
-        folder = RunFolder.open(runs / f"{shape}-tuning" / f"{arm}-only" / "seed-0")
-        records = [record for record in folder.history() if record["round"]]
+        places = sorted((runs / f"{shape}-tuning").glob(f"{arm}-*/seed-0"))
+        if not places:
+            raise UserError(f"{runs}: has no runs of {arm} on {shape}; run without --curves first")
+        folder, records = max(
+            ((one, _trained(one)) for one in map(RunFolder.open, places)),
+            key=lambda pair: _best(pair[1]),
+        )
         e = Experiment.load(folder.config)
         examples = getattr(e.data.source, "examples", 0)
         curve = {name: [record[name] for record in records] for name in ("round", *KEPT)}

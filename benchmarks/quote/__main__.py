@@ -67,6 +67,10 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedmlh-curves": lambda: fedmlh.hashed_curves(
         *(f"results/fedmlh/{shape}-curves.json" for shape in ("amztitle", "wikititle"))
     ),
+    "fedmlh-sent": lambda: fedmlh.sent_to(
+        *(f"results/fedmlh/{shape}.json" for shape in ("bibtex", "eurlex", "wiki31")),
+        *(f"results/fedmlh/{shape}-curves.json" for shape in ("amztitle", "wikititle")),
+    ),
     "fedmlh-rounds": lambda: fedmlh.hashed_rounds(
         "results/fedmlh/rounds.json", "results/fedmlh/rounds-wikititle.json"
     ),

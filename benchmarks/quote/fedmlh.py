@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.papers.fedmlh import KEPT
-from benchmarks.quote.tables import gib, mib, over_seeds, read, spread, table
+from benchmarks.quote.tables import Made, gib, mib, over_seeds, read, spread, table
 
 Curve = dict[str, list[float]]
 
@@ -45,6 +46,46 @@ def hashed_curves(*paths: str) -> str:
             rows.append([f"{Path(path).stem.removesuffix('-curves')}, {arm['label']}", *cells])
     head = ("", *KEPT, "best of rounds", "model", "sent to best", "to FedAvg's best")
     return table(head, rows, *paths)
+
+
+SHARES = (0.95, 0.98, 0.99, 1.0)
+
+
+def sent_to(*paths: str) -> str:
+    """Bytes to shares of a method's own best, and to FedAvg's best: 100 % alone says little.
+
+    Curves are means over seeds on the test part, or of one run on held-out instances.
+    """
+    rows = []
+    for path in paths:
+        found = list(_sent_curves(read(path)))
+        plain = next(curve for name, _, curve in found if name == "fedavg")
+        for name, label, curve in found:
+            if name not in ("fedmlh", "fedavg"):
+                continue
+            own = [_sent_until(curve, share * max(_means(curve))) for share in SHARES]
+            cells = [*own, _sent_until(curve, max(_means(plain)))]
+            shape = Path(path).stem.removesuffix("-curves")
+            rows.append([f"{shape}, {label}", *("–" if at is None else f"{at / 2**20:,.0f}" for at in cells)])
+    head = ("MiB sent until", *(f"{100 * share:g} % of its best" for share in SHARES), "FedAvg's best")
+    return table(head, rows, *paths)
+
+
+def _sent_curves(made: Made) -> Iterator[tuple[str, str, Curve]]:
+    """Of each arm: its name, its label, and its curve with the bytes of all clients by then."""
+    for v in made.get("variants", ()):
+        cohort = v["bytes"]["participations"] / made["configs"][v["name"]]["rounds"]
+        each = sum(v["bytes_per_client_round"].values()) * cohort
+        sent = [round * each for round in v["curve"]["round"]]
+        yield v["name"], v["label"], {**v["curve"], "bytes": sent}
+    for arm in made.get("arms", ()):
+        yield arm["arm"], arm["label"], arm["curve"]
+
+
+def _sent_until(curve: Curve, aim: float) -> float | None:
+    """What was sent when the mean of P@1, P@3 and P@5 first was so high; None: it never was."""
+    reached = zip(curve["bytes"], _means(curve), strict=True)
+    return next((sent for sent, mean in reached if mean >= aim - 1e-9), None)
 
 
 def _means(curve: Curve) -> list[float]:
