@@ -29,7 +29,7 @@ from spreadout.evaluation.evaluate import evaluate, frequencies
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round, run_setup
-from spreadout.methods import FedMLH
+from spreadout.methods import Baseline2, FedMLH
 from spreadout.models.buckets import BucketModel, SideBySide, side_by_side_bytes
 from spreadout.report.page import write_page
 from spreadout.runs.arms import arms_of
@@ -574,3 +574,18 @@ def test_clients_that_are_never_chosen_are_no_reason_to_warn() -> None:
     assert "1 of 5" in str(idle_clients(replace(f, data=empty)))
     chosen = replace(f.server, selection="nonempty")
     assert idle_clients(replace(f, data=empty, server=chosen)) is None
+
+
+def test_fixed_rows_are_sums_of_the_rows_of_buckets() -> None:
+    """FedMLH as FedALC's paper compares it: rows of buckets drawn at random and never trained."""
+    fixed = {"name": "baseline-2", "hash_tables": 2, "buckets": 3, "prior": 0.0}
+    result = so.run(so.Experiment.of({"rounds": 2, "chosen": [], "method": fixed}))
+    table = result.state.tables["classes"]
+    place = HashFamily.drawn(2, 3, seed=0, use="labels")(torch.arange(10))  # (2, 10)
+    alike = (place[:, :, None] == place[:, None, :]).sum(0)  # buckets that two classes share
+    cosine = table @ table.T
+    assert (cosine[alike == 2] > 0.999).all()
+    assert (cosine[alike == 1].mean() - cosine[alike == 0].mean()).item() > 0.25  # 0.5 but for chance
+    torch.testing.assert_close(table.norm(dim=1), torch.ones(10))
+    with pytest.raises(ValueError, match="give both, or neither"):
+        Baseline2(hash_tables=2)

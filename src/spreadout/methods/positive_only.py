@@ -6,16 +6,25 @@ nothing pushes classes apart.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+import torch
+from pydantic import Field, model_validator
 from torch import Tensor
 
+from spreadout.core import randomness
+from spreadout.core.hashing import HashFamily
 from spreadout.core.merging import RowMerge, Weighting
+from spreadout.core.rows import project_to_sphere
+from spreadout.core.state import ServerState
+from spreadout.core.tables import local_of
+from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.methods.base import (
     ClassSpread,
     Method,
+    SetupContext,
     collapse_of,
     reads_params_via_model,
     register_method,
@@ -69,12 +78,42 @@ class Baseline1(PositiveOnly):
 
 @register_method
 class Baseline2(PositiveOnly):
-    """Positive loss with the class rows fixed at their random start."""
+    """Positive loss with the class rows fixed at their random start.
+
+    With `hash_tables` a class's row is the sum of the random rows of its buckets: FedMLH with fixed
+    rows, as FedALC's paper compares it, around one encoder.
+    """
 
     name: Literal["baseline-2"] = "baseline-2"
+    hash_tables: int | None = Field(None, ge=1, le=64)  # R; None: every class has a row of its own
+    buckets: int | None = Field(None, ge=2)  # B, with hash_tables
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> Baseline2:
+        if (self.hash_tables is None) != (self.buckets is None):
+            raise ValueError("hash_tables and buckets: give both, or neither")
+        return self
 
     def fixed_tables(self) -> frozenset[str]:
         return frozenset({"classes"})
+
+    @property
+    def can_shard(self) -> bool:
+        return self.hash_tables is None and super().can_shard
+
+    def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
+        """The rows of buckets in place of rows of classes."""
+        traffic = super().server_setup(setup, state, model)
+        if self.hash_tables is not None and self.buckets is not None:
+            seed, table = setup.noise_seed or 0, local_of(state.tables["classes"])
+            hashes = HashFamily.drawn(self.hash_tables, self.buckets, seed=seed, use="labels")
+            count = self.hash_tables * self.buckets
+            shape = replace(model.tables["classes"], count=count)
+            drawn = shape.drawn(randomness.key(seed, "bucket rows") >> 1, 0, count)
+            place = hashes(torch.arange(len(table)))  # (R, C)
+            place = place + self.buckets * torch.arange(self.hash_tables)[:, None]
+            table.copy_(project_to_sphere(drawn[place].sum(0)))
+        return traffic
 
 
 @register_method
