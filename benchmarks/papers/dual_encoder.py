@@ -1,9 +1,12 @@
 """Table 2 and Figures 3 to 5 of Ning et al. (2021), and what goes beyond them: run, keep, draw.
 
-    python -m benchmarks.papers.dual_encoder --jobs 12       # runs the suites of configs/dual_encoder
-    python -m benchmarks.papers.dual_encoder --report-only   # draws the page from the result files
+    python -m benchmarks.papers.dual_encoder --choose --jobs 12   # settings chosen first
+    python -m benchmarks.papers.dual_encoder --jobs 12            # runs the suites as their files are
+    python -m benchmarks.papers.dual_encoder --references         # popularity, successors, item-kNN
+    python -m benchmarks.papers.dual_encoder --report-only        # draws the page from the result files
 
-Result files go to results/dual_encoder, one per suite; the page is drawn from them alone.
+Result files go to results/dual_encoder, one per suite; the page is drawn from them alone. Scores have
+errors by users beside the deviation over seeds.
 """
 
 from __future__ import annotations
@@ -14,15 +17,19 @@ from typing import Any
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
-from benchmarks.common.record import read
+from benchmarks.common.record import read, write
+from benchmarks.papers import dual_encoder_choice
 from benchmarks.papers.drawing import chart, table
 from benchmarks.papers.published import figures_of
 from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
+from spreadout.config.experiment import Experiment
+from spreadout.data.load import load_data
+from spreadout.evaluation.references import references_of
 from spreadout.report.charts import Line
 from spreadout.report.document import document
 from spreadout.runs.compare import Suite
 
-SUITES = ("table2", "centralized", "figures", "ablation", "ours")
+SUITES = tuple(dual_encoder_choice.CHOICES)
 RECALLS = ("R@1", "R@5", "R@10")
 LOSSES = ("BS", "BS+S", "H+S", "GS")
 FEDERATED = figures_of("dual_encoder-table2")
@@ -39,9 +46,19 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="+", metavar="ARM", help="run these again, keep the other results"
     )
+    parser.add_argument("--choose", action="store_true", help="tune every arm on validation data first")
+    parser.add_argument("--seeds", type=int, default=3, help="of arms that are tuned first")
+    parser.add_argument("--references", action="store_true", help="only what to compare with")
     add_running(parser)
     a = parser.parse_args()
-    if not a.report_only:
+    if a.references:
+        keep_references(a.out / "references.json")
+        return
+    if a.choose:
+        for name in a.suites:
+            about = {"seeds": a.seeds, "device": a.device, "jobs": a.jobs, "runs": a.runs}
+            dual_encoder_choice.choose(name, a.out, only=a.only, **about)
+    elif not a.report_only:
         suites = [
             Suite.load([str(CONFIGS / "dual_encoder" / f"{name}.toml")], None) for name in a.suites
         ]
@@ -49,12 +66,26 @@ def main() -> None:
             suites = [only(suite, a.only) for suite in suites]
         with run_folders(a.runs) as folder:
             arms = run_suites(suites, folder, a.device, a.jobs)
-        for name, suite, found in zip(a.suites, suites, arms, strict=True):
-            keep(suite, found, a.out / f"{name}.json", into=bool(a.only))
+            for name, suite, found in zip(a.suites, suites, arms, strict=True):
+                placed = folder / suite.name
+                keep(suite, found, a.out / f"{name}.json", into=bool(a.only), runs=placed)
     held = {name: a.out / f"{name}.json" for name in SUITES}
     made = {name: read(path) for name, path in held.items() if path.is_file()}
     a.report.write_text(page(made), encoding="utf-8")
     print(f"wrote {a.report}")
+
+
+def keep_references(out: Path) -> None:
+    """Popularity, the commonest successor and item-kNN on the federated and on the centralised split."""
+    found = {}
+    for split, config in (("users", "base"), ("examples", "centralized-base")):
+        for ties in ("random", "file"):
+            path = str(CONFIGS / "dual_encoder" / f"{config}.toml")
+            e = Experiment.load(path, [f"data.source.ties={ties}"])
+            data = load_data(e.data, e.seed)
+            made = references_of(data, e.eval.metrics, seconds=3600.0)
+            found[f"{split}, ties {ties}"] = {name: one.metrics for name, one in made.items()}
+    write(out, {"what": "trained on the training part, scored on the test part", "references": found})
 
 
 def only(suite: Suite, names: Sequence[str]) -> Suite:

@@ -1,10 +1,12 @@
-"""Bibtex with one label a client (An et al. 2024, Table VI and Fig. 6): tune, run, keep.
+"""One label a client (An et al. 2024, Table VI and Fig. 6) on Bibtex and Delicious: tune, run, keep.
 
-    python -m benchmarks.papers.fedalc --jobs 12
+    python -m benchmarks.papers.fedalc --sets bibtex delicious --jobs 12
+    python -m benchmarks.papers.fedalc --only oracle-bce oracle-softmax --jobs 12    # the oracles again
     python -m benchmarks.papers.fedalc --bytes     # Table IV, from the ledger in the result file
 
-λ, the clients' weights and the rounds of every arm are chosen on a fifth of the training instances.
-Writes results/fedalc/bibtex-tuning.json and results/fedalc/bibtex.json.
+λ, rates, the clients' weights and the rounds of every arm are chosen on a fifth of the training
+instances, ten points an arm. Writes results/fedalc/SET-tuning.json and SET.json;
+`correlations.py` has the study of pair weights.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read
+from benchmarks.papers.correlations import PLAIN, SCALED, SETS
 from benchmarks.papers.suite import add_running
 from benchmarks.papers.two_stage import Candidate, choose_and_run
 from spreadout.config.values import read_toml
@@ -27,56 +30,85 @@ MINED = {"spreadout_form": "topk", "k": 5}
 LONG = {"rounds": 500}
 # Clients weigh 1/C in Algorithm 1; n_i/n is Eq. 5 of FedAwS.
 WEIGHTING = {"method.weighting": ["uniform", "examples"]}
+RATES = {"clients.lr": [0.1, 0.3, 1.0, 3.0, 10.0]}  # where there is no λ to choose
 METRICS = read_toml(str(BASE))["eval"]["metrics"]
+BY_BEST = [name for name in METRICS if name != "mAP"]  # of networks that name the best classes only
+# In one place, whole label sets: mini-batches of Adam, about an epoch of Bibtex a round.
+SETS_IN_ONE_PLACE: dict[str, Any] = {
+    "rounds": 40,
+    "model": {"encoder": "mlp", "hidden": [512, 1024, 1024]},
+    "clients": {"optimizer": "adam", "batch": 128, "local_steps": 38, "beta2": 0.999, "eps": 1e-8},
+    "server": {"optimizer": "sgd", "lr": 1.0},
+    "eval": {"every": 2, "metrics": BY_BEST},
+}
+SETS_GRID = {
+    "clients.lr": [1e-4, 3e-4, 1e-3, 3e-3, 1e-2],
+    "clients.input_dropout": [0.3, 0.6],
+}
+
+
+def _oracle(label: str, loss: str) -> Candidate:
+    changes = {**SETS_IN_ONE_PLACE, "method": {"name": "centralized-sets", "loss_form": loss}}
+    return Candidate(label, changes, SETS_GRID)
+
+
 ARMS = {
-    "flag": Candidate("FLAG", {"method": {"name": "flag"}}, WEIGHTING),
+    # With its rows fixed at random, as the paper compares it, FLAG is FedAvg-fixed weighed by examples.
+    "flag": Candidate("FLAG", {"method": {"name": "flag"}}, {**RATES, **WEIGHTING}),
     "fedmlh": Candidate(
         "FedMLH, R = 4",
         # Its networks take features, so the lookup of 512 is their first layer.
         {
             "method": {"name": "fedmlh", "hash_tables": 4},
             "model": {"encoder": "mlp", "hidden": [512, 1024, 1024]},
-            "eval": {"metrics": [name for name in METRICS if name != "mAP"]},  # it names the best only
+            "eval": {"metrics": BY_BEST},
         },
-        {"method.buckets": [40, 80], **WEIGHTING},
+        {"method.buckets": [20, 40, 60, 80, 120], **WEIGHTING},
     ),
-    "fedavg": Candidate("FedAvg", {"method": {"name": "baseline-1"}}, WEIGHTING),
+    "fedmlh-fixed": Candidate(
+        "FedMLH, rows fixed",
+        {**LONG, "method": {"name": "baseline-2", "hash_tables": 4}},
+        {"method.buckets": [20, 40, 60, 80, 120], **WEIGHTING},
+    ),
+    "fedavg": Candidate("FedAvg", {"method": {"name": "baseline-1"}}, {**RATES, **WEIGHTING}),
     "fedaws": Candidate(
-        "FedAwS",
-        {"method": {"name": "fedaws", **HINGE}},
-        {"method.strength": [0.03, 0.1, 0.3], **WEIGHTING},
+        "FedAwS", {"method": {"name": "fedaws", **HINGE}}, {"method.strength": PLAIN, **WEIGHTING}
     ),
     "fedalc": Candidate(
-        "FedALC",
-        {"method": {"name": "fedalc", **HINGE}},
-        {"method.strength": [3.0, 10.0, 30.0], **WEIGHTING},
+        "FedALC", {"method": {"name": "fedalc", **HINGE}}, {"method.strength": SCALED, **WEIGHTING}
     ),
     "fedaws-mined": Candidate(
         "FedAwS, K = 5",
         {"method": {"name": "fedaws", **MINED}},
-        {"method.strength": [0.1, 0.3], **WEIGHTING},
+        {"method.strength": PLAIN, **WEIGHTING},
     ),
     "fedalc-mined": Candidate(
         "FedALC, K = 5",
         {"method": {"name": "fedalc", **MINED, **HINGE, "mined_form": "hinge"}},
-        {"method.strength": [3.0, 10.0, 30.0], **WEIGHTING},
+        {"method.strength": SCALED, **WEIGHTING},
     ),
-    "fedavg-fixed": Candidate("FedAvg-fixed", {**LONG, "method": {"name": "baseline-2"}}, WEIGHTING),
+    "fedavg-fixed": Candidate(
+        "FedAvg-fixed", {**LONG, "method": {"name": "baseline-2"}}, {**RATES, **WEIGHTING}
+    ),
     "fedalc-fixed": Candidate(
         "FedALC-fixed",
         {**LONG, "method": {"name": "fedalc-fixed"}},
-        {"method.pull": [0.3, 1.0, 3.0], **WEIGHTING},
+        {"method.pull": [0.03, 0.1, 0.3, 1.0, 3.0], **WEIGHTING},
     ),
     "softmax": Candidate(
         "Softmax oracle (centralised)",
         {"method": {"name": "centralized"}, "clients": {"row_lr": 1.0}},
-        {"method.scale": [5.0, 10.0, 20.0]},
+        {"method.scale": [5.0, 10.0, 15.0, 20.0, 30.0], "clients.input_dropout": [0.3, 0.6]},
     ),
+    "oracle-bce": _oracle("Label sets in one place, BCE", "bce"),
+    "oracle-softmax": _oracle("Label sets in one place, softmax", "softmax"),
 }
 
 
 def main() -> None:
     parser = parser_of(__doc__)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
+    parser.add_argument("--only", nargs="+", choices=tuple(ARMS), metavar="ARM", default=list(ARMS))
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
     add_running(parser)
@@ -84,19 +116,22 @@ def main() -> None:
     parser.add_argument("--bytes", action="store_true", help="only print what was sent, by whom")
     a = parser.parse_args()
     if a.bytes:
-        print_bytes(a.out / "bibtex.json")
+        for name in a.sets:
+            print_bytes(a.out / f"{name}.json")
         return
-    choose_and_run(
-        "bibtex",
-        BASE,
-        ARMS,
-        a.out,
-        seeds=a.seeds,
-        device=a.device,
-        jobs=a.jobs,
-        runs=a.runs,
-        more={"rounds": a.rounds} if a.rounds else None,
-    )
+    for name in a.sets:
+        choose_and_run(
+            name,
+            CONFIGS / "fedalc" / f"{name}-base.toml",
+            {arm: ARMS[arm] for arm in a.only},
+            a.out,
+            seeds=a.seeds,
+            device=a.device,
+            jobs=a.jobs,
+            runs=a.runs,
+            more={"rounds": a.rounds} if a.rounds else None,
+            into=len(a.only) < len(ARMS),
+        )
 
 
 def print_bytes(path: Path) -> None:

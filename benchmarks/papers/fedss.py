@@ -1,7 +1,12 @@
 """Omniglot under FedSS and its rivals: run the arms, keep, draw (001, §4.3, Figs. 5 and 8).
 
     python -m benchmarks.papers.fedss --jobs 12            # runs configs/fedss/omniglot.toml
+    python -m benchmarks.papers.fedss --studies drawings-20 drawings-5 matched --jobs 12
     python -m benchmarks.papers.fedss --report-only        # draws the page from the result files
+
+A study gives every arm six row rates to choose from on left-out alphabets and up to 3,000 rounds, then
+trains it as chosen with three seeds: `fedss_arms.py`. It also writes STUDY-fit.json, how well the arms
+know their own training examples (A.5).
 
 Fig. 5 is MAP@10 against the class layer's parameters a client gets; Fig. 8 the class layer beside the
 encoder as classes grow. The page also has what the server learns from requests, for every way of drawing
@@ -10,7 +15,7 @@ negatives, with what each costs in accuracy, and the gradient study of A.3 where
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +24,22 @@ import torch
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read, write
-from benchmarks.papers import gradient_noise
+from benchmarks.papers import fedss_arms, gradient_noise
 from benchmarks.papers.drawing import chart, table
 from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
-from spreadout.models.nn.images import ConvNet, MobileNetV3Small, ResNet
+from benchmarks.papers.two_stage import choose_and_run
+from spreadout.config.experiment import Experiment
+from spreadout.config.values import changes_of, overlay
+from spreadout.data.dataset import Examples
+from spreadout.data.load import load_data
+from spreadout.evaluation.evaluate import evaluate
+from spreadout.evaluation.pooled import pool_of
+from spreadout.models.nn.images import ConvNet, ResNet, mobilenet_v3_large, mobilenet_v3_small
 from spreadout.report.charts import Line
 from spreadout.report.document import document
 from spreadout.runs.audit import foreseen
 from spreadout.runs.compare import Suite
+from spreadout.runs.predict import Predictor
 
 CLASSES, OWN, DIM = 964, 20, 64
 SHARES = {"3 %": 29, "4 %": 39, "6 %": 58, "10 %": 96}
@@ -46,8 +59,13 @@ def main() -> None:
     parser.add_argument("--report-only", action="store_true")
     add_running(parser)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--studies", nargs="+", choices=fedss_arms.STUDIES, default=[])
+    parser.add_argument("--seeds", type=int, default=3, help="of the studies")
     a = parser.parse_args()
-    if not a.report_only:
+    for study in a.studies:
+        with run_folders(a.runs) as folder:
+            run_study(study, a.out, folder, seeds=a.seeds, device=a.device, jobs=a.jobs, given=a.set)
+    if not a.report_only and not a.studies:
         suite = Suite.load([str(CONFIGS / "fedss" / "omniglot.toml")], None, a.set)
         with run_folders(a.runs) as folder:
             (arms,) = run_suites([suite], folder, a.device, a.jobs)
@@ -63,10 +81,56 @@ def main() -> None:
         tables = [arms_table(made)]
     if (a.out / "requests.json").is_file():
         tables.append(requests(read(a.out / "requests.json")))
+    for study in fedss_arms.STUDIES:
+        if (a.out / f"{study}.json").is_file():
+            found = read(a.out / f"{study}.json")
+            tables.append(f"<h2>{study}</h2>{arms_table(found)}")
+            figures.append(by_bytes(study, found))
     sections = [*tables, f"<h2>Figures</h2><section class=grid2>{''.join(figures)}</section>"]
     about = "Omniglot, 964 classes trained, 659 others retrieved, 20 classes a client"
     a.report.write_text(document("Federated sampled softmax", about, sections), encoding="utf-8")
     print(f"wrote {a.report}")
+
+
+def run_study(
+    study: str, out: Path, folder: Path, *, seeds: int, device: str, jobs: int, given: Sequence[str]
+) -> None:
+    """Choose, run, and look at how well the runs know what they were trained on."""
+    left_out = {"data": {"hold_out": "users"}}  # whole alphabets
+    choose_and_run(
+        study,
+        fedss_arms.BASE,
+        fedss_arms.arms(study),
+        out,
+        seeds=seeds,
+        device=device,
+        jobs=jobs,
+        runs=folder,
+        more=overlay(overlay(left_out, fedss_arms.data_of(study)), changes_of(given)),
+    )
+    fits = {
+        place.parent.name: fit_of(place) for place in sorted((folder / study).glob("*/seed-0")) if place
+    }
+    write(out / f"{study}-fit.json", {"what": "P@1 on the training examples, seed 0", "fits": fits})
+
+
+def fit_of(folder: Path) -> dict[str, float]:
+    """A.5: top-1 accuracy on the examples that a run was trained on."""
+    experiment = Experiment.load(str(folder / "config.toml"))
+    pool = pool_of(load_data(experiment.data, experiment.seed).train)
+    predictor, trained = Predictor.load(folder), Examples(pool.inputs, pool.labels)
+    return evaluate(predictor.model, predictor.state, trained, ["P@1"]).metrics
+
+
+def by_bytes(study: str, made: Made) -> str:
+    """Figures 3 and 4: MAP@10 by what a client has got, round after round."""
+    lines = []
+    for arm in made["variants"]:
+        each = arm["bytes_per_client_round"]["down"]
+        if arm["bytes"]["participations"]:
+            sent = [each * round / 2**20 for round in arm["curve"]["round"]]
+            lines.append(Line(arm["label"], sent, arm["curve"]["MAP@10"]))
+    return chart(f"{study}: accuracy by bytes", lines, "MiB down, a client in every round", "MAP@10 (%)")
 
 
 def arms_table(made: Made) -> str:
@@ -106,7 +170,8 @@ def figure_8() -> str:
         encoders = {
             "convnet": ConvNet(3, 64, DIM),
             "resnet20": ResNet(20, 3, DIM),
-            "mobilenet_v3_small": MobileNetV3Small(3, 32, DIM),
+            "mobilenet_v3_small": mobilenet_v3_small(3, 224, DIM),
+            "mobilenet_v3_large": mobilenet_v3_large(3, 224, DIM),
         }
     for name, encoder in encoders.items():
         level = [sum(p.numel() for p in encoder.parameters())] * len(steps)

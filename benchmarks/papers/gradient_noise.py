@@ -1,8 +1,11 @@
 """How far a sampled softmax's gradient is from the full one's, by the size of the sample (FedSS, A.3).
 
     python -m benchmarks.papers.gradient_noise --out results/fedss/gradients.json --report gradients.html
+    python -m benchmarks.papers.gradient_noise --rows --clients 32 --out results/fedss/row-gradients.json
 
-For some clients of the Omniglot federation, at the start of training: the bias (of the mean over draws)
+With --rows: how far the class rows' change that the server makes of all clients is from that of the full
+softmax, by how rows are merged, as in the paper's Fig. 9. Otherwise the gradients of single clients'
+encoders. Both of the Omniglot federation at the start of training: the bias (of the mean over draws)
 and the spread (of single draws around it), both relative to the full gradient, with and without the
 correction of the logits. The chance error of a mean of so many draws is taken off the bias.
 """
@@ -25,9 +28,12 @@ from benchmarks.common.start import start
 from benchmarks.papers.drawing import chart
 from spreadout.config.experiment import Experiment
 from spreadout.core.state import ServerState
+from spreadout.core.tables import local_of
 from spreadout.core.types import Params
+from spreadout.federated.aggregate import total
 from spreadout.federated.cohort import draw_clients, request_rows
 from spreadout.federated.federation import Federation
+from spreadout.federated.robust.merging import merged
 from spreadout.methods.fedss import FedSS
 from spreadout.report.charts import Line
 from spreadout.report.document import document
@@ -44,6 +50,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--report", type=Path)
+    parser.add_argument("--rows", action="store_true", help="the server's change of class rows")
     a = parser.parse_args()
     fixed = ["clients.image_shift=0", "clients.batch=full", "clients.local_steps=1"]
     experiment = Experiment.load(a.config, [*fixed, f"clients.per_round={a.clients}"])
@@ -51,6 +58,10 @@ def main() -> None:
     base, state = start(experiment, device)
     assert isinstance(base.method, FedSS)
     scale = base.method.scale
+    if a.rows:
+        noise = rows_noise(base, state, a.sizes, a.draws)
+        write(a.out, {"clients": a.clients, "draws": a.draws, "results": noise})
+        return
     full = gradients(base, state, FedSS(negatives=base.data.classes - 1, scale=scale), 0)
     length = full.norm(dim=1)
     found = []
@@ -70,6 +81,39 @@ def main() -> None:
     if a.report:
         page = document("The noise of a sampled softmax", "FedSS, A.3, on Omniglot", [figure(found)])
         a.report.write_text(page, encoding="utf-8")
+
+
+def rows_noise(
+    base: Federation, state: ServerState, sizes: Sequence[int], draws: int
+) -> list[dict[str, Any]]:
+    """For both merges: bias and spread of the merged class rows, relative to the full softmax's."""
+    assert isinstance(base.method, FedSS)
+    found: list[dict[str, Any]] = []
+    for merge in ("sum", "weighted-mean"):
+        method = FedSS(negatives=base.data.classes - 1, scale=base.method.scale, merge=merge)
+        full = row_change(base, state, method, 0)
+        for size in sizes:
+            some = method.model_copy(update={"negatives": size})
+            drawn = torch.stack([row_change(base, state, some, turn) for turn in range(draws)])
+            mean = drawn.mean(0)  # (C, d)
+            variance = (drawn - mean).square().sum() / (draws - 1)
+            off = ((mean - full).square().sum() - variance / draws).clamp_min(0)
+            far = (drawn - full).flatten(1).norm(dim=1).mean()  # E‖ḡ_FedAvg − ḡ_FedSS‖ of the paper
+            parts = {"bias": off.sqrt(), "spread": variance.sqrt(), "distance": far}
+            relative = {name: round(float(value / full.norm()), 4) for name, value in parts.items()}
+            found.append({"merge": merge, "negatives": size, **relative})
+            print(found[-1], flush=True)
+    return found
+
+
+def row_change(base: Federation, state: ServerState, method: FedSS, turn: int) -> Tensor:
+    """The change of the class table that one round of all clients comes to, under one draw: (C, d)."""
+    f = replace(base, method=method)
+    cohort = replace(request_rows(f, draw_clients(f, 0), turn), round=0)
+    _, rows = merged(f, state, total(f.executor.train(f, state, cohort)))
+    table = torch.zeros_like(local_of(state.tables["classes"]))
+    table[rows["classes"].ids] = rows["classes"].values
+    return table
 
 
 def gradients(base: Federation, state: ServerState, method: FedSS, turn: int) -> Tensor:

@@ -20,6 +20,7 @@ import torch
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.record import commit, hardware, write
+from benchmarks.papers import user_errors
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data import load as splits
@@ -85,10 +86,14 @@ def run_suites(suites: Sequence[Suite], folder: Path, device: str, jobs: int) ->
     ]
 
 
-def keep(suite: Suite, arms: Sequence[Arm], out: Path, *, into: bool = False) -> None:
+def keep(
+    suite: Suite, arms: Sequence[Arm], out: Path, *, into: bool = False, runs: Path | None = None
+) -> None:
     """The small result file: the table, curves, and everything needed to make it again.
 
-    With `into`, arms take the place of those with their names in the file that is there.
+    runs: the folder of the suite's runs, where errors by users are wanted too.
+
+    With `into`, arms take the place of those with their names in the file that is there, if it is.
     """
     configs = {
         name: variant.model_dump(mode="json", exclude_none=True)
@@ -96,12 +101,15 @@ def keep(suite: Suite, arms: Sequence[Arm], out: Path, *, into: bool = False) ->
     }
     made_by = {"commit": commit(), "hardware": hardware()}
     table = [{**as_json(arm), **made_by, "curve": curve(arm)} for arm in arms]
+    if runs is not None:
+        user_errors.into(table, user_errors.of_suite(suite, runs))
     for row in table:
         print(f"{row['label']:36}", *(" ".join(shown(score)) for score in row["metrics"].values()))
-    if into:
+    if into and out.is_file():
         before, fresh = json.loads(out.read_bytes()), {row["name"]: row for row in table}
         older = {"commit": before["commit"], "hardware": before["hardware"]}
-        table = [fresh.get(row["name"], {**older, **row}) for row in before["variants"]]
+        table = [fresh.pop(row["name"], {**older, **row}) for row in before["variants"]]
+        table += fresh.values()
         configs = {**before["configs"], **configs}
     made = {"suite": suite.name, "seeds": list(suite.seeds), "variants": table}
     write(out, {**made, "constant": constant(next(iter(suite.variants.values()))), "configs": configs})

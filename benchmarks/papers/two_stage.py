@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common.record import write
+from benchmarks.common.record import read, write
 from benchmarks.papers.suite import keep, run_folders, run_suites
+from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import overlay, read_toml
 from spreadout.runs.compare import Suite
@@ -58,9 +59,17 @@ def choose_and_run(
     jobs: int,
     runs: Path | None,
     fraction: float = 0.2,
+    still_held: float = 0.0,
     more: Changes | None = None,
+    into: bool = False,
+    by_users: bool = False,
 ) -> None:
-    """Both stages; writes `NAME-tuning.json` and `NAME.json` below `out`."""
+    """Both stages; writes `NAME-tuning.json` and `NAME.json` below `out`.
+
+    fraction: of the training data, chosen on; still_held: as much of it stays held out in the second
+    stage. by_users: whether scores have errors by users. into: whether the arms take the place of those
+    with their names in files that are there.
+    """
     held = {"data": {"validation_fraction": fraction}, "eval": {"split": "validation"}}
     tried: dict[str, tuple[str, str, Changes]] = {}
     for arm, candidate in arms.items():
@@ -79,6 +88,7 @@ def choose_and_run(
             table.append({"arm": arm, "point": point, **best})
             if arm not in chosen or _mean(best, by) > _mean(chosen[arm][1], by):
                 chosen[arm] = (config, best)
+        table = (_others(out / f"{name}-tuning.json", arms) if into else []) + table
         write(out / f"{name}-tuning.json", {"base": base.name, "fraction": fraction, "points": table})
         # As many rounds as were best, and none of the early stopping that found them.
         final = {
@@ -88,7 +98,7 @@ def choose_and_run(
                 config,
                 {
                     "rounds": max(int(best["round"]), 1),
-                    "data": {"validation_fraction": 0.0},
+                    "data": {"validation_fraction": still_held},
                     "eval": {"split": "test"},
                 },
                 patience=False,
@@ -97,7 +107,13 @@ def choose_and_run(
         }
         suite = Suite(name, tuple(range(seeds)), final, {arm: arms[arm].label for arm in final})
         (ran,) = run_suites([suite], folder, device, jobs)
-    keep(suite, ran, out / f"{name}.json")
+        placed = folder / name if by_users else None
+        keep(suite, ran, out / f"{name}.json", into=into, runs=placed)
+
+
+def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:
+    """The points of a file, less those of these arms."""
+    return [one for one in read(path)["points"] if one["arm"] not in arms] if path.is_file() else []
 
 
 def _mean(best: Mapping[str, float], names: Sequence[str]) -> float:
@@ -109,6 +125,7 @@ def _experiment(
     base: Path, name: str, changes: Changes, more: Changes, *, patience: bool = True
 ) -> Experiment:
     merged = {**overlay(overlay(read_toml(str(base)), changes), more), "name": name}
+    merged = without_inherited(merged, changes, Experiment.model_validate)
     if not patience:
         merged["eval"] = {key: value for key, value in merged["eval"].items() if key != "patience"}
     return Experiment.of(merged)

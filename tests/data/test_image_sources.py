@@ -311,6 +311,14 @@ def test_omniglot_tests_on_alphabets_it_never_trains(tmp_path: Path) -> None:
     assert shades(found.train)[:3] == [0, 255, 255]  # paper is dark, ink is bright
 
 
+def test_fewer_drawings_of_each_character_are_trained_on(tmp_path: Path) -> None:
+    place = omniglot(tmp_path)
+    every, first = Omniglot().parse(place), Omniglot(drawings=1).parse(place)
+    assert first.classes == every.classes
+    assert torch.bincount(first.train.labels.values).tolist() == [1] * every.classes
+    assert len(first.test) == len(every.test)  # type: ignore[arg-type]
+
+
 def test_a_broken_omniglot_is_named(tmp_path: Path) -> None:
     omniglot(tmp_path)
     with zipfile.ZipFile(tmp_path / "images_background.zip", "a") as file:

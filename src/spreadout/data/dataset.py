@@ -345,6 +345,7 @@ class Examples:
     labels: Ragged  # n label sets; a set may be empty
     class_names: tuple[str, ...] = ()  # by which text was numbered: those of the training data first
     column_names: tuple[str, ...] = ()  # the named columns that x was made of, in their order
+    user: Tensor | None = None  # (n,) int64 whose example each is, where the source says it
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -287,4 +287,4 @@ def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple
 
 
 def _examples(part: Instances) -> Examples:
-    return Examples(part.columns, part.labels)
+    return Examples(part.columns, part.labels, user=part.user)

@@ -54,14 +54,18 @@ class Omniglot(FileSource):
     turns_ink_bright: ClassVar = True
     name: str = OMNIGLOT.name
     size: int = Field(28, ge=4, le=105)  # pixels a side
+    drawings: int = Field(20, ge=1, le=20)  # of each character there are to train on
 
     def parse(self, path: Path) -> RawDataset:
-        train, train_names = _part(path, "images_background", self.size, 0)
+        train, train_names = _part(path, "images_background", self.size, 0, self.drawings)
         test, test_names = _part(path, "images_evaluation", self.size, len(train_names))
         return RawDataset(train, len(train_names), test, class_names=(*train_names, *test_names))
 
 
-def _part(path: Path, part: str, size: int, first_class: int) -> tuple[Instances, list[str]]:
+def _part(
+    path: Path, part: str, size: int, first_class: int, drawings: int = 20
+) -> tuple[Instances, list[str]]:
+    """One of the two zips; drawings: by so many of an alphabet's twenty people."""
     source = next((p for p in (path / f"{part}.zip", path / part) if p.exists()), None)
     if source is None:
         raise UserError(f"{path}: has no {part}.zip; put both Omniglot zips there")
@@ -81,4 +85,7 @@ def _part(path: Path, part: str, size: int, first_class: int) -> tuple[Instances
         pixels = decode_all(names, archive.read, archive.label, size=size, grey=True)
     ink = 255 - pixels  # strokes bright on a dark ground, as in MNIST
     user = torch.tensor([person[who] for who in people], dtype=torch.int64)
-    return Instances({"x": as_column(ink)}, single(label), user), ["/".join(name) for name in classes]
+    every = Instances({"x": as_column(ink)}, single(label), user)
+    few = torch.tensor([number <= drawings for _, number in people])
+    kept = every if bool(few.all()) else every.select(few.nonzero()[:, 0]).compact()
+    return kept, ["/".join(name) for name in classes]

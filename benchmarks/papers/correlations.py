@@ -1,0 +1,90 @@
+"""Does it pay to know which labels occur together (An et al. 2024), and when? One grid for all answers.
+
+    python -m benchmarks.papers.correlations --sets bibtex delicious --jobs 12
+    python -m benchmarks.papers.correlations --small    # a small network, on a CPU
+
+An arm says how a pair of labels is weighed in the server's push (alike as in FedAwS, by Remark 2, by σ
+of Eq. 9, by γ of Eq. 10, by γ with a floor), what the push is (hinge or −d²), over which pairs (all, or
+the five nearest), and how clients are weighed (alike, or by their examples). Every arm is given equally
+many λ on a fifth of the training instances, and its best is trained on all of them with each seed.
+
+Writes results/fedalc/SET-correlations-tuning.json and SET-correlations.json; with --small, `-small` too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import CONFIGS, RESULTS
+from benchmarks.papers.suite import add_running
+from benchmarks.papers.two_stage import Candidate, choose_and_run
+
+SETS = ("bibtex", "delicious")
+# Rows of γ sum to 1 and those of equal weights to C − 1, so a λ of one is about a hundred of the other.
+PLAIN, SCALED = (0.01, 0.03, 0.1, 0.3, 1.0), (1.0, 3.0, 10.0, 30.0, 100.0)
+WEIGHED: Mapping[str, tuple[str, dict[str, Any], Sequence[float]]] = {
+    "equal": ("FedAwS", {"name": "fedaws"}, PLAIN),
+    "remark2": ("FedAwS, Remark 2", {"name": "fedaws", "weighted": True}, PLAIN),
+    "sigma": ("FedALC, σ", {"name": "fedalc", "normalize": False}, SCALED),
+    "gamma": ("FedALC, γ", {"name": "fedalc"}, SCALED),
+    "floor": ("FedALC, γ, floor 0.1", {"name": "fedalc", "weight_floor": 0.1}, SCALED),
+}
+PUSHED: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "all-hinge": ("all pairs, hinge", {"spreadout_form": "hinge", "spreadout_margin": 1.0}),
+    "all-far": ("all pairs, −d²", {"spreadout_form": "far"}),
+    "k5-hinge": (
+        "K = 5, hinge",
+        {"spreadout_form": "topk", "k": 5, "mined_form": "hinge", "spreadout_margin": 1.0},
+    ),
+    "k5-far": ("K = 5, −d²", {"spreadout_form": "topk", "k": 5, "mined_form": "far"}),
+}
+CLIENTS = {"uniform": "clients alike", "examples": "by examples"}
+SMALL: dict[str, Any] = {"model": {"width": 128, "hidden": [256], "dim": 128}}
+
+
+def arms(pushed: Sequence[str], points: int) -> dict[str, Candidate]:
+    """Every combination; points: how many λ each is given, from the middle of its list."""
+    found = {}
+    for weighed, (method, changes, strengths) in WEIGHED.items():
+        for push in pushed:
+            pairs, form = PUSHED[push]
+            for weighting, said in CLIENTS.items():
+                middle = (len(strengths) - points) // 2
+                found[f"{weighed}-{push}-{weighting}"] = Candidate(
+                    f"{method}; {pairs}; {said}",
+                    {"method": {**changes, **form, "weighting": weighting}},
+                    {"method.strength": strengths[middle : middle + points]},
+                )
+    return found
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
+    parser.add_argument("--pushed", nargs="+", choices=tuple(PUSHED), default=list(PUSHED))
+    parser.add_argument("--points", type=int, choices=(1, 3, 5), default=5, help="λ of every arm")
+    parser.add_argument("--small", action="store_true", help="a network small enough for a CPU")
+    parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--rounds", type=int)
+    add_running(parser)
+    a = parser.parse_args()
+    for name in a.sets:
+        choose_and_run(
+            f"{name}-correlations{'-small' if a.small else ''}",
+            CONFIGS / "fedalc" / f"{name}-base.toml",
+            arms(a.pushed, a.points),
+            a.out,
+            seeds=a.seeds,
+            device=a.device,
+            jobs=a.jobs,
+            runs=a.runs,
+            more={**(SMALL if a.small else {}), **({"rounds": a.rounds} if a.rounds else {})},
+        )
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,60 @@
+"""The arms that a GPU day runs: each makes a sound experiment, and none gets more tries than another."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.common.paths import CONFIGS
+from benchmarks.papers import correlations, dual_encoder_choice, fedalc, fedmlh, fedss_arms
+from benchmarks.papers.two_stage import Candidate, _experiment
+from benchmarks.papers.user_errors import error_by_user
+from benchmarks.quote.fedmlh import _sent_until
+from spreadout.config.effect import idle_keys
+
+HELD = {"data": {"validation_fraction": 0.2}, "eval": {"split": "validation"}}
+SUITES: dict[str, tuple[Path, dict[str, Candidate]]] = {
+    "fedalc": (fedalc.BASE, fedalc.ARMS),
+    "correlations": (fedalc.BASE, correlations.arms(tuple(correlations.PUSHED), 5)),
+    "small": (fedalc.BASE, correlations.arms(["k5-hinge"], 3)),
+    **{name: (fedss_arms.BASE, fedss_arms.arms(name)) for name in fedss_arms.STUDIES},
+    **{shape: (CONFIGS / "fedmlh" / f"{shape}.toml", fedmlh.arms(shape)) for shape in fedmlh.SHAPES},
+    **{
+        name: (dual_encoder_choice.base_of(name), dual_encoder_choice.candidates(name))
+        for name in dual_encoder_choice.CHOICES
+    },
+}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_arms_are_sound_and_have_equally_many_points(suite: str) -> None:
+    base, arms = SUITES[suite]
+    assert len({len(arm.points()) for arm in arms.values()}) == 1
+    for name, arm in arms.items():
+        points = arm.points()
+        assert len(dict(points)) == len(points)  # every point has a name of its own
+        for point, changes in (points[0], points[-1]):
+            made = _experiment(base, f"{name}-{point}", changes, HELD)
+            assert not idle_keys(made)
+
+
+def test_an_error_by_users_is_what_drawing_users_again_gives() -> None:
+    draw = torch.Generator().manual_seed(0)
+    sizes = torch.randint(5, 60, (80,), generator=draw)
+    user = torch.repeat_interleave(torch.arange(80), sizes)
+    taste = torch.rand(80, generator=draw)[user]  # a user's examples are alike
+    right = (torch.rand(len(user), generator=draw) < taste).double()
+    found, asked = (
+        torch.zeros(80).double().index_add(0, user, v) for v in (right, torch.ones_like(right))
+    )
+    again = torch.randint(80, (4000, 80), generator=draw)
+    spread = (found[again].sum(1) / asked[again].sum(1)).std()
+    alone = (right.mean() * (1 - right.mean()) / len(right)).sqrt()  # as if examples were independent
+    assert error_by_user(right, user * 7) == pytest.approx(float(spread), rel=0.06)
+    assert error_by_user(right, user) > 2 * float(alone)
+
+
+def test_what_is_sent_until_a_share_of_the_best() -> None:
+    rising = [0.0, 90.0, 96.0, 100.0, 99.0]
+    curve = {"bytes": [0.0, 1.0, 2.0, 3.0, 4.0], **{f"P@{k}": rising for k in (1, 3, 5)}}
+    assert [_sent_until(curve, share * 100) for share in (0.95, 0.99, 1.0, 1.01)] == [2, 3, 3, None]
