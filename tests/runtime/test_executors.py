@@ -92,6 +92,17 @@ ARMS = {
     "rates that fall": ["clients.lr_decay=cosine", "rounds=8"],
     "inputs corrupted, fused": ["clients.local_steps=1", "clients.input_noise=0.3"],
     "centralized": ["method.name=centralized", "method.scale=5"],
+    "margins by frequency": ["method.margin=0.5", "method.margin_by_frequency=0.4", "clients.local_steps=3"],
+    "margins by frequency, fused": ["method.margin=0.5", "method.margin_by_frequency=0.4", "clients.local_steps=1"],
+    "adjusted logits": ["method.name=fedavg", "method.scale=5", "method.logit_adjustment=1"],
+    "adjusted logits of a sample": ["method.name=fedss", "method.negatives=2", "method.scale=5", "method.logit_adjustment=1"],
+    "adjusted logits of own rows": ["method.name=fedaws-softmax", "method.scale=5", "method.logit_adjustment=1", "clients.local_steps=1"],
+    "adjusted logits, centralized": ["method.name=centralized", "method.scale=5", "method.logit_adjustment=1", "method.margin_by_frequency=0.2"],
+    "spreadout weighted by frequency": ["method.weighted=true"],
+    "both forms of spreadout": ["method.spreadout_form=both", "method.k=2"],
+    "rows warmed up": ["clients.row_warmup=3", "clients.local_steps=1", "clients.row_lr=0.5"],
+    "rows warmed up, several steps": ["clients.row_warmup=3", "clients.local_steps=3", "clients.lr_decay=linear"],
+    "drawn by size": ["clients.per_round=3", "clients.selection=by_size", "method.weighting=examples"],
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from spreadout.data.sources.base import RawDataset
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods import DualEncoder, FedMLH, FedSS
 from spreadout.methods.base import Method
-from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
+from spreadout.methods.fedaws import MANY_CLASSES, MINING, Spreadout
 from spreadout.methods.fedss import NEGATIVES
 from spreadout.models.build import DataShape
 
@@ -150,7 +150,7 @@ def within_classes(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """Counts of classes whose plain default is more than there are."""
     there = splits.train.classes - splits.train.first_class
     method, found = experiment.method, dict[str, Any]()
-    if isinstance(method, Spreadout) and method.spreadout_form == "topk":
+    if isinstance(method, Spreadout) and method.spreadout_form in MINING:
         # Near pairs are a small part of all: with nearly all of them Eq. 8 has no minimum.
         found["method.k"] = min(type(method).model_fields["k"].default, max(1, there // 4))
     if isinstance(method, FedSS) and method.row_access == "sample":

@@ -74,10 +74,11 @@ def _within(section: Section, prefix: str) -> Found:
 
 
 def _of_method(e: Experiment, data: Splits | None, method: Method) -> Found:
-    if not method.has_class_table:
-        yield "clients.row_lr", f"as method.name = {method.name!r} has no class rows: leave it out"
-    elif "classes" in method.fixed_tables():
-        yield "clients.row_lr", f"as method.name = {method.name!r} keeps class rows fixed: leave it out"
+    for key in ("clients.row_lr", "clients.row_warmup"):
+        if not method.has_class_table:
+            yield key, f"as method.name = {method.name!r} has no class rows: leave it out"
+        elif "classes" in method.fixed_tables():
+            yield key, f"as method.name = {method.name!r} keeps class rows fixed: leave it out"
     if method.has_class_table and method.row_merge().get("classes") == "replace":
         for key in e.server.tables.get("classes", Section()).model_fields_set:
             yield (
@@ -98,7 +99,7 @@ def _of_encoder(e: Experiment, data: Splits | None, method: Method) -> Found:
 
 
 def _of_cohort(e: Experiment, data: Splits | None, method: Method) -> Found:
-    if e.clients.per_round == "all" and e.clients.selection in ("weighted", "fixed"):
+    if e.clients.per_round == "all" and e.clients.selection in ("weighted", "by_size", "fixed"):
         yield "clients.selection", 'as clients.per_round = "all" takes everybody: set it to a number'
 
 

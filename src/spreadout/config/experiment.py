@@ -54,6 +54,7 @@ class ClientsConfig(Optimizer):
     input_lr: float | None = Field(None, gt=0)  # rate of the feature rows of a lookup; None: lr
     request_features: Literal["own", "seen"] = "own"  # of a lookup: of all its examples, or the round's
     lr_decay: Decay = "none"  # of all rates, to zero over the run
+    row_warmup: int = Field(0, ge=0)  # first rounds over which the rate of class rows rises to row_lr
     per_round: int | Literal["all"] = "all"
     selection: Selection = "uniform"
     local_steps: int | None = Field(None, ge=1)  # give this or local_epochs; default: one epoch

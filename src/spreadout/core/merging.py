@@ -46,6 +46,7 @@ class MergeRules:
     weighting: Weighting
     rows: Mapping[str, RowMerge]
     most: int | None = None  # examples that a client may count for
+    least: float = 0.0  # … and that it counts for in the dense average, where it was drawn by its size
 
     def counted_examples(self, examples: Tensor) -> Tensor:
         """How many of the examples that clients claim count: (n,) → (n,) float32."""
@@ -53,8 +54,9 @@ class MergeRules:
 
     def client_weight(self, examples: Tensor) -> Tensor:
         """ω_i for the dense average, before normalisation: (k,) → (k,)."""
-        by_examples = self.weighting == "examples"
-        return self.counted_examples(examples) if by_examples else torch.ones_like(examples).float()
+        if self.weighting == "uniform":
+            return torch.ones_like(examples).float()
+        return self.counted_examples(examples).clamp_min(self.least)
 
     @property
     def counted(self) -> frozenset[str]:

@@ -11,13 +11,16 @@ torch.Size([2, 4])
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
 Tensors = dict[str, Tensor]
 Record = dict[str, Any]  # one evaluation, as a line of metrics.jsonl
 Batch = Mapping[str, Tensor]  # columns of one step, each (B, …), and "mask" (B,)
+Counted = Literal["own", "all"]
+"""Whose examples a loss counts: the client's own, which nobody has to tell it, or those of all."""
+NOTHING: Tensors = {}
 
 
 class Params(NamedTuple):
@@ -48,6 +51,7 @@ class RowInfo(NamedTuple):
     own: Tensors  # (m,) bool: which of them its own examples name; if the loss needs it
     size: Tensors  # (): how many rows of the table are classes at all; likewise
     share: Tensors  # (m,) popularity among all that are not its own; where draws go by popularity
+    examples: Tensors = NOTHING  # (m,) how many examples each row's class has; if the loss needs it
 
     def at(self, place: Any) -> RowInfo:
         """Of one client of a stack, or of some."""

@@ -32,6 +32,7 @@ from spreadout.data.arrays import (
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
 from spreadout.data.in_words import counted, inputs_in_words
 from spreadout.data.input_columns import InputColumns
+from spreadout.data.label_counts import counts_by_client
 from spreadout.data.naming import client_numbers, joined
 
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
@@ -61,6 +62,7 @@ class FederatedDataset:
     public_popularity: Tensor | None = (
         None  # (C,) of the whole federation, where the server sends it to all
     )
+    public_counts: Tensor | None = None  # (C,) examples of each class, likewise
     class_names: tuple[str, ...] = ()  # what the user calls the classes; none: by their numbers
     client_names: tuple[str, ...] = ()  # … and the clients of the whole federation
     input_columns: InputColumns | None = (
@@ -145,6 +147,11 @@ class FederatedDataset:
         rows = self.rows_of(torch.arange(self.clients))["classes"].values
         counts = torch.bincount(rows, minlength=self.classes).float()
         return counts / counts.sum().clamp_min(1)
+
+    @cached_property
+    def label_counts(self) -> tuple[Ragged, Ragged]:
+        """The classes that each client's examples have, ascending, and how many have each."""
+        return counts_by_client(self.columns["y"], self.offsets, self.classes)
 
     @cached_property
     def _all_rows(self) -> dict[str, Ragged]:

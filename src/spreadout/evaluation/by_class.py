@@ -41,9 +41,7 @@ def by_class(model: EmbeddingModel, state: ServerState, held_out: Examples, clas
 
     Of examples with one label each the class that is ranked first counts, of label sets the first five.
     """
-    labelled = _labelled(held_out, classes)
-    most = min(MOST_EXAMPLES, max(FEWEST, int(WORK_LIMIT / max(classes * model.outputs, 1))))
-    some = labelled[:: max(1, -(-len(labelled) // most))]
+    some = looked_at(model, held_out, classes)
     labels = held_out.labels.select(some)
     single = bool((labels.lengths == 1).all())
     depth = min(1 if single else 5, classes)
@@ -59,6 +57,13 @@ def by_class(model: EmbeddingModel, state: ServerState, held_out: Examples, clas
         found=torch.bincount(label[hit], minlength=classes),
         pairs=_pairs(label, guesses[:, 0], classes) if single and len(some) else None,
     )
+
+
+def looked_at(model: EmbeddingModel, held_out: Examples, classes: int) -> Tensor:
+    """Which held-out examples are scored class by class: evenly spread, no more than can be afforded."""
+    labelled = _labelled(held_out, classes)
+    most = min(MOST_EXAMPLES, max(FEWEST, int(WORK_LIMIT / max(classes * model.outputs, 1))))
+    return labelled[:: max(1, -(-len(labelled) // most))]
 
 
 def _labelled(held_out: Examples, classes: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from spreadout.core.ragged import Ragged
-from spreadout.core.types import RowInfo
+from spreadout.core.types import Counted, RowInfo
 from spreadout.data.columns import Lists, Sparse, ragged_places
 from spreadout.data.dataset import FederatedDataset
 from spreadout.federated.schedule import Plan
@@ -140,13 +140,17 @@ def row_info(
     *,
     own: bool,
     popularity: bool = False,
+    counts: Counted | None = None,
 ) -> RowInfo:
     """What each client knows of the rows it holds.
 
     ids: per table (k, m), −1 for padding. own: with what the correction of a sampled loss needs;
-    popularity: also with each row's share of the popularity of all that are not the client's own.
+    popularity: also with each row's share of the popularity of all that are not the client's own;
+    counts: with how many examples each row's class has, on the client itself or on all.
     """
-    info = RowInfo({table: rows >= 0 for table, rows in ids.items()}, {}, {}, {})
+    info = RowInfo({table: rows >= 0 for table, rows in ids.items()}, {}, {}, {}, {})
+    if counts is not None:
+        info.examples["classes"] = class_counts(data, clients, ids["classes"], counts)
     if own:
         rows = ids["classes"]
         mine = data.rows_of(clients)["classes"].padded(-1).to(rows.device)
@@ -158,6 +162,23 @@ def row_info(
             taken = torch.where(mine >= 0, weight[mine.clamp_min(0)], 0.0).sum(1, keepdim=True)
             info.share["classes"] = weight[rows.clamp_min(0)] / (1 - taken).clamp_min(1e-12)
     return info
+
+
+def class_counts(data: FederatedDataset, clients: Tensor, rows: Tensor, whose: Counted) -> Tensor:
+    """How many examples each row's class has: (k, m) float32, 0 for padding and what nobody counted.
+
+    rows: (k, m) class ids, −1 for padding.
+    """
+    if whose == "all":
+        if data.public_counts is None:
+            raise ValueError("the counts of all classes are not known here")
+        known = data.public_counts.to(rows.device).float()
+        return torch.where(rows >= 0, known[rows.clamp_min(0)], 0.0)
+    named, times = (part.select(clients).padded(-1).to(rows.device) for part in data.label_counts)
+    if not named.shape[1]:
+        return torch.zeros_like(rows, dtype=torch.float32)
+    place, held = _find(named, rows)
+    return torch.where(held, times.gather(1, place).float(), 0.0)
 
 
 def positives_of(data: FederatedDataset, clients: Tensor, rows: Tensor, usable: Tensor) -> Tensor:

@@ -41,10 +41,8 @@ class Cohort:
 def draw_clients(federation: Federation, round: int) -> Tensor:
     """Who takes part in a round: a function of (seed, round) alone, or of the number of the draw."""
     f = federation
-    usable = f.clients.schedule.usable(f.data.sizes)
-    if f.server.claim_cap is not None:  # nor is a client chosen more often by what it claims
-        usable = np.minimum(usable, f.server.claim_cap)
-    return sample_clients(f.server.selection, usable, f.server.per_round, seed=f.seed, round=round)
+    sizes = f.drawn_sizes
+    return sample_clients(f.server.selection, sizes, f.server.per_round, seed=f.seed, round=round)
 
 
 def draw_cohort(federation: Federation, round: int, repeats: int = 0) -> Cohort:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from spreadout.core.merging import MergeRules
+from spreadout.core.randomness import Ints
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
 from spreadout.federated.aggregate import ServerOptimizers
@@ -18,8 +20,8 @@ from spreadout.federated.augment import Augment
 from spreadout.federated.drift.base import DriftCorrection
 from spreadout.federated.local import LocalTraining
 from spreadout.federated.robust.base import RobustRule
-from spreadout.federated.sampling import Selection
-from spreadout.federated.schedule import Decay, Plan, Schedule, plan, rate_factor
+from spreadout.federated.sampling import Selection, certain_from
+from spreadout.federated.schedule import Decay, Plan, Schedule, plan, rate_factor, warmth
 from spreadout.methods.base import Method
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.privacy.mechanism import GaussianMechanism
@@ -35,6 +37,7 @@ class ClientSettings:
     schedule: Schedule
     training: LocalTraining
     decay: Decay = "none"  # of the rates, over all rounds
+    row_warmup: int = 0  # rounds until class rows move at their full rate
     augment: Augment = field(default_factory=Augment)
     drift: DriftCorrection | None = None
     max_norm: float | None = None  # longer updates are refused
@@ -84,7 +87,16 @@ class Federation:
 
     @cached_property
     def rules(self) -> MergeRules:
-        return replace(self.method.rules(), most=self.server.claim_cap)
+        least = 0.0
+        if self.server.selection == "by_size":
+            least = certain_from(self.drawn_sizes, self.server.per_round)
+        return replace(self.method.rules(), most=self.server.claim_cap, least=least)
+
+    @property
+    def drawn_sizes(self) -> Ints:
+        """How many examples clients are drawn by: no more than each may count for."""
+        usable = self.clients.schedule.usable(self.data.sizes)
+        return usable if self.server.claim_cap is None else np.minimum(usable, self.server.claim_cap)
 
     @property
     def shares_noise(self) -> bool:
@@ -133,7 +145,11 @@ class Federation:
 
     def training_at(self, round: int) -> LocalTraining:
         """How clients train in a round."""
-        return self.clients.training.scaled(self.rate_factor(round))
+        return self.clients.training.scaled(self.rate_factor(round), self.row_factor(round))
+
+    def row_factor(self, round: int) -> float:
+        """What warming up leaves of the rate of class rows in a round."""
+        return warmth(self.clients.row_warmup, round)
 
     @property
     def corrected_tables(self) -> frozenset[str]:

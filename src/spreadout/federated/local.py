@@ -42,9 +42,10 @@ class LocalTraining:
     fixed: frozenset[str] = frozenset()  # tables a client may read but not train
     pull: float = 0.0  # μ of a pull back to where the round began (see drift/base.py)
 
-    def scaled(self, factor: float) -> LocalTraining:
-        """The same training with every rate multiplied, for schedules over rounds."""
-        rows = {name: optimizer.scaled(factor) for name, optimizer in self.rows.items()}
+    def scaled(self, factor: float, classes: float = 1.0) -> LocalTraining:
+        """The same with every rate multiplied, for schedules over rounds; that of class rows by both."""
+        more = {name: classes if name == "classes" else 1.0 for name in self.rows}
+        rows = {name: optimizer.scaled(factor * more[name]) for name, optimizer in self.rows.items()}
         return replace(self, dense=self.dense.scaled(factor), rows=rows)
 
     @property

@@ -26,6 +26,15 @@ def rate_factor(decay: Decay, round: int, rounds: int) -> float:
     return left if decay == "linear" else (1 - math.cos(math.pi * left)) / 2
 
 
+def warmth(rounds: int, round: int) -> float:
+    """The share of their rate class rows move with while they warm up over so many first rounds.
+
+    >>> [warmth(4, round) for round in (0, 1, 3, 9)]
+    [0.25, 0.5, 1.0, 1.0]
+    """
+    return min(1.0, (round + 1) / rounds) if rounds else 1.0
+
+
 LARGE = 1 << 16  # examples above which an order is worked out place by place, not as a whole
 
 

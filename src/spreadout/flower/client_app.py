@@ -220,6 +220,8 @@ def host(
     public = public_in(context.state, data.classes)
     if "popularity" in public:
         data = replace(data, public_popularity=public["popularity"])
+    if "counts" in public:
+        data = replace(data, public_counts=public["counts"])
     federation = replace(_federation(e, data, node, encoder, method), seed=seed)
     return NodeClients(federation, e, node, context.state, ledger)
 
@@ -264,7 +266,7 @@ def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     if task.setup and f.clients.privacy is None and not has_budget(clients_here.ledger):  # without noise
         key = _label_key(clients_here) if f.method.needs_shared_key else b""
         messages.put_setup(reply, dict(zip(numbers, client_setup(f, key), strict=False)))
-    knows = not f.method.needs_popularity or "public" in clients_here.state
+    knows = not f.method.needs_public_state or "public" in clients_here.state
     if len(numbers) <= FEW and knows and not clients_here.draws_anew:  # those are asked for one by one
         reply["requests"] = clients_here.requests(numbers, task.run, task.round)
     return reply
@@ -344,7 +346,7 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
 
 
 def _refuse_forgetting(clients_here: NodeClients) -> None:
-    if clients_here.federation.method.needs_popularity and "public" not in clients_here.state:
+    if clients_here.federation.method.needs_public_state and "public" not in clients_here.state:
         raise MissingRows
 
 

@@ -95,14 +95,13 @@ def _refuse_unlike(
 
 
 def public_in(content: RecordDict, classes: int) -> Tensors:
-    """What the server tells all nodes: how often each class occurs."""
+    """What the server tells all nodes: how many clients hold each class, and how often it occurs."""
     found = messages.tensors_in(content, "public")
-    if found.keys() - {"popularity"}:
-        raise Malformed(f"public values of an unknown kind: {min(found)[:40]!r}")
-    popularity = found.get("popularity")
-    if popularity is not None:
-        if popularity.shape != (classes,) or popularity.dtype not in NUMBERS:
-            raise Malformed(f"popularity of {tuple(popularity.shape)}, but there are {classes} classes")
-        if not bool(((popularity >= 0) & popularity.isfinite()).all()):
-            raise Malformed("popularity below 0 or not finite")
+    if other := found.keys() - {"popularity", "counts"}:
+        raise Malformed(f"public values of an unknown kind: {min(other)[:40]!r}")
+    for name, value in found.items():
+        if value.shape != (classes,) or value.dtype not in NUMBERS:
+            raise Malformed(f"{name} of {tuple(value.shape)}, but there are {classes} classes")
+        if not bool(((value >= 0) & value.isfinite()).all()):
+            raise Malformed(f"{name} below 0 or not finite")
     return found

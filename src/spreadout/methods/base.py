@@ -22,13 +22,15 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.registry import NamedSection, Registry
 from spreadout.core.state import MethodState, ServerState
 from spreadout.core.traffic import Traffic
-from spreadout.core.types import Batch, Params, RowInfo, Tensors
+from spreadout.core.types import Batch, Counted, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods import class_counts
 from spreadout.methods.class_counts import SetupMessage
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import EmbeddingModel
 
+Prior = Annotated[float, Field(ge=0)] | Literal["auto", "likelihood"]
+"""τ as a number, as it ranks validation examples best, or as it makes their labels most likely."""
 RowAccess = Literal["own", "sample", "all"]
 """Which rows a client may request: its own, always the same; its own among others it draws; or any."""
 
@@ -173,7 +175,7 @@ class Method(NamedSection, ABC):
         False  # whether setup messages are keyed by a secret that clients share
     )
     weighting: Weighting = "examples"
-    prior: Annotated[float, Field(ge=0)] | Literal["auto"] = 0.0  # τ: scores are cosine + τ · log n_c
+    prior: Prior = 0.0  # τ: scores are cosine + τ · log n_c
 
     @property
     def prior_costs_counts(self) -> bool:
@@ -188,12 +190,32 @@ class Method(NamedSection, ABC):
     @property
     def sends_at_setup(self) -> str | None:
         """What `client_setup` tells about each client, without noise; None if it sends nothing."""
-        return "their label counts" if self.prior else None
+        return "their label counts" if self.collects_counts else None
+
+    @property
+    def needs_counts(self) -> Counted | None:
+        """Of whose examples the loss must know how many each class has; None: of nobody's."""
+        return None
+
+    @property
+    def collects_counts(self) -> bool:
+        """Whether clients tell the server how often they have each class."""
+        return bool(self.prior) or self.needs_counts == "all"
+
+    @property
+    def known_prior(self) -> float | None:
+        """The τ that follows from the loss itself; None where it has to be found."""
+        return None
 
     @property
     def needs_popularity(self) -> bool:
         """Whether clients must know how many of them hold each class."""
         return False
+
+    @property
+    def needs_public_state(self) -> bool:
+        """Whether clients cannot train, or request rows, before they have `public_state`."""
+        return self.needs_popularity or self.needs_counts == "all"
 
     @property
     def row_access(self) -> RowAccess:
@@ -248,18 +270,20 @@ class Method(NamedSection, ABC):
         return getattr(loss, "via_model", None) is not loss
 
     def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
-        """What each client sends once, before the first round; with a prior, its label counts.
+        """What each client sends once, before the first round: its label counts, where they are used.
 
         A message depends on the client's own view only. key: a secret that the clients share and the
         server does not have.
         """
-        return class_counts.messages_of(data) if self.prior else iter(())
+        return class_counts.messages_of(data) if self.collects_counts else iter(())
 
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """What the server does once, before the first round; returns the bytes that moved for it."""
-        return (
-            class_counts.collect_(setup.messages, state, model, setup.most) if self.prior else Traffic()
-        )
+        if not self.collects_counts:
+            return Traffic()
+        sent = class_counts.collect_(setup.messages, state, model, setup.most)
+        told = self.public_state(state).get("counts")
+        return sent if told is None else sent + Traffic(once_down=setup.clients * told.nbytes)
 
     @property
     def setup_steps(self) -> int:
@@ -271,8 +295,8 @@ class Method(NamedSection, ABC):
         return self
 
     def public_state(self, state: ServerState) -> Tensors:
-        """What every client must be sent before it can request rows; nothing by default."""
-        return {}
+        """What every client must be sent before it requests rows or trains: what its loss counts."""
+        return {"counts": state.scoring["counts"]} if self.needs_counts == "all" else {}
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
         """What the server does to its tables after the merge; nothing by default."""
@@ -282,8 +306,9 @@ class Method(NamedSection, ABC):
         """Whether a batch's loss is the mean of losses that each example has by itself.
 
         One that reads `info.own` is not: which classes are the client's own follows from all examples.
+        Neither is one that counts them.
         """
-        return not self.needs_own
+        return not self.needs_own and self.needs_counts is None
 
     @property
     def steps_on_server(self) -> bool:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
-from spreadout.data.columns import Lists
 from spreadout.data.dataset import FederatedDataset
 from spreadout.models.embedding import EmbeddingModel
 
@@ -26,17 +26,9 @@ MOST = 2**31  # examples of one class on one client; more is refused
 
 def messages_of(data: FederatedDataset) -> Iterator[SetupMessage]:
     """The classes each client has, ascending, and how often: `classes` and `counts`, int64."""
-    y, every = data.columns["y"], torch.arange(data.examples)
-    client = torch.repeat_interleave(torch.arange(data.clients), data.offsets.diff())
-    if isinstance(y, Lists):
-        sets = y.ragged()
-        client, labels = torch.repeat_interleave(client, sets.lengths.cpu()), sets.values.cpu()
-    else:
-        labels = y.take(every).cpu()
-    pairs, times = torch.unique(client * data.classes + labels, return_counts=True)
-    counts, classes = times.numpy(), (pairs % data.classes).numpy()
-    ends = torch.searchsorted(pairs, torch.arange(data.clients + 1) * data.classes).tolist()
-    for first, last in pairwise(ends):
+    named, times = data.label_counts
+    classes, counts = named.values.numpy(), times.values.numpy()
+    for first, last in pairwise(named.offsets.tolist()):
         yield {"classes": classes[first:last], "counts": counts[first:last]}
 
 
@@ -77,3 +69,19 @@ def is_row_list(rows: NDArray[Any], count: int) -> bool:
     if rows[0] < 0 or rows[-1] >= count:
         return False
     return len(rows) == 1 or bool((rows[1:] > rows[:-1]).all())  # a million clients have one class each
+
+
+def shares(counts: Tensor) -> Tensor:
+    """Of classes with examples, how many they have over the mean; 1 of others: (C,).
+
+    >>> shares(torch.tensor([6.0, 2.0, 0.0]))
+    tensor([1.5000, 0.5000, 1.0000])
+    """
+    known = counts.sum() / (counts > 0).sum().clamp_min(1)
+    return torch.where(counts > 0, counts / known, 1.0)
+
+
+def one_client_per_class(data: FederatedDataset) -> bool:
+    """Whether each client has one class that no other has: then its n_i is the class's n_c."""
+    rows = data.rows_of(torch.arange(data.clients))["classes"]
+    return bool((rows.lengths <= 1).all()) and len(torch.unique(rows.values)) == len(rows.values)

@@ -114,7 +114,7 @@ class FedALC(NoisyTable, Spreadout):
             raise ValueError("weighted: has no meaning here, pairs of labels have weights of their own")
         if self.table_clip is not None and self.spreadout_step == "safe":
             raise ValueError('table_clip: needs spreadout_step = "plain"; a line search looks at counts')
-        if self.table_clip is not None and self.reduction == "mean":
+        if self.table_clip is not None and self.reduction != "sum":
             raise ValueError('table_clip: needs reduction = "sum", what it clips')
         return self
 
@@ -126,7 +126,7 @@ class FedALC(NoisyTable, Spreadout):
     def floor(self) -> float:
         return self.weight_floor
 
-    def _lambda(self, state: ServerState) -> float:
+    def _lambda(self, state: ServerState, touched: RowSum) -> float:
         return 1.0 if self.strength is None else self.strength
 
     def regularizer(

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
 from torch import Tensor
 
 from spreadout.core.merging import RowMerge
 from spreadout.core.ragged import Ragged
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Method, RowAccess, every_row, reads_params_via_model, register_method
+from spreadout.methods.base import RowAccess, every_row, reads_params_via_model, register_method
+from spreadout.methods.by_frequency import AdjustedLogits
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
 
 
-class FullSoftmax(Method):
+class FullSoftmax(AdjustedLogits):
     """Every client gets the whole model and trains a softmax over all classes (Eqs. 3 to 5).
 
     >>> import spreadout as so
@@ -30,7 +30,6 @@ class FullSoftmax(Method):
     ('all', 2.0)
     """
 
-    scale: float = Field(20.0, gt=0)  # logits are scale · cosine
     merge: RowMerge = "weighted-mean"
 
     @property
@@ -48,7 +47,7 @@ class FullSoftmax(Method):
     @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         scores = model.embed(params, batch) @ params.rows["classes"].T  # (B, C)
-        each = losses.softmax(scores, batch["y"], info.present["classes"], scale=self.scale)
+        each = self.cross_entropy(scores, batch["y"], info.present["classes"], info)
         return losses.masked_mean(each, batch["mask"])
 
 

@@ -13,8 +13,9 @@ the server finds the length of its step itself (`objectives/line_search.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -27,6 +28,7 @@ from spreadout.core.state import MethodState, ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import ClassSpread, ServerContext, collapse_of, register_method
+from spreadout.methods.class_counts import one_client_per_class, shares
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import approximate_neighbours as approximate
@@ -37,6 +39,7 @@ from spreadout.objectives.regularizers import FarPenalty, HingePenalty, TableLos
 
 HALF_WAY = 0.01  # the λ with which a safe step goes half of the way
 WATCH_EVERY = 5  # rounds after which a plain step is looked at
+MINING = ("topk", "both")  # forms of spreadout that look for near pairs
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 
 
@@ -56,18 +59,21 @@ class Spreadout(PositiveOnly):
     state_type: ClassVar[type[SpreadoutState]] = SpreadoutState
 
     read_if: ClassVar = {
-        "k": ({"spreadout_form": ("topk",)},),
-        "mined_form": ({"spreadout_form": ("topk",)},),
-        "candidates": ({"spreadout_form": ("topk",)},),
+        "k": ({"spreadout_form": MINING},),
+        "mined_form": ({"spreadout_form": MINING},),
+        "candidates": ({"spreadout_form": MINING},),
+        "mined_share": ({"spreadout_form": ("both",)},),
         "index_every": ({"index": ("ivf",)},),
         "index_probes": ({"index": ("ivf",)},),
         "spreadout_margin": (
-            {"spreadout_form": ("hinge",)},
+            {"spreadout_form": ("hinge", "both")},
             {"spreadout_form": ("topk",), "mined_form": ("hinge",)},
         ),
     }
 
-    spreadout_form: Literal["hinge", "far", "topk"] = "hinge"  # Eq. 7, −d² over all pairs, Eq. 8 mined
+    # Eq. 7, −d² over all pairs, Eq. 8 over mined pairs, or Eqs. 7 and 8 together.
+    spreadout_form: Literal["hinge", "far", "topk", "both"] = "hinge"
+    mined_share: float = Field(0.5, gt=0, lt=1)  # μ of both: (1 − μ) of Eq. 7 and μ of Eq. 8
     distance: regularizers.Distance = "cosine"
     spreadout_margin: float = Field(1.1, gt=0)  # ν of Eq. 7
     mined_form: Literal["far", "hinge"] = "far"  # φ of mined pairs: −d² of Eq. 8, or that of Eq. 7
@@ -78,13 +84,26 @@ class Spreadout(PositiveOnly):
     index_probes: int = Field(16, ge=1)  # of its lists are searched
     spreadout_step: Literal["safe", "plain"] = "safe"  # found by line search, or λη as line 14 has it
     spreadout_steps: int = Field(1, ge=1)
-    # λ. Safe: the step goes λ / (λ + 0.01) of the way, None is 1. Plain: None is 1/C (Prop. 2), or 10
-    # with top-k (Table 4).
+    # λ. Safe: the step goes λ / (λ + 0.01) of the way, None is 1. Plain: None is one of each row's mean
+    # over its pairs: 1/C of the sum of Eq. 7 (Prop. 2), 1/k of that of Eq. 8.
     strength: float | None = Field(None, gt=0)
     spreadout_lr: float | None = Field(None, gt=0)  # plain: η of line 14; None: the clients' row rate
     spreadout_optimizer: Literal["sgd", "adam", "adagrad", "yogi"] = "sgd"  # plain
-    reduction: regularizers.Reduction = "sum"
+    reduction: regularizers.Reduction = "sum"  # over pairs; both: "row"
     weighted: bool = False  # Remark 2: weigh each class's term by its share of examples
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_one_scale(cls, values: Any) -> Any:
+        """A sum over all pairs and one over a few can only be mixed by row."""
+        both = isinstance(values, Mapping) and values.get("spreadout_form") == "both"
+        return {"reduction": "row", **values} if both else values
+
+    @model_validator(mode="after")
+    def _mixes_means(self) -> Self:
+        if self.spreadout_form == "both" and self.reduction != "row":
+            raise ValueError(f'reduction = "{self.reduction}": spreadout_form = "both" needs "row"')
+        return self
 
     @model_validator(mode="after")
     def _of_a_plain_step(self) -> Self:
@@ -128,7 +147,8 @@ class Spreadout(PositiveOnly):
     ) -> None:
         """W ← W̃ − λη ∇reg_sp(W̃), as it is written."""
         regularizer = self.regularizer(state, context.touched["classes"], context, step)
-        rate = self._lambda(state) * (self.spreadout_lr or context.client_lr["classes"])  # λη
+        touched = context.touched["classes"]
+        rate = self._lambda(state, touched) * (self.spreadout_lr or context.client_lr["classes"])  # λη
         descend_table_(
             state,
             "spreadout/classes",
@@ -149,10 +169,17 @@ class Spreadout(PositiveOnly):
         seen = state.recall(self.state_type).watched
         return {} if seen is None else {"spreadout_rises": float(seen[1] / seen[0])}
 
-    def _lambda(self, state: ServerState) -> float:
+    def _lambda(self, state: ServerState, touched: RowSum) -> float:
+        """λ of line 14: of Eq. 7 1/C (Prop. 2), each row's mean over its pairs; likewise of Eq. 8."""
         if self.strength is not None:
             return self.strength
-        return 10.0 if self.spreadout_form == "topk" else 1 / len(state.tables["classes"])
+        if self.reduction == "row":
+            return 1.0
+        mined = self.spreadout_form == "topk"
+        classes = len(state.tables["classes"])
+        if self.reduction == "mean":  # as many rows as its pairs belong to
+            return float(len(touched.ids) if mined else classes)
+        return 1 / (self.k if mined else classes)
 
     def regularizer(
         self,
@@ -179,14 +206,33 @@ class Spreadout(PositiveOnly):
         clip: float | None = None,
         neighbours: Tensor | None = None,
     ) -> TableLoss:
-        table = state.tables["classes"]
+        mined = None
+        if self.spreadout_form in MINING:
+            mined = self._mined(state, touched, context, step, weight, clip, neighbours)
+            if self.spreadout_form == "topk":
+                return mined
         hinge, far = HingePenalty(self.spreadout_margin, self.distance), FarPenalty(self.distance)
-        if self.spreadout_form != "topk":
-            penalty = hinge if self.spreadout_form == "hinge" else far
-            return regularizers.all_pairs(
-                local_of(table), penalty, weight=weight, clip=clip, reduction=self.reduction
-            )
-        search = None
+        every = regularizers.all_pairs(
+            local_of(state.tables["classes"]),
+            far if self.spreadout_form == "far" else hinge,
+            weight=weight,
+            clip=clip,
+            reduction=self.reduction,
+        )
+        return every if mined is None else regularizers.together(every, mined, self.mined_share)
+
+    def _mined(
+        self,
+        state: ServerState,
+        touched: RowSum,
+        context: ServerContext,
+        step: int,
+        weight: Tensor | PairWeights | None,
+        clip: float | None,
+        neighbours: Tensor | None,
+    ) -> TableLoss:
+        """Eq. 8: each class that took part and its nearest others."""
+        table, search = state.tables["classes"], None
         if neighbours is not None:
             search = regularizers.among(table, neighbours)
         elif self.index == "ivf":
@@ -200,7 +246,9 @@ class Spreadout(PositiveOnly):
             table,
             touched.ids,
             self.k,
-            far if self.mined_form == "far" else hinge,
+            FarPenalty(self.distance)
+            if self.mined_form == "far"
+            else HingePenalty(self.spreadout_margin, self.distance),
             candidates=subset,
             weight=weight[touched.ids] if isinstance(weight, Tensor) else weight,
             clip=clip,
@@ -225,15 +273,17 @@ class Spreadout(PositiveOnly):
         return search
 
     def _class_weight(self, state: ServerState, touched: RowSum) -> Tensor:
-        """a_c = C·n_c/n from the example counts clients have reported so far; 1 if all are equal."""
+        """a_c = C·n_c/n of the classes that have examples, 1 of others; n_c as clients counted it before
+        the first round (`prior`), or as they have reported it so far."""
+        if (counts := state.scoring.get("counts")) is not None:
+            return shares(counts)
         table = state.tables["classes"]
         memory = state.recall(self.state_type)
         if memory.class_examples is None:
             memory.class_examples = torch.zeros(len(table), device=table.device)
         seen = memory.class_examples
         seen[touched.ids] = touched.examples  # one client per class: its n_i is the class's n_c
-        known = seen.sum() / (seen > 0).sum()  # mean n_c of the classes seen
-        return torch.where(seen > 0, seen / known, 1.0)
+        return shares(seen)
 
     def collapse_advice(self, spread: ClassSpread) -> str:
         if spread.mean_cosine <= 0:  # pushed, and too hard
@@ -245,18 +295,19 @@ class Spreadout(PositiveOnly):
         return f"{collapse_of(spread)}; {remedy}"
 
     def validate_data(self, data: FederatedDataset) -> str | None:
-        if self.spreadout_form == "topk" and self.k >= data.classes:
+        mines = self.spreadout_form in MINING
+        if mines and self.k >= data.classes:
             return f"method.k = {self.k}: must be below the number of classes, {data.classes}"
-        if self.spreadout_form == "topk" and self.candidates is not None and self.candidates <= self.k:
+        if mines and self.candidates is not None and self.candidates <= self.k:
             return f"method.candidates = {self.candidates}: must be above method.k = {self.k}"
-        if self.index == "ivf" and (self.spreadout_form != "topk" or self.candidates is not None):
+        if self.index == "ivf" and (not mines or self.candidates is not None):
             return "method.index = 'ivf': is for spreadout_form = \"topk\" without candidates"
         if self.index == "ivf" and not approximate.available():
             return f"method.index = 'ivf': {approximate.MISSING}"
-        if self.weighted and not _one_client_per_class(data):
+        if self.weighted and not self.prior and not one_client_per_class(data):
             return (
                 "method.weighted = true: needs one class per client and one client per class; "
-                "elsewhere the server does not learn how many examples a class has"
+                "elsewhere the server learns how many examples a class has from method.prior alone"
             )
         return None
 
@@ -276,7 +327,7 @@ class Spreadout(PositiveOnly):
                 'take k well below C, distance = "euclidean", or spreadout_form = "hinge"'
             )
         every_pair = HingePenalty(self.spreadout_margin, self.distance).polynomial() is None
-        if self.spreadout_form == "hinge" and every_pair and data.classes > MANY_CLASSES:
+        if self.spreadout_form in ("hinge", "both") and every_pair and data.classes > MANY_CLASSES:
             return (
                 f"Eq. 7 over all pairs of {data.classes} classes costs C² d every round; "
                 'spreadout_form = "topk" mines near pairs only, and a cosine margin of 2 or more '
@@ -290,8 +341,3 @@ class FedAwS(Spreadout):
     """Every class is kept off every other."""
 
     name: Literal["fedaws"] = "fedaws"
-
-
-def _one_client_per_class(data: FederatedDataset) -> bool:
-    rows = data.rows_of(torch.arange(data.clients))["classes"]
-    return bool((rows.lengths <= 1).all()) and len(torch.unique(rows.values)) == len(rows.values)

@@ -29,12 +29,12 @@ from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import (
     Draws,
-    Method,
     RowAccess,
     SetupContext,
     reads_params_via_model,
     register_method,
 )
+from spreadout.methods.by_frequency import AdjustedLogits
 from spreadout.methods.class_counts import SetupMessage, is_row_list
 from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.negatives import with_negatives, with_popular_negatives
@@ -59,7 +59,7 @@ class PopularityState(MethodState):
 
 
 @register_method
-class FedSS(Method):
+class FedSS(AdjustedLogits):
     """Softmax over a client's own classes and a sample of the others."""
 
     needs_own: ClassVar[bool] = True
@@ -74,7 +74,6 @@ class FedSS(Method):
     draw: Draw = "fresh"
     cover: int | None = Field(None, ge=2)  # classes of a block, at least; with draw = "cover"
     correct: bool = True  # logits of negatives by −log(m q), Eq. 3
-    scale: float = Field(20.0, gt=0)  # logits are scale · cosine
     merge: RowMerge = "weighted-mean"
 
     @model_validator(mode="after")
@@ -120,7 +119,8 @@ class FedSS(Method):
 
     @property
     def loss_is_of_each_example(self) -> bool:
-        return self.loss_form == "sampled" and not self.correct  # all else reads `info.own`
+        alone = self.loss_form == "sampled" and not self.correct  # all else reads `info.own`
+        return alone and self.needs_counts is None
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
@@ -152,7 +152,7 @@ class FedSS(Method):
 
     def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
         """The classes each client holds, where negatives are drawn by popularity."""
-        if self.prior:
+        if self.collects_counts:
             yield from super().client_setup(data, key=key, seed=seed)
         elif self.needs_popularity:
             rows = data.rows_of(torch.arange(data.clients))["classes"]
@@ -162,7 +162,7 @@ class FedSS(Method):
         """The popularity of all classes, which is then sent to every client."""
         if not self.needs_popularity:
             return super().server_setup(setup, state, model)
-        if self.prior:
+        if self.collects_counts:
             return self._with_counts(setup, state, model)
         counts, sent = torch.zeros(model.tables["classes"].count), 0
         for message in setup.messages:
@@ -179,14 +179,15 @@ class FedSS(Method):
         """Both from one message: who holds a class, and how often it occurs."""
         messages = list(setup.messages)
         holders = ({"classes": message["classes"]} for message in messages if "classes" in message)
-        alone = self.model_copy(update={"prior": 0.0})
+        alone = self.model_copy(update={"prior": 0.0, "logit_adjustment": 0.0})
         sent = super().server_setup(replace(setup, messages=messages), state, model)
         down = alone.server_setup(replace(setup, messages=holders), state, model)
-        return Traffic(once_up=sent.once_up, once_down=down.once_down)
+        return Traffic(once_up=sent.once_up, once_down=sent.once_down + down.once_down)
 
     def public_state(self, state: ServerState) -> Tensors:
         popularity = state.recall(PopularityState).popularity if self.needs_popularity else None
-        return {} if popularity is None else {"popularity": popularity}
+        known = super().public_state(state)
+        return known if popularity is None else {**known, "popularity": popularity}
 
     @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
@@ -199,8 +200,8 @@ class FedSS(Method):
             rivals = rivals & (~mine | target)
         if self.loss_form == "positives":  # a cover set has others too
             rivals = rivals & mine
-        correction = losses.log_expected(real, mine, self._chance(info)) if self.correct else None
-        each = losses.softmax(scores, batch["y"], rivals, scale=self.scale, correction=correction)
+        expected = losses.log_expected(real, mine, self._chance(info)) if self.correct else None
+        each = self.cross_entropy(scores, batch["y"], rivals, info, expected)
         return losses.masked_mean(each, batch["mask"])
 
     def _chance(self, info: RowInfo) -> Tensor:
@@ -244,16 +245,18 @@ class FedSS(Method):
 
 
 @register_method
-class FedAwSSoftmax(Spreadout):
+class FedAwSSoftmax(Spreadout, AdjustedLogits):
     """FedSS's FedAwS reference: PosOnly on the clients (Eq. 8), spreadout on the server."""
+
+    has_softmax: ClassVar[bool] = True
+    read_if: ClassVar = {"margin_by_frequency": ({},)}  # whatever the other loss would be
 
     name: Literal["fedaws-softmax"] = "fedaws-softmax"
     weighting: Weighting = "examples"
     merge: RowMerge = "weighted-mean"
-    scale: float = Field(20.0, gt=0)
 
     @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         scores = model.embed(params, batch) @ model.class_vectors(params).T  # (B, |P_k|)
-        each = losses.softmax(scores, batch["y"], info.present["classes"], scale=self.scale)
+        each = self.cross_entropy(scores, batch["y"], info.present["classes"], info)
         return losses.masked_mean(each, batch["mask"])

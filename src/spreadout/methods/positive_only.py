@@ -7,7 +7,7 @@ nothing pushes classes apart.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -23,17 +23,18 @@ from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.methods.base import (
     ClassSpread,
-    Method,
+    Prior,
     SetupContext,
     collapse_of,
     reads_params_via_model,
     register_method,
 )
+from spreadout.methods.by_frequency import FrequencyMargins
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
 
 
-class PositiveOnly(Method):
+class PositiveOnly(FrequencyMargins):
     """Clients pull examples and their own class together; nothing pushes classes apart.
 
     >>> import spreadout as so
@@ -45,12 +46,30 @@ class PositiveOnly(Method):
     """
 
     weighting: Weighting = "uniform"  # Algorithm 1 line 12
-    read_if: ClassVar = {"margin": ({"loss_form": ("hinge",)},)}
+    read_if: ClassVar = {
+        "margin": ({"loss_form": ("hinge",)},),
+        "margin_by_frequency": ({"loss_form": ("hinge",)},),
+    }
+    has_softmax: ClassVar[bool] = False  # instead of the losses of one score below
 
     loss_form: Literal["hinge", "square"] = "hinge"  # Eq. 23, or (1 − s)² of Eq. 12
     margin: float = Field(0.9, gt=-1, le=1)
     merge: RowMerge = "replace"
-    prior: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"  # nothing else here learns p(class)
+    prior: Prior = "auto"  # nothing else here learns p(class)
+
+    @model_validator(mode="after")
+    def _within_reach(self) -> Self:
+        if not self.has_softmax and self.margin_by_frequency and self.margin_of_one > 1:
+            raise ValueError(
+                f"margin_by_frequency = {self.margin_by_frequency:g}: with margin = {self.margin:g} a "
+                "class of one example would need a cosine above 1; lower one of them"
+            )
+        return self
+
+    @property
+    def margin_of_one(self) -> float:
+        """The margin of a class that has one example."""
+        return self.margin + self.margin_by_frequency
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {"classes": self.merge}
@@ -59,9 +78,11 @@ class PositiveOnly(Method):
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         own = params.rows["classes"][batch["y"]]  # (B, d) w_y
         s = (model.embed(params, batch) * own).sum(-1)  # (B,)
-        hinge = self.loss_form == "hinge"
-        each = losses.positive_hinge(s, self.margin) if hinge else losses.positive_square(s)
-        return losses.masked_mean(each, batch["mask"])
+        if self.loss_form == "square":
+            return losses.masked_mean(losses.positive_square(s), batch["mask"])
+        more = self.margins(info)  # (m,)
+        margin = self.margin if more is None else self.margin + more[batch["y"]]
+        return losses.masked_mean(losses.positive_hinge(s, margin), batch["mask"])
 
     def collapse_advice(self, spread: ClassSpread) -> str:
         if "classes" in self.fixed_tables():

@@ -30,7 +30,7 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     return (values * mask).sum() / mask.sum().clamp_min(1)
 
 
-def positive_hinge(s: Tensor, margin: float = 0.9) -> Tensor:
+def positive_hinge(s: Tensor, margin: float | Tensor = 0.9) -> Tensor:
     """`max(0, margin − s)²` (Eq. 23): the positive loss of the experiments. (B,) → (B,)
 
     >>> import torch
@@ -105,13 +105,14 @@ def softmax(
     *,
     scale: float,
     correction: Tensor | None = None,
+    margin: Tensor | None = None,
 ) -> Tensor:
     """Cross-entropy of scaled cosine logits over the rows a client holds.
 
     scores: (B, m); label: (B,) places among the rows; present: (m,) or (B, m) bool, False for rows that
-    do not count; correction: (m,) the log of how often each row is expected in the sample (FedSS,
-    Eq. 3), None: all are there.
-    → (B,)
+    do not count; correction: (m,) taken off the logits: the log of how often each row is expected in
+    the sample (FedSS, Eq. 3), None: all are there; margin: (m,) taken off a row's score where it is the
+    right one (LDAM). → (B,)
 
     >>> import torch
     >>> import spreadout as so
@@ -119,6 +120,9 @@ def softmax(
     >>> so.losses.softmax(scores, torch.tensor([0]), present, scale=5)  # one of two: log 2
     tensor([0.6931])
     """
+    if margin is not None:
+        right = torch.arange(scores.shape[-1], device=scores.device) == label[:, None]  # (B, m)
+        scores = torch.where(right, scores - margin, scores)
     logits = scale * scores if correction is None else scale * scores - correction
     logits = torch.where(present, logits, torch.finfo(scores.dtype).min)
     return -logits.log_softmax(-1).gather(-1, label[:, None])[:, 0]
@@ -139,6 +143,33 @@ def log_expected(present: Tensor, own: Tensor, chance: Tensor) -> Tensor:
     """
     drawn = (present & ~own).sum().clamp_min(1)  # m of the paper
     return torch.where(own | ~present, 0.0, torch.log((drawn * chance).clamp(1e-12, 1.0)))
+
+
+def margin_by_frequency(count: Tensor, most: float) -> Tensor:
+    """Δ_c = most · n_c^(−1/4), the larger the rarer a class is (LDAM, Cao et al. 2019, Eq. 12).
+
+    count: n_c of each row; a class that nobody counted has one example. → as count
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.losses.margin_by_frequency(torch.tensor([1.0, 16.0, 10_000.0]), most=0.5)
+    tensor([0.5000, 0.2500, 0.0500])
+    """
+    return most * count.clamp_min(1).pow(-0.25)
+
+
+def logit_adjustment(count: Tensor, weight: float) -> Tensor:
+    """weight · log n_c, added to the logits while training (Menon et al. 2021, Eq. 10). → as count
+
+    The model then learns p(x | class) and no p(class): that is `prior` again when classes are ranked.
+    The log of how many examples there are in all is left out: a softmax does not see it.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> so.losses.logit_adjustment(torch.tensor([1.0, 100.0]), weight=1).exp()
+    tensor([  1., 100.])
+    """
+    return weight * count.clamp_min(0.5).log()
 
 
 def batch_softmax(scores: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:

@@ -44,9 +44,12 @@ __all__ = [
     "off_diagonal",
     "pull_and_push",
     "stored_pairs",
+    "together",
 ]
 
-Reduction = Literal["sum", "mean"]
+Reduction = Literal["sum", "mean", "row"]
+"""Over pairs: their sum; their mean; or for each row the mean over its own pairs, summed over rows. By
+the last one a row is pushed equally hard whatever k and however many classes there are."""
 Search = Callable[[Tensor, Tensor], Nearest]
 """Neighbours of some rows, given with their ids, which are not their own neighbours."""
 
@@ -102,7 +105,8 @@ def all_pairs(
     else:
         value, gradient = _all_pairs_blocked(table, alpha, penalty, own, clip, budget)
     pairs = len(table) * (len(table) - 1)
-    scale = 1.0 if reduction == "sum" else 1.0 / max(pairs, 1)
+    pairs_of = {"sum": 1, "mean": pairs, "row": len(table) - 1}[reduction]
+    scale = 1.0 / max(pairs_of, 1)
     ids = torch.arange(len(table), device=table.device)
     return TableLoss(value * scale, Rows(ids, gradient * scale))
 
@@ -294,14 +298,33 @@ def mined_pairs(
         alpha = weight.at(anchors, neighbours)
     else:
         alpha = torch.ones_like(s[:, :1]) if weight is None else weight[:, None]
+    if reduction == "row":  # of as many neighbours as it has
+        alpha = alpha / real.sum(1, keepdim=True).clamp_min(1)
     value = (alpha * penalty.value(s) * real).sum()
     slope = alpha * penalty.slope(s) * real  # (n, k)
     if clip is not None:  # a pair may be mined from both its ends: half for each
         slope = slope.clamp(-clip / 8**0.5, clip / 8**0.5)
-    scale = 1.0 if reduction == "sum" else 1.0 / max(int(real.sum()), 1)
+    scale = 1.0 / max(int(real.sum()), 1) if reduction == "mean" else 1.0
     ids, gradient = _gradient_of_pairs(table, anchors, rows, neighbours, slope, real, budget)
     mined = neighbours.masked_fill(~real, -1)
     return TableLoss(value * scale, Rows(ids, gradient * scale), mined)
+
+
+def together(all_of: TableLoss, mined: TableLoss, share: float) -> TableLoss:
+    """(1 − share) of a loss over all pairs and share of one over mined pairs, as one loss.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> rows, hinge = torch.eye(3), so.regularizers.HingePenalty(margin=1.5)
+    >>> every = so.regularizers.all_pairs(rows, hinge)  # 1.5
+    >>> near = so.regularizers.mined_pairs(rows, torch.tensor([0]), k=1, penalty=hinge)  # 0.25
+    >>> so.regularizers.together(every, near, share=0.5).value
+    tensor(0.8750)
+    """
+    gradient = (1 - share) * all_of.gradient.values  # of all rows, in their order
+    gradient.index_add_(0, mined.gradient.ids, share * mined.gradient.values)
+    value = (1 - share) * all_of.value + share * mined.value
+    return TableLoss(value, Rows(all_of.gradient.ids, gradient), mined.neighbours)
 
 
 def among(table: Table, neighbours: Tensor, budget: int = DEFAULT_BUDGET) -> Search:

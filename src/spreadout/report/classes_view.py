@@ -9,6 +9,7 @@ from spreadout.evaluation.similarity import BINS
 from spreadout.report.charts import Line, bar_chart, line_chart
 from spreadout.report.document import figure, swatch
 from spreadout.report.histories import collapse_of
+from spreadout.report.prior_view import prior_table
 from spreadout.runs.arms import Arm
 
 BEFORE = 15  # the style of what was before training: grey and dashed
@@ -21,7 +22,7 @@ def classes_section(arms: Sequence[Arm]) -> str:
     drawn = f"<div class=grid2>{''.join(charts)}</div>" if charts else ""
     confused = any((arm.details or {}).get("confused") for arm in arms)
     matrix = figure("What is taken for what", "confusion") if confused else ""
-    return f"{_gauges(arms)}{drawn}{matrix}"
+    return f"{_gauges(arms)}{drawn}{prior_table(arms)}{matrix}"
 
 
 def _gauges(arms: Sequence[Arm]) -> str:

@@ -24,7 +24,7 @@ def idle_clients(federation: Federation) -> str | None:
             f"clients.drop_remainder: every client has fewer examples than {batch} (the most: "
             f"{int(sizes.max())}), so none would train; lower clients.batch, or set it to false"
         )
-    if idle == 0 or federation.server.selection in ("nonempty", "weighted"):
+    if idle == 0 or federation.server.selection in ("nonempty", "weighted", "by_size"):
         return None  # they are never chosen
     if short:
         return (

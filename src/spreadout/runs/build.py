@@ -13,6 +13,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.randomness import Ints
 from spreadout.data.columns import Dense, Lists, Sparse, total_bytes
 from spreadout.data.dataset import FederatedDataset, Splits
+from spreadout.data.label_counts import total_counts
 from spreadout.federated.aggregate import ServerOptimizers
 from spreadout.federated.augment import Augment
 from spreadout.federated.central import rounds_of
@@ -67,6 +68,7 @@ def build_federation(
             schedule=replace(e.clients.schedule, poisson=by_example),
             training=_local_training(e, model, method),
             decay=e.clients.lr_decay,
+            row_warmup=e.clients.row_warmup,
             augment=_augment(e, data),
             drift=e.clients.drift,
             max_norm=e.clients.max_update_norm,
@@ -133,6 +135,8 @@ def _train_data(
         data = _without_rows(data)
     if method.needs_popularity and data.clients:
         data = replace(data, public_popularity=data.popularity)
+    if method.needs_counts == "all" and data.clients and data.public_counts is None:
+        data = replace(data, public_counts=total_counts(data.label_counts, data.classes))
     return data.pooled() if method.is_centralized else data
 
 

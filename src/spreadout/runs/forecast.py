@@ -62,7 +62,7 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     e, splits = prepared(experiment)
     f = build_federation(e, splits, where)
     before, state = _begun(f)
-    if "counts" in state.scoring:  # as every evaluation does
+    if "counts" in state.scoring and f.method.prior:  # as every evaluation does
         state.scoring["prior"] = log_prior(state.scoring["counts"])
     once = state.traffic.once_down + state.traffic.once_up
     examples = splits.test if e.eval.split == "test" else splits.validation
@@ -77,7 +77,8 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     saved = _seconds_to_save(where, state)
     checkpoints = 1 + -(-e.rounds // (e.run.checkpoint_every or e.eval.every))
     visits = max(moved.participations, 1)
-    record = record_of(f.model, state, score(), 0.5 if state.scoring else None, 1 / 3, each * e.rounds)
+    tau = 0.5 if "prior" in state.scoring else None
+    record = record_of(f.model, state, score(), tau, 1 / 3, each * e.rounds)
     room = disk_use(e, splits, f, state.whole(), record)
     return Forecast(
         clients=f.data.clients,

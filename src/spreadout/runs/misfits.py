@@ -45,6 +45,7 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
     if method.prior and not method.has_class_table:
         raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
     refuse_unprotected(e, method)
+    _refuse_other_weights(e, method)
     refuse_idle(e, splits, method)
     if e.eval.keep == "best" and (splits.validation is None or not len(splits.validation)):
         raise UserError(
@@ -86,12 +87,28 @@ def refuse_unknown_neighbours(e: Experiment, splits: Splits, method: Method) -> 
         raise UserError(f"{asked}: method.name = {method.name!r} has no embeddings to be near to")
 
 
+def _refuse_other_weights(e: Experiment, method: Method) -> None:
+    """Clients that are drawn by size stand for the mean by n_i/n, with the weights that belong to it."""
+    if e.clients.selection != "by_size":
+        return
+    if method.weighting != "examples":
+        raise UserError(
+            "clients.selection = 'by_size': stands for the mean by examples, n_i/n; set "
+            'method.weighting = "examples", or take clients.selection = "weighted"'
+        )
+    if e.clients.drift is not None and e.clients.drift.keeps_state:
+        raise UserError(
+            f"clients.drift = {e.clients.drift.name!r}: weighs the states of all clients by n_i/n, not "
+            'by how they were drawn; with it take clients.selection = "uniform"'
+        )
+
+
 def refuse_named_rows(e: Experiment, method: Method) -> None:
     """Rows that are fetched without being named must not be named by what comes back."""
     if e.run.executor != RETRIEVAL:
         return
     where = f"run.executor = {RETRIEVAL!r}"
-    if method.name != "fedss" or method.needs_popularity:
+    if method.name != "fedss" or method.needs_public_state:
         raise UserError(f'{where}: fetches the class rows of method.name = "fedss", and tells no counts')
     if e.privacy is None or not e.privacy.needs_others:
         raise UserError(

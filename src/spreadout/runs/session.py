@@ -16,7 +16,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.sound import prepared
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
-from spreadout.core.tables import local_of
+from spreadout.core.tables import Sharded, local_of
 from spreadout.core.types import Record
 from spreadout.data.dataset import Examples, Splits
 from spreadout.evaluation import prior
@@ -33,6 +33,7 @@ from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.known import known_examples
+from spreadout.evaluation.prior_gain import with_and_without
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet, remembered_references
 from spreadout.evaluation.scoring import log_prior
@@ -282,12 +283,13 @@ class Session:
 
     def _set_prior(self) -> float | None:
         """Put the prior over classes into the scores: τ · log n_c, τ by the validation examples."""
-        counts, tau = self.state.scoring.get("counts"), self.federation.method.prior
-        if counts is None:
+        counts, method = self.state.scoring.get("counts"), self.federation.method
+        tau = method.prior
+        if counts is None or tau == 0:  # they may be there for the loss alone
             return None
-        if tau == "auto":
-            held, model = self.data.validation, self.federation.model
-            tau = prior.UNKNOWN if held is None else prior.choose(model, self.state, counts, held)
+        if isinstance(tau, str):
+            about = self.federation.model, self.state, counts, self.data.validation
+            tau = prior.found(tau, *about, known=method.known_prior)
         self.state.scoring["prior"] = tau * log_prior(counts)
         return tau
 
@@ -342,6 +344,18 @@ class Session:
             references=references.references,
         )
 
+    def _prior_gain(self, whole: ServerState) -> dict[str, Any] | None:
+        """What the prior over classes gains, by the process that has the whole model."""
+        written = self.folder is not None and self.folder.finished  # it was resumed at its end
+        tau = self.history[shown_of(self.experiment.eval, self.history)].get("prior")
+        sharded = any(isinstance(table, Sharded) for table in whole.tables.values())
+        if tau is None or "prior" not in whole.scoring or sharded or written:
+            return None
+        if not distributed.is_first():
+            return None
+        model, propensity = self.federation.model, self.experiment.eval.propensity
+        return with_and_without(model, whole, self._examples, tau, propensity)
+
     @property
     def _examples(self) -> Examples:
         """Those that are scored."""
@@ -366,6 +380,7 @@ class Session:
             self.seconds,
             references,
             self._findings(whole, references),
+            self._prior_gain(whole),
         )
         with_weights(self.federation.model, whole)  # who looks at the encoder finds it trained
         asked = Predictor.of(self.experiment.data, self.data, self.federation, whole)

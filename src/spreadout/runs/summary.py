@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -68,6 +68,7 @@ def summarize(
     seconds: float,
     references: ReferenceSet,
     findings: Sequence[Finding],
+    prior: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """All that `summary.json` says."""
     names = experiment.eval.metrics
@@ -100,6 +101,7 @@ def summarize(
         },
         "references_from": {"instances": references.instances, "scored": references.scored},
         "findings": [asdict(finding) for finding in findings],
+        "prior": prior,  # what it gains, and on which classes
         "references_note": _why_no_references(experiment, data),
         "geometry": {name: last.get(name) for name in Geometry.__dataclass_fields__},
         "client_state_bytes": sum(part.nbytes for part in state.clients.values()),

@@ -52,10 +52,10 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
             f"method.weighted = true: needs how many examples a class has, told {told}; "
             f"with {where} set method.weighted = false"
         )
-    if e.clients.selection == "weighted" and not (e.privacy and e.privacy.on_the_server):
+    if e.clients.selection in ("weighted", "by_size") and not (e.privacy and e.privacy.on_the_server):
         raise UserError(
-            "clients.selection = 'weighted': chooses clients by their numbers of examples, told "
-            f'{told}; with {where} set clients.selection = "uniform"'
+            f"clients.selection = {e.clients.selection!r}: chooses clients by their numbers of "
+            f'examples, told {told}; with {where} set clients.selection = "uniform"'
         )
     if e.model.input_scaling == "standard":
         raise UserError(
@@ -100,8 +100,9 @@ def _refuse_for_examples(e: Experiment, method: Method) -> None:
     if not method.loss_is_of_each_example:
         raise UserError(
             f"method.name = {method.name!r}: its loss of an example depends on the client's others "
-            "(those of a batch, or which classes are its own), so that one of them changes their "
-            f"gradients; with {example} take a loss of each example by itself: {_alone(method)}"
+            "(those of a batch, how many there are, or which classes are its own), so that one of them "
+            f"changes their gradients; with {example} take a loss of each example by itself: "
+            f"{_alone(method)}"
         )
     if e.clients.max_examples is not None:
         raise UserError(
@@ -112,6 +113,8 @@ def _refuse_for_examples(e: Experiment, method: Method) -> None:
 
 def _alone(method: Method) -> str:
     """Which setting of a method has such a loss."""
+    if method.needs_counts is not None:
+        return "method.margin_by_frequency = 0 and method.logit_adjustment = 0"
     if method.name == "fedss":
         return 'method.loss_form = "sampled" with method.correct = false, or method.name = "fedavg"'
     if method.name == "dual_encoder":
@@ -135,6 +138,7 @@ def _refuse_for_sums(e: Experiment, method: Method) -> None:
         why = {
             "nonempty": "depends on which clients have examples",
             "weighted": "draws clients by their numbers of examples",
+            "by_size": "draws clients by their numbers of examples",
             "fixed": "draws the same clients every round, and sampling hides nobody",
         }[e.clients.selection]
         raise UserError(
@@ -168,6 +172,11 @@ def _refuse_setup(method: Method) -> None:
         raise UserError(
             f"method.prior = {method.prior!r}: clients would send their label counts without noise; "
             "with [privacy] set method.prior = 0"
+        )
+    if method.needs_counts == "all":
+        raise UserError(
+            "method.logit_adjustment: clients would send their label counts without noise; with "
+            "[privacy] set method.logit_adjustment = 0"
         )
     if method.sends_at_setup is not None:
         popular = method.needs_popularity

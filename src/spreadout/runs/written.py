@@ -55,6 +55,16 @@ class FindingSaid(Written):
     remedy: Text
 
 
+class PriorGain(Written):
+    """Scores with the prior over classes and without."""
+
+    weight: Number
+    frequent_classes: Count
+    examples: Count
+    with_prior: dict[str, Score]
+    without: dict[str, Score]
+
+
 class Guarantee(Written):
     guarantee: Text
     epsilon: Score
@@ -93,6 +103,7 @@ class Summary(Written):
     references_from: ReferencesFrom | None = None
     references_note: Text = ""
     findings: list[FindingSaid] = Field(default_factory=list)
+    prior: PriorGain | None = None
     geometry: Spread
     model_bytes: Count = 0
     bytes: Moved

@@ -150,7 +150,14 @@ def train_client(
     added = offsets(f, stacked, number, states, sent.control)
     offset = added and Params(*({n: v[0] for n, v in part.items()} for part in added))
     method = f.method
-    info = row_info(f.data, only, ids, own=method.needs_own, popularity=method.needs_popularity).at(0)
+    info = row_info(
+        f.data,
+        only,
+        ids,
+        own=method.needs_own,
+        popularity=method.needs_popularity,
+        counts=method.needs_counts,
+    ).at(0)
     batches = {name: column[0] for name, column in stack.items()}
     training = f.training_at(sent.round)
     private = example_noise(f, number, sent.round)

@@ -238,7 +238,9 @@ def _stacked(
     tensors = private is None and all(isinstance(column, Tensor) for column in chunk.batches.values())
     trained = nbytes([*dense.values(), *start.rows.values()])
     padded = f.method.loss_reads_params  # a graph has room for more rows than there are
-    if graphs is not None and tensors and not padded and graphs.takes(len(chunk.active), trained):
+    warm = f.row_factor(chunk.cohort.round) == 1  # its gate slows everything down alike
+    fits = tensors and warm and not padded
+    if graphs is not None and fits and graphs.takes(len(chunk.active), trained):
         replayed = _replayed(chunk, objective, start, offset, graphs, stacked(memory))
     done = replayed or local_update(
         objective,
@@ -282,7 +284,7 @@ def _replayed(
         for name, named in f.data.row_columns.items():
             if named == table and isinstance(f.data.columns[name], Sparse):
                 batches[name] = _padded(batches[name], 3, wide)
-        for part in (info.present, info.own, info.share):
+        for part in (info.present, info.own, info.share, info.examples):
             if table in part:
                 part[table] = _padded(part[table], 1, wide)
     inputs = {

@@ -124,7 +124,12 @@ def stage_chunk(federation: Federation, cohort: Cohort, *, fuses: bool = False) 
     batches = cohort_batches(f.data, cohort.clients, steps, ids, f.device, corrupt)
     active = [int((steps.steps > s).sum()) for s in range(steps.mask.shape[1])]
     info = row_info(
-        f.data, cohort.clients, ids, own=f.method.needs_own, popularity=f.method.needs_popularity
+        f.data,
+        cohort.clients,
+        ids,
+        own=f.method.needs_own,
+        popularity=f.method.needs_popularity,
+        counts=f.method.needs_counts,
     )
     # Rows that everybody holds, and those counted row by row, are summed otherwise.
     otherwise = f.rules.counted | f.clients.training.fixed
