@@ -1,11 +1,11 @@
-"""What needs no model, beside `utility.py`: a guess at random, and the most frequent labels by a noised count.
+"""What needs no model, beside `utility.py`: a guess at random, and the most frequent labels, noised.
 
     python -m benchmarks.privacy.trivial
 
 A client counts its labels and scales the counts to length one. Their sum over clients is released once,
 with noise for the whole ε, by the server or by each client; what it ranks first is predicted for every
-example. A method that is not above this has learned nothing that is worth its rounds. Without noise it is
-the package's own reference, with its others beside it.
+example. A method that is not above this has learned nothing worth its rounds. Without noise it is the
+package's own reference, with its others beside it.
 """
 
 from __future__ import annotations

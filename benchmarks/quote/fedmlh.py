@@ -66,7 +66,8 @@ def sent_to(*paths: str) -> str:
             own = [_sent_until(curve, share * max(_means(curve))) for share in SHARES]
             cells = [*own, _sent_until(curve, max(_means(plain)))]
             shape = Path(path).stem.removesuffix("-curves")
-            rows.append([f"{shape}, {label}", *("–" if at is None else f"{at / 2**20:,.0f}" for at in cells)])
+            sent = ("–" if at is None else f"{at / 2**20:,.0f}" for at in cells)
+            rows.append([f"{shape}, {label}", *sent])
     head = ("MiB sent until", *(f"{100 * share:g} % of its best" for share in SHARES), "FedAvg's best")
     return table(head, rows, *paths)
 

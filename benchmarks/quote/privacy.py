@@ -47,8 +47,8 @@ def row_servers(path: str) -> str:
         rows.append([f"{one['rows']:,}", mib(one["table_bytes"], 1), *cost, *took, published])
     head = ("rows", "table", "up", "down", "time", "slowest", "handing over the table")
     note = (
-        f"{made['fetched']} rows of {made['width']} numbers at a time, both servers together; the machine "
-        f"had other work too (load {made['load_average_before']})."
+        f"{made['fetched']} rows of {made['width']} numbers at a time, both servers together; the "
+        f"machine had other work too (load {made['load_average_before']})."
     )
     return table(head, rows, path, note=note)
 

@@ -50,7 +50,7 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def rate_alone(experiment: Experiment) -> bool:
-    """Whether the server's rate is set and its optimiser is not: 1.0 is one of SGD, 0.003 one of Adam."""
+    """Whether the server's rate is set and its optimiser is not: 1.0 suits SGD, 0.003 Adam."""
     given = experiment.server.model_fields_set
     return "lr" in given and "optimizer" not in given
 
