@@ -34,8 +34,9 @@ def _origin(path: str) -> str:
 
 def _machines(made: Made) -> str:
     """Where a file was made; where each of its runs has its own machine, all of them."""
-    runs = [run for run in made.get("runs", []) if "hardware" in run]
-    where = Counter((run["hardware"], run["torch"]) for run in runs)
+    runs = made.get("runs")  # a list of them, or how many there were
+    listed = [run for run in runs if "hardware" in run] if isinstance(runs, list) else []
+    where = Counter((run["hardware"], run["torch"]) for run in listed)
     if len(where) < 2:
         return f"{made['hardware']}, torch {made['versions']['torch']}"
     return "; ".join(f"{many} runs on {on}, torch {torch}" for (on, torch), many in where.most_common())
