@@ -282,6 +282,45 @@ def test_a_rising_score_is_unfinished_unless_there_is_no_room_left() -> None:
     assert diagnosis.unfinished(ranks, records, 8) is not None
 
 
+def test_rates_that_fall_hide_a_rise_and_errors_still_show_it() -> None:
+    rising = [10.0, 60, 80, 85, 88, 90, 91.5, 92.5, 93, 93.3, 93.4]
+    assert diagnosis.unfinished(P1, history(rising), 100, examples=500) is None
+    found = diagnosis.unfinished(P1, history(rising), 100, decays=True, examples=500)
+    assert found is not None
+    assert "in the last half of the run, while rates fell to 0" in found.sign
+    assert diagnosis.unfinished(P1, history(rising), 100, decays=True, examples=50) is None  # chance
+    far = [0.0, 2, 4, 6, 8, 9, 10, 11, 11.5, 12, 12.2]  # a fifth of all that was gained
+    assert diagnosis.unfinished(P1, history(far), 100, decays=True) is not None
+    flat = [10.0, 60, 80, 90, 92, 93, 93.1, 93.1, 93.2, 93.3, 93.3]
+    assert diagnosis.unfinished(P1, history(flat), 100, decays=True, examples=500) is None
+
+
+def test_a_run_cut_far_below_what_is_chosen_says_so_and_the_chosen_rounds_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("spreadout.config.choices.SHORTEST", 100)
+    data = blobs(classes=40, dim=4, noise=0.2)
+
+    def ended(*overrides: str) -> so.Result:
+        return so.run(so.Experiment.of({}, overrides=overrides), data=data, device="cpu")
+
+    short = ended("rounds=2")
+    (found,) = short.summary["findings"]
+    assert found["name"] == "unfinished"
+    best = short.references["nearest neighbours"].metrics["P@1"]
+    assert best > short.metrics["P@1"]
+    assert found["sign"] == (
+        "2 rounds, where 100 would be chosen for this data, and nearest neighbours in one place has "
+        f"{best:.2f}"
+    )
+    assert found["remedy"] == 'set rounds = "auto", or 100'
+    longer = ended("rounds=auto", "eval.every=50")
+    assert longer.metrics["P@1"] > short.metrics["P@1"] + 5
+    assert longer.summary["findings"] == []
+    # A config with local work of its own has a number of rounds of its own.
+    assert ended("rounds=2", "clients.local_steps=2").summary["findings"] != [found]
+
+
 @pytest.mark.parametrize(
     ("activity", "remedy"),
     [

@@ -247,11 +247,12 @@ def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def evaluations(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """About twenty looks at a run; validation examples say which model is kept, and when to stop.
+    """Ten to twenty looks at a run; validation examples say which model is kept, and when to stop.
 
     A small set is soon overfitted, a large one never. To choose by the test part would be to tune on it.
     """
-    found: dict[str, Any] = {"eval.every": max(10, experiment.rounds // 20)}
+    few = min(10, max(1, experiment.rounds // 10))  # a short run is looked at too, or no trend is seen
+    found: dict[str, Any] = {"eval.every": max(few, experiment.rounds // 20)}
     held = splits.validation is not None and len(splits.validation) > 0
     if not held or hides_sizes(experiment):
         return found

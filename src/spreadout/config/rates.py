@@ -20,7 +20,8 @@ from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.build import DataShape
 
 LOCAL = frozenset({"optimizer", "momentum", "local_steps", "local_epochs"})  # what rates are meant for
-SERVER = frozenset({"optimizer", "momentum", "tables"})
+SERVER = frozenset({"optimizer", "tables"})
+OF_SGD = frozenset({"lr", "momentum"})  # of the server: set without an optimiser, they are for the plain one
 
 
 def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
@@ -50,9 +51,9 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def rate_alone(experiment: Experiment) -> bool:
-    """Whether the server's rate is set and its optimiser is not: 1.0 suits SGD, 0.003 Adam."""
+    """Whether the server's rate is set without its optimiser: 1.0 is one of SGD, 0.003 one of Adam."""
     given = experiment.server.model_fields_set
-    return "lr" in given and "optimizer" not in given
+    return bool(OF_SGD & given) and "optimizer" not in given
 
 
 def _agrees(section: Optimizer, chosen: dict[str, Any], keys: frozenset[str]) -> bool:

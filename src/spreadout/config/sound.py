@@ -14,7 +14,7 @@ from typing import Any
 from spreadout.config import choices
 from spreadout.config.experiment import Experiment
 from spreadout.config.keys import DECIDED, has, is_open, value_of, with_value, without
-from spreadout.config.rates import rate_alone, rates
+from spreadout.config.rates import OF_SGD, rate_alone, rates
 from spreadout.core.errors import UserError
 from spreadout.core.registry import NamedSection
 from spreadout.data.dataset import Splits
@@ -80,6 +80,16 @@ def sound(experiment: Experiment, splits: Splits, closed: Collection[str] = ()) 
     return experiment.model_copy(update={"chosen": chosen})
 
 
+def usual_rounds(experiment: Experiment, splits: Splits) -> int | None:
+    """The rounds that would have been chosen, where they were set and local work was chosen for them."""
+    chosen = set(experiment.chosen or [])
+    if "rounds" in chosen or chosen.isdisjoint({"clients.local_steps", "clients.local_epochs"}):
+        return None
+    if not splits.train.clients or not splits.train.examples:  # a deployment's server has seen none
+        return None
+    return int(choices.length(experiment, splits)["rounds"])
+
+
 def settled(experiment: Experiment) -> Experiment:
     """The experiment with the plain defaults in its open keys: where nobody can look at all data."""
     if experiment.chosen is not None:
@@ -95,7 +105,8 @@ def announcement(experiment: Experiment) -> str | None:
         return None
     kept = ""
     if rate_alone(experiment) and not experiment.method.is_centralized:
-        kept = f"; as server.lr is set, server.optimizer stays {experiment.server.optimizer}: set both"
+        (first, *_) = sorted(OF_SGD & experiment.server.model_fields_set)
+        kept = f"; as server.{first} is set, server.optimizer stays sgd: set both"
     return (
         "chosen from the data: "
         + ", ".join(

@@ -34,7 +34,10 @@ STILL_RISING = 0.03  # of all that was gained, gained in the last quarter
 LEARNED = 0.5  # of the first training loss, what is left where training data is learned by heart
 LOST = 0.05  # of all that was gained, lost since the best evaluation
 FEWEST = 5  # evaluations that trends can be seen in
-LAST_STEP = 0.1  # of all that was gained, gained up to the last of fewer evaluations
+LAST_STEP = 0.1  # the same, up to the last of fewer evaluations, or in a half where rates fall to 0
+STILL_FALLING = 0.15  # of the errors that were left, made good in that time …
+CUT = 2  # times as many rounds would be chosen for the data, from which a run is cut short
+NO_CHANCE = 8  # … and so many examples at least: twice the deviation, if as many again went both ways
 ALWAYS = "always the most frequent labels"
 AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
@@ -59,19 +62,27 @@ def diagnose(
     history: Sequence[Record],
     *,
     rounds: int,
+    decays: bool = False,
+    examples: int = 0,
+    usual: int | None = None,
     collapse_advice: str | None = None,
     activity: Activity | None = None,
     references: Mapping[str, Reference] | None = None,
 ) -> list[Finding]:
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
 
-    rounds: how many the run was to have; collapse_advice: what the method says of its classes, if they
-    collapsed.
+    rounds: how many the run was to have; decays: whether rates fall to 0 over them; examples: how many
+    are scored; usual: the rounds that would have been chosen for the data; collapse_advice: what the
+    method says of its classes, if they collapsed.
     """
     fallen = collapse(collapse_advice)
     wild = divergence(config, history) or overshoot(history)
     dead = dead_units(activity, collapsed=fallen is not None)
-    calm = overfitting(config, history) or unfinished(config, history, rounds)
+    calm = (
+        overfitting(config, history)
+        or cut_short(config, history, rounds, usual, references)
+        or unfinished(config, history, rounds, decays=decays, examples=examples)
+    )
     said = [one for one in (wild, dead, None if wild or dead else fallen) if one is not None]
     if calm is not None and not said:
         said.append(calm)
@@ -177,23 +188,68 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
     )
 
 
-def unfinished(config: EvalConfig, history: Sequence[Record], rounds: int) -> Finding | None:
-    """The held-out score was still rising when the run ended: by the slope over its last quarter."""
+def unfinished(
+    config: EvalConfig,
+    history: Sequence[Record],
+    rounds: int,
+    *,
+    decays: bool = False,
+    examples: int = 0,
+) -> Finding | None:
+    """The held-out score was still rising when the run ended: by the slope over its last quarter.
+
+    Where rates fall to 0, the last half: it is less than a quarter of the way. A score near its best
+    rises little, so errors count too.
+    """
     if 2 <= len(history) < FEWEST:
         return _short(config, history, rounds)
     if len(history) < FEWEST:
         return None
-    scores, quarter = _scores(config, history), _quarter(history)
-    last = scores[-quarter - 1 :]
-    gain, total = quarter * _slope(last), max(scores) - scores[0]
-    rising = max(last[1:]) == max(scores) and math.isfinite(gain) and gain > STILL_RISING * total
-    if not rising or _room(config, scores[-1]) <= STILL_RISING * total:
+    scores = _scores(config, history)
+    steps = (len(history) - 1) // 2 if decays else _quarter(history)
+    last = scores[-steps - 1 :]
+    gain, total = steps * _slope(last), max(scores) - scores[0]
+    room = _room(config, scores[-1])
+    rising = gain > (LAST_STEP if decays else STILL_RISING) * total and room > STILL_RISING * total
+    falling = gain > STILL_FALLING * (room + gain) and gain * examples >= 100 * NO_CHANCE
+    if not math.isfinite(gain) or max(last[1:]) < max(scores) or not (rising or falling):
         return None
     round = int(history[-1]["round"])
+    when = "half of the run, while rates fell to 0" if decays else "quarter of the run"
     return Finding(
         "unfinished",
-        f"{_judged(config)} was still rising, by {gain:.2f} in the last quarter of the run",
+        f"{_judged(config)} was still rising, by {gain:.2f} in the last {when}",
         "raise eval.patience" if round < rounds else f"set rounds = {2 * round}, or raise the rates",
+    )
+
+
+def cut_short(
+    config: EvalConfig,
+    history: Sequence[Record],
+    rounds: int,
+    usual: int | None,
+    references: Mapping[str, Reference] | None = None,
+) -> Finding | None:
+    """Fewer rounds than such data asks for, and a model in one place is better.
+
+    Rates that fall to 0 over the rounds make any run end on a level: its course does not show it.
+    """
+    if usual is None or usual < CUT * rounds:
+        return None
+    names = judged_by(config)
+    known = [
+        (goodness(config, one.metrics), one.name)
+        for one in (references or {}).values()
+        if not one.is_trivial and all(_known(one.metrics.get(name)) for name in names)
+    ]
+    best, who = max(known, default=(math.inf, ""))
+    if goodness(config, history[shown_of(config, history)]) >= best:
+        return None
+    beside = f", and {who} in one place has {described(names[0]).sign * best:.2f}" if who else ""
+    return Finding(
+        "unfinished",
+        f"{rounds} rounds, where {usual} would be chosen for this data{beside}",
+        f'set rounds = "auto", or {usual}',
     )
 
 

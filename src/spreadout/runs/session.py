@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from spreadout.config.experiment import Experiment
-from spreadout.config.sound import prepared
+from spreadout.config.sound import prepared, usual_rounds
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Sharded, local_of
@@ -339,6 +339,9 @@ class Session:
             e.eval,
             self.history,
             rounds=e.rounds,
+            decays="none" not in (e.clients.lr_decay, e.server.lr_decay),
+            examples=len(self._examples),
+            usual=usual_rounds(e, self.data),
             collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
             activity=activity_of(f.model, whole, self._examples),
             references=references.references,
