@@ -21,7 +21,7 @@ from spreadout.models.build import DataShape
 
 LOCAL = frozenset({"optimizer", "momentum", "local_steps", "local_epochs"})  # what rates are meant for
 SERVER = frozenset({"optimizer", "tables"})
-OF_SGD = frozenset({"lr", "momentum"})  # of the server: set without an optimiser, they are for the plain one
+OF_SGD = frozenset({"lr", "momentum"})  # the server's: without an optimiser they are for the plain one
 
 
 def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
