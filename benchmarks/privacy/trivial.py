@@ -1,10 +1,10 @@
-"""What needs no model, beside `utility.py`: a guess at random, and the most frequent labels, noised.
+"""What needs no model: a guess at random, and the most frequent labels by one noised count.
 
     python -m benchmarks.privacy.trivial
 
 A client counts its labels and scales the counts to length one. Their sum over clients is released once,
 with noise for the whole ε, by the server or by each client; what it ranks first is predicted for every
-example. A method that is not above this has learned nothing worth its rounds. Without noise it is the
+example. A method of `utility.py` that is not above this is not worth its rounds. Without noise it is the
 package's own reference, with its others beside it.
 """
 
