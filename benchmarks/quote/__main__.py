@@ -108,6 +108,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "retrieval": lambda: privacy.retrieval("results/privacy/retrieval.json"),
     "row-servers": lambda: privacy.row_servers("results/privacy/row_servers.json"),
     "privacy-utility": lambda: privacy.utility("results/privacy/utility.json"),
+    "privacy-clients": privacy.clients,
     "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),
     "soak": soak.soaks,
     "papers": papers.summary,

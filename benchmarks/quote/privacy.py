@@ -6,6 +6,7 @@ from statistics import mean, stdev
 
 from benchmarks.privacy import COUNT, GUESS
 from benchmarks.quote.tables import mib, read, table
+from spreadout.privacy.accounting import least_noise
 
 
 def requests(path: str) -> str:
@@ -53,6 +54,7 @@ def row_servers(path: str) -> str:
     return table(head, rows, path, note=note)
 
 
+BASE = 1000  # clients with noise on the server at ε = 8, which others are compared with
 LEVELS: tuple[float | None, ...] = (1.0, 2.0, 4.0, 8.0, None)  # ε; None: no noise
 
 
@@ -84,6 +86,30 @@ def utility(path: str) -> str:
     fewest = "" if len(seeds) == 1 else f"{min(seeds)} to "
     note = f"Mean ± deviation over {fewest}{max(seeds)} seeds, δ = {made['delta']:g}."
     return table(head, rows, path, note=note)
+
+
+def clients() -> str:
+    """How many clients make up for less ε, or for noise on each of them, if all are in every round.
+
+    The mean over K clients has noise of z/K clips from the server, or of z'/√K from the clients. Both grow
+    with the root of the rounds, which cancels.
+    """
+    levels, delta = (1.0, 2.0, 4.0, 8.0), 1e-5
+    server = {e: least_noise(e, 1, delta, 1.0) for e in levels}
+    aim = server[8.0] / BASE
+    on_server = [server[e] / aim for e in levels]
+    on_clients = [(least_noise(e, 1, delta) / aim) ** 2 for e in levels]
+    rows = [
+        [model, *(f"{_rounded(each):,}" for each in needed)]
+        for model, needed in (("central", on_server), ("local", on_clients))
+    ]
+    head = ("noise", *(f"ε = {e:g}" for e in levels))
+    return table(head, rows, note=f"Clients in every round for the same noise, δ = {delta:g}.")
+
+
+def _rounded(count: float) -> int:
+    """To two digits."""
+    return int(float(f"{count:.1e}"))
 
 
 def _seeds(scores: list[float] | None) -> str:
