@@ -7,6 +7,7 @@ import torch
 
 import spreadout as so
 from benchmarks.privacy import trivial, utility
+from spreadout.config.effect import idle_keys
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.renyi import renyi_epsilon
 
@@ -21,6 +22,7 @@ def test_every_cell_has_as_many_points_and_every_point_is_a_config() -> None:
         points = utility.points(cell[0], method, cell[2], cell[3])
         assert len(set(points)) == len(utility.RATES) == 4
         found = utility.job_of(cell, points[0], 0, "validation").experiment()
+        assert not idle_keys(found)
         assert (found.privacy is None) == (cell[3] is None)
         if found.privacy is not None:
             assert found.privacy.model == cell[2]
