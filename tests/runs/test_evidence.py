@@ -100,10 +100,11 @@ def test_the_page_says_it_in_words_and_the_terminal_that_it_is_simulated(tmp_pat
     told = CliRunner().invoke(app, ["run", "digits-fedaws", *settings, "--out", str(folder)])
     assert told.exit_code == 0, told.output
     assert "simulated: no guarantee" in " ".join(told.output.split())
+    assert "none with [privacy]: they are made of the training data" in " ".join(told.output.split())
     drawn = CliRunner().invoke(app, ["report", str(folder), "-o", str(tmp_path / "page.html")])
     assert drawn.exit_code == 0, drawn.output
     page = (tmp_path / "page.html").read_text()
-    assert "<th scope=row>Guarantee</th><td>Simulated: no guarantee.</td>" in page
+    assert "<th scope=row>Guarantee</th><td>Simulated: no guarantee. All data was" in page
     assert " at δ = 1e-06 (simulated: no guarantee)" in page  # of the overview
     assert "ε spent (simulated: no guarantee)" in page
     assert "times as likely with this data" in page

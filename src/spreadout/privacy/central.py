@@ -22,7 +22,7 @@ from spreadout.privacy.sampled import Accounted
 
 Drawn = Literal["poisson", "everyone", "fixed-size"]
 ADD_OR_REMOVE = (
-    "one client's contribution, of all of its data, is replaced by nothing; the number of clients is "
+    "one client's contribution, with all of its data, is replaced by nothing; the number of clients is "
     "public"
 )
 REPLACE = "one client's data is replaced by any other"

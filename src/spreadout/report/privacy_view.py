@@ -35,6 +35,10 @@ STATUS = (
     "Protected: it leaves a client only with noise, under the guarantee above. Disclosed: it can be "
     "read as it is. Absent: nothing of the kind leaves a client."
 )
+SIMULATION = (
+    " All data was on one machine, and the noise can be computed again from the run's seed. What "
+    "follows is what a deployment with real clients and the same settings would promise."
+)
 READABLE = 10.0  # ε up to which its factor says something
 
 
@@ -58,11 +62,11 @@ def _spent(arms: Sequence[Arm]) -> str:
     """ε by round, and how many noised updates clients have sent, where there are such."""
     drawn = []
     if any(record.get("epsilon") is not None for arm in arms for record in arm.histories[0]):
-        simulated = any(arm.privacy and arm.privacy["guarantee"] == SIMULATED for arm in arms)
-        title = f"ε spent ({SIMULATED})" if simulated else "ε spent"
-        drawn.append(figure(title, "curves", quantity="epsilon"))
+        drawn.append(figure(_titled(arms), "curves", quantity="epsilon"))
     told = {
-        arm.label: arm.privacy["releases"] for arm in arms if arm.privacy and arm.privacy["releases"]
+        arm.label: arm.privacy["releases"]
+        for arm in arms
+        if arm.privacy and arm.privacy["releases"] and not arm.privacy.get("audience")
     }
     if told:
         counts = sorted({int(count) for found in told.values() for count in found})
@@ -80,9 +84,20 @@ def _spent(arms: Sequence[Arm]) -> str:
     return f"<div class=grid2>{''.join(drawn)}</div>" if drawn else ""
 
 
+def _titled(arms: Sequence[Arm]) -> str:
+    """Wherever ε is shown, whether it protects anybody."""
+    private = [arm.privacy["guarantee"] for arm in arms if arm.privacy and arm.privacy["epsilon"]]
+    simulated = private.count(SIMULATED)
+    if not simulated:
+        return "ε spent"
+    return f"ε spent ({SIMULATED})" if simulated == len(private) else "ε spent (some arms are simulated)"
+
+
 def _promise(found: Mapping[str, Any]) -> str:
     """The guarantee: what it is, whom it is for, whom it holds against, how strong it is."""
     said = {"Guarantee": f"{found['guarantee']}."}
+    if found["guarantee"] == SIMULATED:
+        said["Guarantee"] += SIMULATION
     if found["epsilon"]:
         said |= {
             "Whose data": f"The unit of protection is {found['unit']}.",
@@ -108,7 +123,8 @@ def _released(found: Mapping[str, Any]) -> str:
 
 def _meaning(found: Mapping[str, Any]) -> str:
     """What the first ε says about odds; the larger, the weaker."""
-    one = found["epsilon"][0]
+    at = (found.get("mechanism") or {}).get("delta")
+    one = next((one for one in found["epsilon"] if one["delta"] == at), found["epsilon"][0])
     if one["epsilon"] is None:
         return "There is no bound on what can be concluded about a client."
     if one["epsilon"] > READABLE:
@@ -124,7 +140,7 @@ def _meaning(found: Mapping[str, Any]) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return text[0].upper() + text[1:] if text[:1].isascii() else text  # ε stays small
 
 
 def _level(one: Mapping[str, Any]) -> str:

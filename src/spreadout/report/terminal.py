@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from spreadout.config.experiment import Experiment
@@ -53,7 +54,7 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
     rows = [
         (
             "method",
-            f"{summary['method']} on {summary['dataset']}, "
+            f"{summary['method']} on {escape(summary['dataset'])}, "
             f"{summary['clients']} clients, {summary['classes']} classes",
         )
     ]
@@ -97,20 +98,21 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
             rows.append((what, f"ε = {epsilon} at δ = {private['delta']:g}; {private['guarantee']}"))
             if open_to := private.get("not_protected"):
                 rows.append(("", f"not protected: {', '.join(open_to)}"))
-    rows += [("time", f"{summary['seconds']:.1f} s on {summary['device']}"), ("folder", str(folder))]
+    time = f"{summary['seconds']:.1f} s on {summary['device']}"
+    rows += [("time", time), ("folder", escape(str(folder)))]
     for one in summary.get("findings", []):
-        rows.append(("finding", f"{one['name']}: {one['sign']}; {one['remedy']}"))
+        rows.append(("finding", escape(f"{one['name']}: {one['sign']}; {one['remedy']}")))
     _print_rows(rows)
 
 
 def _reference_rows(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A line for each reference, with the metrics that the run has."""
     note = summary.get("references_note")
-    rows = [("references", note)] if note else []
+    rows = [("references", escape(note))] if note else []
     for name, one in summary.get("references", {}).items():
         scores = ", ".join(f"{metric} {value:.2f}" for metric, value in one["metrics"].items())
         about = f" ({one['note']})" if scores and one["note"] else one["note"]
-        rows.append(("" if rows else "references", f"{name}: {scores}{about}"))
+        rows.append(("" if rows else "references", escape(f"{name}: {scores}{about}")))
     return rows
 
 

@@ -13,14 +13,17 @@ from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.runs.example_promises import DELTAS
 from spreadout.runs.promises import NOT_KEPT, REAL_SAMPLER, SIMULATED, UNIT, Channel, privacy_of
 
-AUDIENCE = "whoever sees the models"
-ADVERSARY = "whoever sees the model after every round; not the server, its disk or its logs"
+AUDIENCE = "anyone who sees the models"
+ADVERSARY = "anyone who sees the model after every round; not the server, its disk or its logs"
 ADVERSARY_OF_REAL_SERVER = (
-    "whoever sees the released models, after every round: other clients, and all who get the model; not "
-    "the server, who runs it, its disk or its logs (requests, refusals, metrics), nor who watches the "
-    "network"
+    "anyone who sees the released models, after every round: other clients, and everyone who gets the "
+    "model; not the server, its operator, its disk or its logs (requests, refusals, metrics), and not "
+    "someone who watches the network"
 )
-REGISTERED = "; who is registered is known, and one replaced by nothing is drawn and never answers"
+REGISTERED = (
+    "; which clients are registered is known, and the one replaced by nothing is still drawn but never "
+    "answers"
+)
 
 
 def of_central(f: Federation, state: ServerState, mechanism: GaussianMechanism) -> dict[str, Any]:
@@ -43,6 +46,7 @@ def of_central(f: Federation, state: ServerState, mechanism: GaussianMechanism) 
             "clip_by_now": clip_of(state, mechanism),
             "clip_quantile": mechanism.clip_quantile,
             "noise": mechanism.noise,
+            "delta": mechanism.delta,
             "divided_by": f.server.per_round,
         },
         "sampler": _sampler(mechanism, real=real),
@@ -84,18 +88,18 @@ def _channels(mechanism: GaussianMechanism, *, real: bool) -> dict[str, Channel]
         return {"values": Channel("disclosed", "updates, clipped; without noise")}
     found = {
         "values": Channel("protected", "the sum of clipped updates, noised by the server"),
-        "rows": Channel("protected", "every row has noise in every round, whoever trained it"),
+        "rows": Channel("protected", "every row gets noise in every round, whoever trained it"),
         "presence": Channel(
-            "protected", "clients are drawn in secret, a round without any has noise too"
+            "protected", "clients are drawn in secret, and a round without clients releases noise too"
         ),
-        "loss": Channel("absent", "not written down"),
-        "n_k": Channel("absent", "all clients count the same, sums are divided by a constant"),
+        "loss": Channel("absent", "not recorded"),
+        "n_k": Channel("absent", "all clients have the same weight, and sums are divided by a constant"),
         "label counts": Channel("absent", "not asked for"),
         "label sets": Channel("absent", "not asked for"),
         "feature moments": Channel("absent", "not asked for"),
         "positives": Channel("absent", "not asked for"),
         "run folder": NOT_KEPT,
-        "logs": Channel("disclosed", "the run's counts of bytes and requests: keep them to yourself"),
+        "logs": Channel("disclosed", "counts of bytes and requests: do not publish them"),
     }
     if not real:
         return found
@@ -103,16 +107,16 @@ def _channels(mechanism: GaussianMechanism, *, real: bool) -> dict[str, Channel]
         "messages to the server": Channel(
             "disclosed",
             "every update reaches the server without noise, and with it the rows a client requests and "
-            "when it takes part: the server must be trusted, and its connections encrypted",
+            "when it takes part: the server must be trusted and its connections encrypted",
         ),
-        "registration": Channel("disclosed", "which clients there are is taken as known"),
+        "registration": Channel("disclosed", "which clients exist is taken as known"),
         "timing": Channel(
-            "disclosed", "how long a round takes, which other nodes notice, follows its slowest client"
+            "disclosed", "a round takes as long as its slowest client, which other nodes notice"
         ),
         "logs": Channel(
             "disclosed",
-            "requests, refusals, metrics and events of the run folder are the server's own and have no "
-            "noise: whoever reads them is not held off; publish the model alone",
+            "requests, refusals, metrics and events in the run folder have no noise and are for the "
+            "server alone: publish only the model",
         ),
     }
 

@@ -28,9 +28,9 @@ from spreadout.runs.promises import (
 )
 
 WITHOUT = "none: the config has no [privacy]"
-ADJACENCY = "one client's data is replaced by any other with at least one training example"
-THE_SAME_ROWS = " that requests the same rows; between data that does not, nothing is promised"
-AS_MANY_ROWS = " that requests equally many rows; between data that does not, nothing is promised"
+ADJACENCY = "one client's data is replaced by any other data, of at least one training example"
+THE_SAME_ROWS = ", that requests the same rows; where the rows differ, nothing is promised"
+AS_MANY_ROWS = ", that requests equally many rows; where the numbers differ, nothing is promised"
 IN_ONE_PLACE = "none: all data is in one place"
 
 
@@ -89,14 +89,15 @@ def _adversary(mechanism: GaussianMechanism | None) -> str:
         colluding = mechanism.colluding
         server += ", whatever it tells the nodes"
         server += f" and with up to {colluding} of them working for it" if colluding else ""
-    return f"{server}, and whoever reads what reaches it; not a node's operator or its code"
+    return f"{server} and anyone who reads what reaches it; not a node's operator or the code it runs"
 
 
 def _mechanism(mechanism: GaussianMechanism) -> dict[str, Any]:
-    about = "Gaussian noise on the client, on its update clipped as a whole"
+    about = "Gaussian noise, added by the client to its whole clipped update"
     if mechanism.needs_others:
-        about = "Gaussian noise on the sum of clipped updates, of which every node adds a part"
-    return {"name": about, "clip": mechanism.clip, "noise": mechanism.noise}
+        about = "Gaussian noise on the sum of clipped updates; every node adds a part of it"
+    at = {"clip": mechanism.clip, "noise": mechanism.noise, "delta": mechanism.delta}
+    return {"name": about, **at}
 
 
 def _sampler(mechanism: GaussianMechanism | None, *, deployed: bool) -> str | None:
@@ -171,35 +172,35 @@ def _noised_values(f: Federation) -> str:
         return "updates made of steps, each on a noised sum of its examples' clipped gradients"
     if f.clients.privacy is not None and f.clients.privacy.needs_others:
         return (
-            "sums of clipped updates with noise, by secure aggregation; a row that one client of a "
-            "round holds is its own, with the noise of the sum"
+            "the server sees only noised sums of clipped updates (secure aggregation); a row that only "
+            "one client of a round holds shows that client's change, with the noise of the sum"
         )
     return "updates, clipped and noised"
 
 
 def _rows(f: Federation) -> Channel:
     if not f.method.has_class_table or f.method.row_access == "all":
-        return Channel("absent", "every client requests every row, or there are none")
+        return Channel("absent", "every client requests every row, or there are no rows")
     if f.executor.hides_requests:
         return Channel(
             "protected",
-            "fetched from two servers of which neither learns which, as long as they do not talk to "
-            "each other",
+            "fetched from two servers; neither learns which rows, as long as they do not compare what "
+            "they see",
         )
     if f.method.row_access == "own":
-        return Channel("disclosed", "a client requests the rows of its own classes and names them so")
+        return Channel("disclosed", "a client requests the rows of its own classes and so names them")
     if (size := f.method.draws.cover) is not None:
         return Channel(
             "disclosed",
-            f"which public blocks of {size} or more classes hold a client's own; requests do not tell "
-            "which of a block",
+            f"which public blocks of {size} or more classes contain a client's own; not which class of "
+            "a block",
         )
-    how = "always the same" if f.method.draws.fixed else "drawn anew in every round"
-    return Channel("disclosed", f"a client's own classes among others that are {how}")
+    how = "always the same" if f.method.draws.fixed else "drawn afresh in every round"
+    return Channel("disclosed", f"a client's own classes, mixed with others that are {how}")
 
 
 def _features(f: Federation) -> Channel:
     if not f.data.features:
-        return Channel("absent", "features name no rows")
+        return Channel("absent", "features are not requested as rows")
     which = "of the examples of the round" if f.clients.requests_seen else "of all its examples"
     return Channel("disclosed", f"a client requests the rows of the features {which}")

@@ -81,6 +81,7 @@ def said(f: Federation, state: ServerState, mechanism: GaussianMechanism) -> dic
             "name": "Gaussian noise in every local step, on the sum of its examples' clipped gradients",
             "clip": mechanism.clip,
             "noise": mechanism.noise,
+            "delta": mechanism.delta,
             "steps_a_round": f.clients.schedule.steps,
             "examples_a_step": f.clients.schedule.batch,
         },

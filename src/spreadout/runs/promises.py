@@ -20,17 +20,18 @@ REAL_SAMPLER = (
 )
 NONE = "none: updates are clipped, but no noise is added"
 LOCAL = (
-    "local: the values of a client's updates on the rows it requests, against the server; each node "
-    "adds its own noise; ε is of this run alone, and the nodes' ledgers have all runs"
+    "local: protects the values of a client's updates on the rows it requests, against the server; "
+    "each node adds its own noise; ε is for this run only, and the nodes' ledgers count all runs"
 )
 DISTRIBUTED = (
-    "distributed: the values of a client's updates on the rows it requests, against the server, which "
-    "sees noised sums over nodes alone; of nodes that work with the server, no more than "
-    "privacy.colluding may; ε is of this run alone, and the nodes' ledgers have all runs"
+    "distributed: protects the values of a client's updates on the rows it requests, against the "
+    "server, which sees only noised sums over nodes; at most privacy.colluding nodes may work with it; "
+    "ε is for this run only, and the nodes' ledgers count all runs"
 )
 CENTRAL = (
-    "central: all of a client's data, against whoever sees the released models, other clients too; not "
-    "against the server, which sees every update without noise; ε is of this run alone"
+    "central: protects all of a client's data against anyone who sees the released models, other "
+    "clients included; not against the server, which sees every update without noise; ε is for this "
+    "run only"
 )
 
 
@@ -43,7 +44,7 @@ class Channel(NamedTuple):
 
 NOT_KEPT = Channel(
     "absent",
-    "a run's folder has no counts of its clients' classes and examples, and no references made of them",
+    "the run's folder has no counts of clients' classes or examples, and no scores made from them",
 )
 
 
