@@ -180,6 +180,18 @@ def test_your_own_encoder_and_arrays_in_python(toy: so.Splits) -> None:
     )  # yours is not changed
 
 
+class Remembers(torch.nn.Module):
+    """Keeps the mean of what it has seen, which no noise would protect and every export would contain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen = 0.9 * self.seen + 0.1 * x.detach().mean()
+        return x - self.seen
+
+
 @pytest.mark.parametrize(
     ("layer", "complaint"),
     [
@@ -187,6 +199,7 @@ def test_your_own_encoder_and_arrays_in_python(toy: so.Splits) -> None:
         (torch.nn.Dropout(), "is a Dropout"),
         (torch.nn.Unflatten(1, (3, 4)), r"gives shape \(1, 3, 4\) for one example"),
         (torch.nn.Linear(5, 5), r"fails on an input of shape \(1, 6\)"),
+        (Remembers(), r"its buffer 1\.seen changes with the inputs"),
     ],
 )
 def test_an_encoder_that_cannot_be_federated_is_refused(

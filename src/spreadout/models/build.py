@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -211,12 +212,25 @@ def _refuse_misfits(encoder: nn.Module, shape: DataShape, config: ModelConfig) -
                 "average over clients; use GroupNorm, and clients.input_dropout"
             )
     try:
-        with torch.no_grad():
-            found = tuple(encoder(torch.zeros(1, *(shape.image or (features_of(shape, config),)))).shape)
+        with torch.no_grad(), unmoved_buffers(name, encoder):
+            found = tuple(encoder(torch.ones(1, *(shape.image or (features_of(shape, config),)))).shape)
     except (RuntimeError, ValueError, TypeError):
         return  # inputs of another form, such as sequences: the data will show
     if found != (1, config.dim):
         raise UserError(f"{name}: gives shape {found} for one example; it must give (1, {config.dim})")
+
+
+@contextmanager
+def unmoved_buffers(name: str, encoder: nn.Module) -> Iterator[None]:
+    """While an encoder is tried on an input: an error if it keeps something of that."""
+    before = {buffer: value.clone() for buffer, value in encoder.named_buffers()}
+    yield
+    for buffer, value in encoder.named_buffers():
+        if buffer not in before or not torch.equal(value, before[buffer]):
+            raise UserError(
+                f"{name}: its buffer {buffer} changes with the inputs, and what clients leave there is "
+                "neither averaged nor noised; keep nothing of the inputs in the encoder"
+            )
 
 
 def with_scaling(encoder: nn.Module, shape: DataShape, config: ModelConfig) -> nn.Module:

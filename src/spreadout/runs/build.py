@@ -24,7 +24,7 @@ from spreadout.federated.local import LocalTraining
 from spreadout.federated.robust import Mean, RobustRule
 from spreadout.federated.sampling import Selection
 from spreadout.methods.base import Method
-from spreadout.models.build import UNFIT_LAYERS, DataShape
+from spreadout.models.build import UNFIT_LAYERS, DataShape, unmoved_buffers
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.runs.misfits import refuse_misfits, refuse_unfit_optimizers, unfit_for_robust_rules
 from spreadout.runs.unprotected import refuse_empty_budget, refuse_own_scaling
@@ -284,7 +284,7 @@ def _own_encoder(data: FederatedDataset, given: nn.Module) -> tuple[nn.Module, i
                 "draws do not average over clients; use GroupNorm, and clients.input_dropout"
             )
     try:
-        with torch.no_grad():
+        with torch.no_grad(), unmoved_buffers("encoder", module):
             shape = module(one).shape
     except (RuntimeError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
