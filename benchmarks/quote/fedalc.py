@@ -50,7 +50,7 @@ def weighed(path: str, names: str) -> str:
                 cells.append(f"{scores}, {best['mAP']:.1f}" if "mAP" in best else scores)
         if cells:
             rows.append([label, *cells])
-    head = ("P@1 / 3 / 5, mAP", "each client alike", "by its examples")
+    head = ("P@1 / 3 / 5, mAP", "equal weights", "weights by examples")
     return table(head, rows, path, note="Validation, one run a point.")
 
 

@@ -108,4 +108,4 @@ def plans(path: str) -> str:
         ways = ("down_per_client", "up_per_client")
         off = (f"{100 * (told[way] / took[way] - 1):+.1f} %" for way in ways)
         rows.append([r["case"], seconds, memory, *off])
-    return table(("", "time", "memory", "down", "up"), rows, path, note="Foretold / taken.")
+    return table(("", "time", "memory", "down", "up"), rows, path, note="Forecast / measured.")

@@ -306,10 +306,12 @@ def test_a_page_of_runs_in_progress_loads_itself_again(
         said = page.locator(".warning", has_text="is not finished")
         expect(said).to_contain_text("round 2 of 3", timeout=60_000)
         page.get_by_role("tab", name="Curves").click()
+        page.locator("#curves select").first.select_option("loss")
         so.resume(tmp_path / "run", data=tiny_data(), device="cpu")
         expect(said).to_have_count(0, timeout=60_000)
         expect(page.locator("#curves")).to_be_visible()  # the tab that was open
         expect(page.locator("#curves .dot").first).to_be_visible()
+        expect(page.locator("#curves select").first).to_have_value("loss")  # and what was chosen there
         page.close()
         server.shutdown()
     assert [one for one in faults if not one.endswith("favicon.ico") and "404" not in one] == []

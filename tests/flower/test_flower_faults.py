@@ -31,8 +31,10 @@ from spreadout.core.state import ServerState
 from spreadout.federated.round import run_round
 from spreadout.flower import keys, messages, rpc
 from spreadout.flower.access import AccessControl, access_log, fingerprint_of, read_roster
+from spreadout.flower.events import Events
 from spreadout.flower.messages import HELLO, TRAIN, Malformed
 from spreadout.runs.build import build_federation
+from spreadout.runs.deployed import EVENTS, deployed_of
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.result import Result
 from toys import several_classes
@@ -117,8 +119,20 @@ def test_a_node_that_comes_back_is_used_again(tmp_path: Path) -> None:
     def come_back() -> None:  # without a key it has a new number, as an insecure SuperNode has
         grid.nodes[201] = Node(201, gone[0].app, gone[0].config)
 
-    result = run(tmp_path, e, grid, observer=At(round_1=leave, round_2=come_back))
-    assert result.state.refused == {"not connected": 2}  # in the second round
+    class Told(Events):
+        def round_done(self, report: so.federated.round.RoundReport) -> None:  # type: ignore[name-defined]
+            super().round_done(report)
+            {1: leave, 2: come_back}.get(report.round, lambda: None)()
+
+    (tmp_path / "run" / "deployment").mkdir(parents=True)
+    result = run(tmp_path, e, grid, observer=Told(tmp_path / "run" / EVENTS))
+    heard = deployed_of(tmp_path / "run")
+    assert heard is not None
+    there = [(one["nodes"], one["accepted"]) for one in heard.rounds.values()]
+    assert there == [(3, 6), (2, 4), (3, 6), (3, 6)]
+    moved = result.state.traffic
+    assert (heard.total("down"), heard.total("up")) == (moved.down, moved.up - moved.once_up)
+    assert result.state.refused == heard.refused == {"not connected": 2}  # in the second round
     assert [(r["round"], r["client"]) for r in refusals(tmp_path / "run")] == [(2, 1), (2, 4)]
     assert result.state.traffic.participations == 4 * 6
 

@@ -541,7 +541,7 @@ def test_hashed_runs_stand_beside_others_in_a_report(tmp_path: Path) -> None:
     assert "hashed" in text
     assert "largest cosine" not in text.lower()  # no column, no note and no chart of what is not there
     assert "Proposition 1" not in text
-    assert "How close the two nearest classes are" not in text
+    assert "Cosine of the two nearest classes" not in text
     told = CliRunner().invoke(app, ["audit", str(tmp_path / "hashed")])
     assert told.exit_code != 0
 

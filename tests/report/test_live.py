@@ -1,5 +1,7 @@
 """Runs in progress on a page of this machine's own: who may see it, and that it follows them."""
 
+import re
+import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -11,7 +13,8 @@ import pytest
 import spreadout as so
 from command import invoke
 from spreadout.report import live
-from spreadout.report.live import LiveServer, changes_of
+from spreadout.report.live import LiveServer, state_of
+from spreadout.runs.deployed import deployed_of, lines_of
 from tiny import tiny, tiny_data
 
 
@@ -57,12 +60,15 @@ def test_the_page_follows_the_run(server: LiveServer, folder: Path) -> None:
     with urllib.request.urlopen(server.address, timeout=10) as answer:
         first = answer.read().decode()
     assert "Shown is round 3 of 5" in first
-    assert "new EventSource('events')" in first
-    with urllib.request.urlopen(f"{server.address}events", timeout=10) as events:
+    (seen,) = re.findall(r'new EventSource\("events\?(\w+)"\)', first)
+    with urllib.request.urlopen(f"{server.address}events?{seen}", timeout=10) as events:
         assert events.readline() == b": watching\n"
         so.resume(folder, data=tiny_data(), device="cpu")
         while (line := events.readline()) != b"data: changed\n":
             assert line in (b"\n", b": nothing new\n")
+    with urllib.request.urlopen(f"{server.address}events?{seen}", timeout=10) as events:
+        told = [events.readline() for _ in range(3)]
+        assert told[-1] == b"data: changed\n"  # also to a page that was drawn before it happened
     with urllib.request.urlopen(server.address, timeout=10) as answer:
         assert "is not finished" not in answer.read().decode()
 
@@ -70,7 +76,51 @@ def test_the_page_follows_the_run(server: LiveServer, folder: Path) -> None:
 def test_what_has_nothing_to_show_yet_says_so(tmp_path: Path) -> None:
     (tmp_path / "begun").mkdir()
     assert "not a run folder" in live.page_now([tmp_path / "begun"])
-    assert changes_of([tmp_path / "begun"]) == ()
+
+
+def test_one_run_that_has_not_begun_does_not_hide_the_others(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "begun").mkdir()
+    text = live.page_now([tmp_path / "begun", folder])
+    assert "not a run folder" in text
+    assert "Shown is round 3 of 5" in text
+
+
+HEARD = """{"event": "nodes", "nodes": 0, "clients": 0, "needed": 2}
+{"event": "nodes", "nodes": 2, "clients": 7, "needed": 2}
+{"event": "started", "round": 0}
+{"event": "round", "round": 1, "asked": 7, "accepted": 7, "refused": {}, "nodes": 2, "down": 2048, "up": 4096}
+{"event": "round", "round": 2, "asked": 7, "accepted": 4, "refused": {"<b>late": 3}, "nodes": 1, "down": 1024, "up": 2048}
+{"event": "round", "round": 2, "asked": 7, "accepted": 5, "refused": {"<b>late": 2}, "nodes": 1, "down": 1024, "up": 2048}
+"""
+
+
+def test_nodes_answers_refusals_and_bytes_of_a_deployment(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "begun" / "deployment" / "events.jsonl"
+    path.parent.mkdir(parents=True)
+    before = state_of([tmp_path / "begun"])
+    path.write_text(HEARD.partition("\n")[0] + "\n")
+    assert state_of([tmp_path / "begun"]) != before
+    early = live.page_now([tmp_path / "begun"])  # nobody has come yet
+    assert "waiting for nodes" in early
+    assert "2 needed to begin; they answer for 0 clients" in early
+    path.write_text(HEARD + '{"event": "round", ')  # a line that is being written
+    found = deployed_of(tmp_path / "begun")
+    assert found is not None
+    assert (found.state, found.total("accepted"), found.refused) == ("training", 12, {"<b>late": 2})
+    assert list(lines_of(found)) == [
+        "round 1: 7 of 7 updates accepted, 2 nodes, 2.00 KiB down, 4.00 KiB up",
+        "round 2: 5 of 7 updates accepted, 1 node, 1.00 KiB down, 2.00 KiB up; refused: 2 <b>late",
+    ]
+    shutil.copytree(path.parent, folder / "deployment")
+    text = live.page_now([folder])
+    assert "data-tab='Deployment'" in text
+    for said in ("<b>5 of 7</b>", "of all rounds 12 of 14", "9.00 KiB", "&lt;b&gt;late"):
+        assert said in text
+    assert "<b>late" not in text
+    path.write_text('{"event": "nodes", "nodes": -1}\n')
+    with pytest.raises(so.UserError, match=r"events\.jsonl:1: is damaged .*; delete it, and the run is shown"):
+        deployed_of(tmp_path / "begun")
+    assert "not a run folder" in live.page_now([tmp_path / "begun"])
 
 
 def test_on_the_terminal_until_all_are_finished(

@@ -39,34 +39,47 @@ def _serve(folders: list[Path], port: int) -> None:
 
 def _print_news(folders: list[Path]) -> None:
     """A line for every run that has come further, until all are finished."""
-    from spreadout.report.live import EVERY, arms_now, changes_of
+    from spreadout.report.live import EVERY, state_of
 
     before, told = None, set()
     while True:
-        now = changes_of(folders)
+        now = state_of(folders)
         if now == before:
             time.sleep(EVERY)
             continue
         before = now
-        try:
-            arms = arms_now(folders)
-        except UserError as error:
-            print(f"waiting: {error}", flush=True)
-            continue
-        going = False
-        for arm in arms:
-            for summary in arm.summaries:
-                so_far = summary.get("unfinished")
-                going |= so_far is not None
-                state = f"round {so_far['round']} of {so_far['of']}" if so_far else "finished"
-                scores = "  ".join(
-                    f"{name} {'–' if value is None else f'{value:.2f}'}"
-                    for name, value in summary["metrics"].items()
-                )
-                line = f"{arm.label}, seed {summary['seed']}: {state}  {scores}"
-                if line not in told:
-                    told.add(line)
-                    print(line, flush=True)
-        ends = ("summary.json", "comparison.json")
-        if not going and all(any((folder / end).is_file() for end in ends) for folder in folders):
+        lines, done = _news(folders)
+        for line in lines:
+            if line not in told:
+                told.add(line)
+                print(line, flush=True)
+        if done:
             return
+
+
+def _news(folders: list[Path]) -> tuple[list[str], bool]:
+    """What can be said of the runs now, and whether all of them are finished."""
+    from spreadout.report.live import arms_now, nodes_now
+    from spreadout.runs.deployed import lines_of
+
+    lines = []
+    for folder in folders:
+        if (found := nodes_now(folder)) is not None:
+            name = f"{folder.name}, " if len(folders) > 1 else ""
+            lines += [f"{name}{line}" for line in lines_of(found)]
+    arms, waiting = arms_now(folders)
+    lines += [f"waiting: {why}" for why in waiting.values()]
+    going = bool(waiting)
+    for arm in arms:
+        for summary in arm.summaries:
+            so_far = summary.get("unfinished")
+            going |= so_far is not None
+            state = f"round {so_far['round']} of {so_far['of']}" if so_far else "finished"
+            scores = "  ".join(
+                f"{name} {'–' if value is None else f'{value:.2f}'}"
+                for name, value in summary["metrics"].items()
+            )
+            lines.append(f"{arm.label}, seed {summary['seed']}: {state}  {scores}")
+    ends = ("summary.json", "comparison.json")
+    ended = all(any((folder / end).is_file() for end in ends) for folder in folders)
+    return lines, ended and not going

@@ -28,6 +28,7 @@ class Events(Observer):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._metrics: list[str] = []
+        self._there: dict[str, int] = {}  # nodes, and the clients they answer for
 
     def _write(self, kind: str, **about: Any) -> None:
         with open(self.path, "a", encoding="utf-8") as file:
@@ -37,8 +38,16 @@ class Events(Observer):
         self._metrics = experiment.eval.metrics
         self._write("started", round=round)
 
+    def nodes_there(self, nodes: int, clients: int, needed: int) -> None:
+        """Who is connected now; a line only when that has changed."""
+        there = {"nodes": nodes, "clients": clients}
+        if there != self._there:
+            self._there = there
+            self._write("nodes", **there, needed=needed)
+
     def round_done(self, report: RoundReport) -> None:
         about = {"asked": report.clients, "accepted": report.accepted, "loss": report.loss}
+        about |= {"down": report.traffic.down, "up": report.traffic.up, **self._there}
         self._write("round", round=report.round, **about, refused=dict(report.refused))
         log(INFO, "round %d: %d of %d updates", report.round, report.accepted, report.clients)
 

@@ -81,6 +81,7 @@ class GridExecutor(Executor):
         f, round, nodes = federation, state.round, self.nodes
         nodes.public = f.method.public_state(state)
         nodes.meet(round)
+        nodes.tell()
         places = self._drawn(f, round)
         self._ahead.clear()  # used once: a round that comes again is drawn again
         clients = f.data.number_of(places).tolist()

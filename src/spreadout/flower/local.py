@@ -35,9 +35,10 @@ from spreadout.flower.node_settings import (
 )
 from spreadout.flower.processes import Processes, free_port, listens
 from spreadout.flower.project import PACKAGE, complete, write_project
-from spreadout.flower.server_app import EVENTS, STOP
+from spreadout.flower.server_app import STOP
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.runs.claim import DEPLOYMENT, REHEARSAL_MARK, Claim, is_taken, refuse_foreign
+from spreadout.runs.deployed import EVENTS
 from spreadout.runs.folder import RunFolder, remove_run
 from spreadout.runs.observer import Interrupted, Observer
 
@@ -200,8 +201,8 @@ class Rehearsal:
         return (self.deployment / SECURE).is_file()
 
     def run(self, *, resume: bool) -> dict[str, Any]:
-        for name in (EVENTS, STOP):
-            (self.deployment / name).unlink(missing_ok=True)
+        for path in (self.out / EVENTS, self.deployment / STOP):
+            path.unlink(missing_ok=True)
         self.observer.started(self.experiment, 0)  # the next event takes a while
         home = self.deployment / "flwr"
         environment = {**ENVIRONMENT, "FLWR_HOME": str(home)}
@@ -239,7 +240,7 @@ class Rehearsal:
 
     def _listen(self, processes: Processes) -> dict[str, Any]:
         """Pass the server's events on, until it is done, stopped or dead."""
-        reader = Reader(self.deployment / EVENTS)
+        reader = Reader(self.out / EVENTS)
         while True:
             dead = [name for name in ("superlink", "run") if processes.ended(name)]
             for event in reader.new():

@@ -39,6 +39,7 @@ class Nodes:
     timeout: float
     classes: int
     refusals: Refusals = field(default_factory=Refusals)
+    told: Callable[[int, int], None] = lambda nodes, clients: None  # who is there now
     most_clients: int = MOST_CLIENTS  # a node may answer for
     most_hello: int = MOST_HELLO  # bytes of its hello: it follows from the node's own data
     public: Tensors = field(default_factory=dict)  # what the server sends to all
@@ -60,6 +61,10 @@ class Nodes:
     def __len__(self) -> int:
         """How many are online and have registered their clients."""
         return len(self._met)
+
+    def tell(self) -> None:
+        """Say how many are there, and how many clients they answer for."""
+        self.told(len(self._met), len(self.node_of))
 
     def request_of(self, client: int, round: int) -> Tensors | None:
         """The rows a client requests in this round, if they are known."""

@@ -42,13 +42,14 @@ from spreadout.privacy.release import Grid as NoiseGrid
 from spreadout.runs import train as training
 from spreadout.runs.build import build_federation, cap_of, cohort_size, refuse_spent_at_once
 from spreadout.runs.claim import DEPLOYMENT
+from spreadout.runs.deployed import EVENTS
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.misfits import unfit_for_robust_rules
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.result import Result
 from spreadout.runs.unprotected import refuse_unprotected
 
-EVENTS, STOP = "events.jsonl", "stop"  # in the run folder's deployment part
+STOP = "stop"  # in the run folder's deployment part
 LOOK = 0.5  # seconds between two looks for nodes
 
 
@@ -75,7 +76,7 @@ def server_app(
         deployment = out / DEPLOYMENT
         deployment.mkdir(parents=True, exist_ok=True)
         close_to_others(out)
-        events = Events(deployment / EVENTS)
+        events = Events(out / EVENTS)
         log(INFO, "run folder: %s", out)
         try:
             result = serve(
@@ -128,7 +129,7 @@ def serve(
     refuse_misfits(experiment, method or experiment.method)
     if not resume and RunFolder(out).config.is_file():  # before anything of it is touched
         raise UserError(f"{out}: exists; choose another `out`, or set resume=true to continue it")
-    build = Builder(grid, out, resume, stop)
+    build = Builder(grid, out, resume, stop, observer)
     parts: Mapping[str, Any] = {
         "data": server_data(experiment),
         "encoder": encoder,
@@ -160,6 +161,7 @@ class Builder:
     out: Path
     resume: bool
     stop: Callable[[], bool]
+    observer: Observer | None = None
     refusals: Refusals = field(init=False)
 
     def __post_init__(self) -> None:
@@ -205,6 +207,7 @@ class Builder:
             deploy.timeout,
             splits.train.classes,
             self.refusals,
+            self._told(deploy.nodes),
             deploy.max_clients,
             int(deploy.max_hello_mb * 2**20),
         )
@@ -231,6 +234,13 @@ class Builder:
         refuse_spent_at_once(federation)
         return federation
 
+    def _told(self, needed: int) -> Callable[[int, int], None]:
+        """Who hears of nodes that come and go."""
+        events = self.observer
+        if not isinstance(events, Events):
+            return lambda nodes, clients: None
+        return lambda nodes, clients: events.nodes_there(nodes, clients, needed)
+
     def _write(self, refusals: Sequence[Mapping[str, Any]]) -> bool:
         """Put refusals down once there is a run folder: the first nodes come in before that."""
         folder = RunFolder(self.out)
@@ -249,6 +259,7 @@ class Builder:
                 longer=lambda there: there < e.deploy.nodes and not self.stop(),
                 longest=until - time.monotonic(),
             )
+            nodes.tell()
             if len(nodes) >= e.deploy.nodes and nodes.node_of:
                 return
             if self.stop():

@@ -30,6 +30,7 @@ def line_chart(
     y_range: tuple[float, float] | None = None,
     x_log: bool = False,
     y_log: bool = False,
+    y_bytes: bool = False,
     dots: bool = True,
 ) -> str:
     """Mean lines with a band from the lowest to the highest seed, and their names below."""
@@ -47,7 +48,7 @@ def line_chart(
     ]
     axes = {
         "x": {"title": x_title, "log": x_log},
-        "y": {"title": y_title, "log": y_log, "range": y_range},
+        "y": {"title": y_title, "log": y_log, "range": y_range, "bytes": y_bytes},
     }
     return figure(caption, "lines", {**axes, "series": series})
 

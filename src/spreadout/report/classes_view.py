@@ -21,7 +21,7 @@ def classes_section(arms: Sequence[Arm]) -> str:
     charts = [chart for chart in (_by_frequency(arms), _similarity(arms)) if chart]
     drawn = f"<div class=grid2>{''.join(charts)}</div>" if charts else ""
     confused = any((arm.details or {}).get("confused") for arm in arms)
-    matrix = figure("What is taken for what", "confusion") if confused else ""
+    matrix = figure("Confusion matrix", "confusion") if confused else ""
     return f"{_gauges(arms)}{drawn}{prior_table(arms)}{matrix}"
 
 
@@ -128,7 +128,7 @@ def _similarity(arms: Sequence[Arm]) -> str:
         shares = [100 * v for v in found["after"]]
         lines.append(Line(arm.label, middle, shares, style=arms.index(arm)))
     return line_chart(
-        "How alike classes are, before and after",
+        "Similarity of classes before and after training",
         lines,
         x_title="cosine between two classes",
         y_title="pairs of classes (%)",

@@ -30,11 +30,11 @@ SCRIPTS = (  # joined in this order
 def document(title: str, about: str, sections: Sequence[str]) -> str:
     """A whole page around its sections."""
     # Bare names of the scripts stay among themselves.
-    script = "\n".join(['"use strict";', *(_asset(f"{name}.js") for name in SCRIPTS)])
+    script = "\n".join(['"use strict";', *(asset(f"{name}.js") for name in SCRIPTS)])
     return (
         "<!doctype html><html lang=en><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width, initial-scale=1'>"
-        f"<title>{html.escape(title)} · spreadout</title><style>{_asset('page.css')}</style>"
+        f"<title>{html.escape(title)} · spreadout</title><style>{asset('page.css')}</style>"
         f"<body><main><header><h1><bdi>{html.escape(title)}</bdi></h1>"
         f"<p class=about>{html.escape(about)}</p></header>"
         "<noscript><p class=warning>Charts are drawn by a script in this file, which is switched off. "
@@ -74,5 +74,6 @@ def swatch(style: int) -> str:
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """One of the files that pages are made of."""
     return resources.files("spreadout.report").joinpath("web", name).read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 
 from spreadout.core.types import Record
 from spreadout.evaluation.metrics import described
-from spreadout.runs.arms import Arm
+from spreadout.runs.arms import Arm, shared_references
 
 # Beside metrics: what a record of an evaluation may have, its title, and the range it is seen in.
 RECORDED: dict[str, tuple[str, tuple[float | None, float | None]]] = {
@@ -34,15 +34,24 @@ def runs_data(arms: Sequence[Arm]) -> dict[str, Any]:
 def quantities(arms: Sequence[Arm]) -> list[dict[str, Any]]:
     """Everything that some arm has a value of: metrics first, in the order of the arms."""
     names = list(dict.fromkeys(name for arm in arms for name in arm.metric_names))
+    references = shared_references(arms)
     found = []
     for name in names:
         metric, values = described(name), list(_values(arms, name))
         if values:
+            beside = [
+                {"label": label, "value": value}
+                for label, metrics in references.items()
+                if name in metrics and (value := _number(metrics[name]["mean"])) is not None
+            ]
+            # Where a metric has no end, a poor reference would press the curves together.
+            shown = [one["value"] for one in beside if None not in metric.range]
             found.append(
                 {
                     "name": name,
                     "title": metric.title,
-                    "axis": metric.axis(values),
+                    "axis": metric.axis([*values, *shown]),
+                    "references": beside,
                     "lower": metric.better == "lower",
                     "metric": True,
                 }

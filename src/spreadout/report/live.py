@@ -5,19 +5,22 @@ from __future__ import annotations
 import html
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from spreadout.core.checksums import sha256
 from spreadout.core.errors import UserError
-from spreadout.report.document import document
+from spreadout.report.deployment_view import deployment
+from spreadout.report.document import asset, document
 from spreadout.report.page import page
 from spreadout.runs.arms import COMPARISON, Arm, arms_of, with_distinct_labels
+from spreadout.runs.deployed import EVENTS, Deployed, deployed_of
 from spreadout.runs.files import SUMMARY
 
 HOST = "127.0.0.1"
 EVERY = 1.0  # seconds between two looks at the folders
-LIVE = "<script>new EventSource('events').onmessage = () => location.reload()</script>"
 HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -25,18 +28,31 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data: blob:; connect-src 'self'; frame-ancestors 'none'",
 }
-WATCHED = (SUMMARY, COMPARISON, "checkpoint/state.json")
-Seen = tuple[tuple[str, int, int], ...]
+WATCHED = (SUMMARY, COMPARISON, "checkpoint/state.json", EVENTS)
 
 
-def arms_now(folders: Sequence[Path]) -> list[Arm]:
-    """The runs as far as they are."""
-    found = [(arm, folder) for folder in folders for arm in arms_of(folder)]
-    return with_distinct_labels([arm for arm, _ in found], [folder for _, folder in found])
+def arms_now(folders: Sequence[Path]) -> tuple[list[Arm], dict[Path, str]]:
+    """The runs as far as they are, and why others have nothing to show yet."""
+    found: list[tuple[Arm, Path]] = []
+    waiting = {}
+    for folder in folders:
+        try:
+            found += [(arm, folder) for arm in arms_of(folder)]
+        except UserError as error:  # nothing evaluated yet, or a file is being replaced
+            waiting[folder] = str(error)
+    arms, where = [arm for arm, _ in found], [folder for _, folder in found]
+    return with_distinct_labels(arms, where), waiting
 
 
-def changes_of(folders: Sequence[Path]) -> Seen:
-    """What is different whenever there is something new to show."""
+def nodes_now(folder: Path) -> Deployed | None:
+    """What the server of a deployment has told by now."""
+    with suppress(UserError):
+        return deployed_of(folder)
+    return None
+
+
+def state_of(folders: Sequence[Path]) -> str:
+    """A digest that is different whenever there is something new to show."""
     seen = []
     for folder in folders:
         for name in WATCHED:
@@ -46,17 +62,30 @@ def changes_of(folders: Sequence[Path]) -> Seen:
                 except OSError:  # it is being replaced
                     continue
                 seen.append((str(path), found.st_mtime_ns, found.st_size))
-    return tuple(seen)
+    return sha256(repr(seen).encode())
 
 
 def page_now(folders: Sequence[Path]) -> str:
-    """The page, which loads itself again when something has changed."""
+    """The page, which loads itself again when something has changed since it was drawn."""
+    state = state_of(folders)  # before anything is read: what changes meanwhile is news
     title = folders[0].resolve().name if len(folders) == 1 else "runs in progress"
+    arms, waiting = arms_now(folders)
     try:
-        drawn = page(arms_now(folders), title)
-    except UserError as error:  # nothing evaluated yet, or a file is being replaced
-        drawn = document(title, "waiting", [f"<p class=warning>{html.escape(str(error))}</p>"])
-    return drawn.replace("</body>", f"{LIVE}</body>")
+        drawn = page(arms, title, list(waiting.values())) if arms else _waiting(waiting, title)
+    except UserError as error:  # runs that cannot stand on one page
+        drawn = _waiting(waiting | {folders[0]: str(error)}, title)
+    script = asset("live.js").replace("STATE", state)
+    return drawn.replace("</body>", f"<script>{script}</script></body>")
+
+
+def _waiting(why: Mapping[Path, str], title: str) -> str:
+    """A page of runs that have no evaluation yet: their nodes, if they have any."""
+    parts = []
+    for folder, said in why.items():
+        parts.append(f"<p class=warning>{html.escape(said)}</p>")
+        if (found := nodes_now(folder)) is not None:
+            parts.append(deployment(found))
+    return document(title, "Waiting for the first evaluation", parts)
 
 
 class LiveServer(ThreadingHTTPServer):
@@ -85,11 +114,12 @@ class _Handler(BaseHTTPRequestHandler):
         port = self.server.server_address[1]
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             return self._answer(404, "no such page")  # a name of somebody else's that leads here
-        _, token, *rest = [*self.path.split("/"), ""]
+        path, _, seen = self.path.partition("?")
+        _, token, *rest = [*path.split("/"), ""]
         if not secrets.compare_digest(token.encode(), self.server.token.encode()):
             return self._answer(404, "no such page")
         if rest[:1] == ["events"]:
-            return self._events()
+            return self._events(seen)
         if rest[:1] == [""]:
             return self._answer(200, page_now(self.server.folders), "text/html; charset=utf-8")
         return self._answer(404, "no such page")
@@ -106,20 +136,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(payload)
 
-    def _events(self) -> None:
-        """One event for each change, until the reader leaves."""
+    def _events(self, seen: str) -> None:
+        """One event for each change from what the reader has seen, until it leaves."""
         self.send_response(200)
         for name, value in {"Content-Type": "text/event-stream", **HEADERS}.items():
             self.send_header(name, value)
         self.end_headers()
-        before = changes_of(self.server.folders)
         try:
             self.wfile.write(b": watching\n\n")
             while not self.server.ended.wait(EVERY):
-                now = changes_of(self.server.folders)
-                self.wfile.write(b": nothing new\n\n" if now == before else b"data: changed\n\n")
+                now = state_of(self.server.folders)
+                self.wfile.write(b": nothing new\n\n" if now == seen else b"data: changed\n\n")
                 self.wfile.flush()
-                before = now
+                seen = now
         except OSError:  # the reader has left
             return
 

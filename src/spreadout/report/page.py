@@ -11,6 +11,7 @@ from spreadout.core.files import write_atomic
 from spreadout.evaluation.metrics import described
 from spreadout.report.classes_view import classes_section
 from spreadout.report.config_view import config_section
+from spreadout.report.deployment_view import deployment_section
 from spreadout.report.document import as_script, document, figure, tab
 from spreadout.report.histories import runs_data
 from spreadout.report.privacy_view import privacy_section
@@ -25,8 +26,8 @@ def write_page(arms: Sequence[Arm], output: Path, *, title: str) -> Path:
     return output
 
 
-def page(arms: Sequence[Arm], title: str) -> str:
-    """The page's HTML; nothing in it refers to anything outside it."""
+def page(arms: Sequence[Arm], title: str, notes: Sequence[str] = ()) -> str:
+    """The page's HTML; nothing in it refers to anything outside it. notes: what to say first."""
     seeds = len(arms[0].summaries)
     about = (
         f"{_each(arms, 'dataset')}, {_each(arms, 'classes')} classes, {_clients(arms)} clients, "
@@ -37,12 +38,13 @@ def page(arms: Sequence[Arm], title: str) -> str:
         one["names"] = place
     sections = [
         f"<script type=application/json id=runs>{as_script(data)}</script>",
-        tab("overview", "Overview", warnings(arms), cards(arms), score_table(arms)),
+        tab("overview", "Overview", warnings(arms, notes), cards(arms), score_table(arms)),
         tab("curves", "Curves", _curves(arms, data)),
         tab("bytes", "Bytes", _traffic(arms)),
         tab("classes", "Classes", classes_section(arms)),
         tab("clients", "Clients", _clients_section(arms)),
         tab("map", "Map", _space(arms)),
+        tab("deployment", "Deployment", deployment_section(arms)),
         tab("privacy", "Privacy", privacy_section(arms)),
         tab("config", "Config", config_section(arms)),
         _origin(arms),
@@ -59,13 +61,14 @@ def _curves(arms: Sequence[Arm], data: dict[str, Any]) -> str:
     """A view for each quantity worth one of its own; in each of them any other can be chosen."""
     there = {one["name"] for one in data["quantities"]}
     captions = {shared_metrics(arms)[0]: "Score", "loss": "Training loss"}
-    captions |= {"max_cosine": "How close the two nearest classes are"}
+    captions |= {"max_cosine": "Cosine of the two nearest classes"}
     captions |= {"effective_rank": "Effective rank of the class table"}
     drawn = [figure(text, "curves", quantity=name) for name, text in captions.items() if name in there]
     note = (
         "<p class=note>Lines are means over seeds, bands go from the lowest to the highest seed, and "
-        "every dot is an evaluation. A dashed upright line is the evaluation from which on classes had "
-        "collapsed. Arrow keys move along a chart; a click on a name hides it everywhere.</p>"
+        "every dot is an evaluation. Dotted lines are the references of the overview. A dashed vertical "
+        "line marks the evaluation from which on classes were collapsed. Arrow keys move along a chart; "
+        "a click on a name hides it in all charts.</p>"
     )
     return f"{note}<div class=grid2>{''.join(drawn)}</div>"
 
@@ -107,9 +110,9 @@ def _clients_section(arms: Sequence[Arm]) -> str:
         f" {shown:,} of {every:,} clients are shown, evenly over their sizes." if shown < every else ""
     )
     note = (
-        "Of the first seed. A client's score is the share of held-out examples that are found, in the "
-        "mean over its own labels. Bytes are those that were measured; class rows are apportioned by "
-        f"how many a client requests in a round.{some}"
+        "Of the first seed. A client's score is the share of held-out examples that are found, averaged "
+        "over its own labels. Bytes are measured over all clients; class rows are divided in proportion "
+        f"to how many a client requests in a round.{some}"
     )
     return f"<div class=grid2>{drawn}</div><p class=note>{note}</p>"
 
@@ -120,10 +123,10 @@ def _space(arms: Sequence[Arm]) -> str:
         return ""
     figures = (figure(arm.label, "map", arm=i) for i, arm in enumerate(drawn))
     return (
-        "<p class=note>Class rows (discs) and held-out examples (dots, in their class's colour) of the "
-        "first seed, on the plane of both's two leading singular directions. The circle is the unit "
-        "sphere's shadow. A collapsed space is one spot far from the centre. Wheel, + and − zoom; "
-        "a click shows a class's neighbours.</p><div class=controls data-search></div>"
+        "<p class=note>Class rows (discs) and held-out examples (dots in the colour of their class) of "
+        "the first seed, projected onto their two leading singular directions. The circle outlines "
+        "the unit sphere. Collapsed classes are one spot far from the centre. The wheel, + and − "
+        "zoom; a click shows a class's nearest neighbours.</p><div class=controls data-search></div>"
         f"<div class=grid2>{''.join(figures)}</div>"
     )
 

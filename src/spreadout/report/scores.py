@@ -24,9 +24,9 @@ _NOTES = {
 }
 
 
-def warnings(arms: Sequence[Arm]) -> str:
+def warnings(arms: Sequence[Arm], notes: Sequence[str] = ()) -> str:
     """What a reader must know before comparing numbers."""
-    said = []
+    said = list(notes)
     data = list(dict.fromkeys(str(arm.summaries[0]["dataset"]) for arm in arms))
     scored = {_scored(arm) for arm in arms} - {None}
     if len(data) > 1:

@@ -19,6 +19,7 @@ from spreadout.core.types import Record
 from spreadout.core.written import as_written
 from spreadout.evaluation.references import Reference, best_central
 from spreadout.runs.claim import COMPARISON_MARK, CONFIG
+from spreadout.runs.deployed import Deployed, deployed_of
 from spreadout.runs.files import RunFiles
 from spreadout.runs.logs import METRICS, REMEDY
 from spreadout.runs.sums import check
@@ -47,6 +48,7 @@ class Arm:
     details: dict[str, Any] | None = None  # by class and by client, of the first seed
     names: Sequence[str] = ()  # of classes
     config: Mapping[str, Any] = field(default_factory=dict)  # as the first seed was run
+    deployed: Deployed | None = None  # what its server told of its nodes, if it ran over Flower
 
     def metric(self, name: str) -> list[float]:
         return [_number(summary["metrics"][name]) for summary in self.summaries]
@@ -88,6 +90,7 @@ def gather(name: str, label: str, folders: Sequence[Path]) -> Arm:
         *((first.projection(), first.privacy(), first.details()) if first.finished else (None,) * 3),
         first.names() if first.finished else [],
         read_toml(first.config),
+        deployed_of(first.path),
     )
 
 
@@ -138,12 +141,16 @@ def _begun(folder: Path) -> list[Arm]:
 
 
 def with_distinct_labels(arms: Sequence[Arm], folders: Sequence[Path]) -> list[Arm]:
-    """Runs that have the same name get the name of their folder too."""
+    """Runs that have the same name get the name of their folder too, or its path if that is the same."""
     named = Counter(arm.label for arm in arms)
-    return [
-        arm if named[arm.label] == 1 else replace(arm, label=f"{arm.label} ({folder.name})")
-        for arm, folder in zip(arms, folders, strict=True)
-    ]
+    alike = Counter((arm.label, folder.name) for arm, folder in zip(arms, folders, strict=True))
+    found = []
+    for arm, folder in zip(arms, folders, strict=True):
+        where = folder.name if alike[arm.label, folder.name] == 1 else folder
+        found.append(
+            arm if named[arm.label] == 1 else replace(arm, label=f"{arm.label} ({where})")
+        )
+    return found
 
 
 def _comparison(folder: Path) -> dict[str, Any]:

@@ -74,7 +74,9 @@ def rewind(folder: Path, marks: Marks) -> None:
             cut(path, marks[name]["bytes"])
 
 
-def read_log(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
+def read_log(
+    path: Path, length: int | None = None, remedy: str = REMEDY
+) -> Iterator[dict[str, Any]]:
     """Its records, or those in the first bytes; a last line cut short is left out, no other is."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
@@ -84,4 +86,4 @@ def read_log(path: Path, length: int | None = None) -> Iterator[dict[str, Any]]:
             try:
                 yield dict(json.loads(line))
             except (ValueError, TypeError, RecursionError):
-                raise UserError(f"{path}:{number}: is damaged; {REMEDY}") from None
+                raise UserError(f"{path}:{number}: is damaged; {remedy}") from None

@@ -46,7 +46,7 @@ function drawCurves(figure, data) {
     const collapses = wanted.against === "round" ? data.arms.filter((arm) => isNumber(arm.collapse)) : [];
     const verticals = quantity.marks
       ? collapses.map((arm, place) => ({ x: arm.collapse, label: arm.label, style: arm.style, place, text: `collapse: ${arm.label}` })) : [];
-    drawLines(figure, parts, { x: { title }, y: quantityAxis(quantity, wanted.log === "log"), series, verticals });
+    drawLines(figure, parts, { x: { title }, y: quantityAxis(quantity, wanted.log === "log"), series, verticals, references: quantity.references });
   }
   register(figure, draw);
 }

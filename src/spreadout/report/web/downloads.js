@@ -1,5 +1,5 @@
 // Every figure as SVG, PNG and CSV, made here in the page.
-const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity",
+const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "stroke-linecap", "paint-order", "opacity",
   "font-size", "font-family", "font-weight", "text-anchor"];
 
 function save(name, content, kind) {

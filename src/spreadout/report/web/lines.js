@@ -53,6 +53,7 @@ function drawLines(figure, parts, spec) {
   const drawn = drawAxes(parts.plot, x, y, `${spec.y.title} against ${spec.x.title}`);
   const px = (value) => drawn.px(x.at(value)), py = (value) => drawn.py(Math.min(Math.max(y.at(value), y.low), y.high));
   const usable = (one, i) => isNumber(one.x[i]) && isNumber(one.mean[i]) && !(x.log && one.x[i] <= 0) && !(y.log && one.mean[i] <= 0);
+  drawReferences(drawn, (spec.references || []).filter((one) => y.low <= one.value && one.value <= y.high));
   for (const one of shown) drawSeries(drawn.image, one, px, py, usable);
   for (const mark of spec.verticals || []) {
     if (hiddenArms.has(mark.label)) continue;
@@ -64,6 +65,18 @@ function drawLines(figure, parts, spec) {
   }
   pointAt(figure, parts, spec, drawn, shown.map((one) => ({ ...one, use: (i) => usable(one, i) })), px, py);
   figure.rows = () => lineRows(spec);
+}
+
+// What a score is compared with: a dotted line across, its name at the left, none upon another.
+function drawReferences(drawn, references) {
+  let last = -Infinity;
+  for (const one of [...references].sort((a, b) => b.value - a.value)) {
+    const at = drawn.py(one.value), end = drawn.width - MARGIN.right, text = `${one.label}: ${shownNumber(one.value)}`;
+    drawn.image.append(svg("line", { class: "reference-line", x1: drawn.left, x2: end, y1: at, y2: at }));
+    last = Math.max(at - 4, MARGIN.top + 9, last + 13);
+    if (last > drawn.height - MARGIN.bottom - 2) last = at - 4;
+    drawn.image.append(svg("text", { class: "reference-name", x: drawn.left + 5, y: last }, fitted(text, end - drawn.left - 10, 11.5)));
+  }
 }
 
 function drawSeries(image, one, px, py, usable) {
@@ -90,6 +103,7 @@ function pointAt(figure, parts, spec, drawn, series, px, py) {
   const places = [...new Set(series.flatMap((one) => one.x.filter((_, i) => one.use(i))))].sort((a, b) => a - b);
   let chosen = -1;
   const hide = () => { cursor.replaceChildren(); tip.hide(); chosen = -1; };
+  const shownY = spec.y.bytes ? shownBytes : shownNumber;
   const shownX = (value) => (spec.x.bytes ? shownBytes(value) : `${spec.x.title.replace(/ \(.*/, "")} ${shownNumber(value)}`);
   function show(place, aloud) {
     if (!places.length) return;
@@ -101,10 +115,10 @@ function pointAt(figure, parts, spec, drawn, series, px, py) {
       one.x.forEach((x, i) => { if (one.use(i) && (near < 0 || Math.abs(px(x) - at) < Math.abs(px(one.x[near]) - at))) near = i; });
       if (near < 0 || Math.abs(px(one.x[near]) - at) > (spec.x.near ?? 40)) continue;
       cursor.append(svg("circle", { cx: px(one.x[near]), cy: py(one.mean[near]), r: 4.5, style: `fill:${colourOf(one.style)}` }));
-      const band = one.low && one.low[near] !== one.high[near] ? ` (${shownNumber(one.low[near])}–${shownNumber(one.high[near])})` : "";
-      said.push(`${one.label}: ${shownNumber(one.mean[near])}${band}`);
+      const band = one.low && one.low[near] !== one.high[near] ? ` (${shownY(one.low[near])}–${shownY(one.high[near])})` : "";
+      said.push(`${one.label}: ${shownY(one.mean[near])}${band}`);
       if (lines.length <= MOST_IN_TIP) {
-        lines.push(el("span", {}, swatch(one.style), el("b", {}, shownNumber(one.mean[near])), `${band} `, el("bdi", {}, shorten(one.label, 26))));
+        lines.push(el("span", {}, swatch(one.style), el("b", {}, shownY(one.mean[near])), `${band} `, el("bdi", {}, shorten(one.label, 26))));
       }
     }
     if (said.length > MOST_IN_TIP + 1) lines.push(el("span", {}, `… and ${said.length - 1 - MOST_IN_TIP} more`));
@@ -136,5 +150,6 @@ function lineRows(spec) {
   for (const one of spec.series) {
     one.x.forEach((x, i) => rows.push([one.label, x, one.mean[i], (one.low || one.mean)[i], (one.high || one.mean)[i]]));
   }
+  for (const one of spec.references || []) rows.push([`reference: ${one.label}`, "", one.value, "", ""]);
   return rows;
 }
