@@ -80,6 +80,11 @@ def test_every_tab_fits_and_can_be_read(chromium: Any, page: Path, hostile: Path
                     assert one.page.evaluate(POOR_CONTRAST) == [], tab
             small = "() => [...document.querySelectorAll('.plot svg text')].filter((t) => t.getBoundingClientRect().height && t.getBoundingClientRect().height < 9).length"
             assert one.page.evaluate(small) == 0
+            if path == hostile:  # nothing in a name is ever run
+                assert one.page.locator("img").count() == 0
+                told = json.loads(one.page.evaluate("document.getElementById('runs').textContent"))
+                assert told["arms"][0]["label"] == f"0 {HOSTILE}"
+                assert one.page.locator("h1").inner_text().startswith("</script><img")
 
 
 def test_what_is_drawn_is_what_was_measured(chromium: Any, page: Path, arms: list[Arm]) -> None:
@@ -95,6 +100,10 @@ def test_what_is_drawn_is_what_was_measured(chromium: Any, page: Path, arms: lis
         values = [low + (y - at_low) / (at_high - at_low) * (high - low) for y in found["dots"]]
         expected = [np.mean([h[i]["P@1"] for h in arm.histories]) for arm in arms for i in range(5)]
         assert values == pytest.approx(expected, abs=0.02)
+        beside = one.page.locator("#curves figure").first.locator(".entry").all_inner_texts()
+        references = arms[0].summaries[0]["references"]
+        assert [text.rpartition(" ")[0] for text in beside] == list(references)  # lines of what it is compared with
+        assert one.page.locator("#curves figure").first.locator(".plot .reference-line").count() == len(references)
 
 
 def test_hover_tap_and_arrow_keys_tell_values(chromium: Any, page: Path, arms: list[Arm]) -> None:
@@ -128,6 +137,8 @@ def test_hover_tap_and_arrow_keys_tell_values(chromium: Any, page: Path, arms: l
         pairs = {(a, b): n for a, b, n in (arms[0].details or {})["confused"]}
         assert said.startswith("circle taken for circle:")
         assert said.endswith(f"({pairs.get((0, 0), 0)} examples)")
+        wrong = max(n for (a, b), n in pairs.items() if a != b)
+        assert one.page.locator("#classes .often tbody tr").first.locator("td").nth(2).inner_text() == str(wrong)
 
 
 def test_tabs_by_keyboard_and_by_address(chromium: Any, page: Path) -> None:
@@ -178,6 +189,8 @@ def test_search_and_neighbours_on_the_map(chromium: Any, page: Path, arms: list[
         said = one.page.locator("#map .chosen").first.inner_text()
         assert said.startswith("square, nearest: ")
         assert said.count("cosine") == 6
+        one.page.get_by_label("Find a class on the maps").fill("3")  # by its number
+        assert one.page.locator("#map .chosen").first.inner_text().startswith("triangle <b>, nearest: ")
         one.page.get_by_label("Find a class on the maps").fill("nothing like it")
         assert one.page.locator("#map .chosen").first.inner_text() == ""
         canvas = one.page.locator("#map canvas").first
@@ -315,14 +328,3 @@ def test_a_page_of_runs_in_progress_loads_itself_again(
         page.close()
         server.shutdown()
     assert [one for one in faults if not one.endswith("favicon.ico") and "404" not in one] == []
-
-
-def test_nothing_in_a_name_is_ever_run(chromium: Any, hostile: Path) -> None:
-    with opened(chromium, hostile) as one:
-        one.page.on("dialog", lambda dialog: one.faults.append("a dialog"))
-        for tab in TABS:
-            one.open(tab)
-        assert one.page.locator("img").count() == 0
-        told = json.loads(one.page.evaluate("document.getElementById('runs').textContent"))
-        assert told["arms"][0]["label"] == f"0 {HOSTILE}"
-        assert one.page.locator("h1").inner_text().startswith("</script><img")

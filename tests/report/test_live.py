@@ -75,13 +75,13 @@ def test_the_page_follows_the_run(server: LiveServer, folder: Path) -> None:
 
 def test_what_has_nothing_to_show_yet_says_so(tmp_path: Path) -> None:
     (tmp_path / "begun").mkdir()
-    assert "not a run folder" in live.page_now([tmp_path / "begun"])
+    assert "no run has begun here yet" in live.page_now([tmp_path / "begun"])
 
 
 def test_one_run_that_has_not_begun_does_not_hide_the_others(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "begun").mkdir()
     text = live.page_now([tmp_path / "begun", folder])
-    assert "not a run folder" in text
+    assert "no run has begun here yet" in text
     assert "Shown is round 3 of 5" in text
 
 
@@ -114,13 +114,15 @@ def test_nodes_answers_refusals_and_bytes_of_a_deployment(folder: Path, tmp_path
     shutil.copytree(path.parent, folder / "deployment")
     text = live.page_now([folder])
     assert "data-tab='Deployment'" in text
+    assert "7 clients, 3 rounds" in text
+    assert "all data in one place" not in text
     for said in ("<b>5 of 7</b>", "of all rounds 12 of 14", "9.00 KiB", "&lt;b&gt;late"):
         assert said in text
     assert "<b>late" not in text
     path.write_text('{"event": "nodes", "nodes": -1}\n')
     with pytest.raises(so.UserError, match=r"events\.jsonl:1: is damaged .*; delete it, and the run is shown"):
         deployed_of(tmp_path / "begun")
-    assert "not a run folder" in live.page_now([tmp_path / "begun"])
+    assert "no run has begun here yet" in live.page_now([tmp_path / "begun"])
 
 
 def test_on_the_terminal_until_all_are_finished(

@@ -95,7 +95,7 @@ def test_a_run_that_was_cut_short_is_reported_as_far_as_it_went(tmp_path: Path) 
     assert arm.summaries[0]["bytes"]["participations"] == 12
     text = page([arm], "cut")
     assert "is not finished. Shown is round 4 of 9" in text
-    assert "data given in Python, ? classes" in text
+    assert "<p class=about>data given in Python, 4 rounds, 1 seed</p>" in text  # no word of what is not known
     whole = so.run(tiny(rounds=4), data=tiny_data(), device="cpu")
     assert arm.summaries[0]["metrics"] == whole.metrics
     shutil.rmtree(tmp_path / "cut" / "checkpoint")

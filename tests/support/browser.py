@@ -47,6 +47,7 @@ def opened(chromium: Any, path: Path, width: int = 1100, **context: Any) -> Iter
     page.set_default_timeout(10_000)
     found = Opened(page)
     page.on("console", lambda said: said.type in ("error", "warning") and found.faults.append(said.text))
+    page.on("dialog", lambda dialog: found.faults.append(f"a dialog: {dialog.message}"))
     page.on("pageerror", lambda error: found.faults.append(str(error)))
     page.on("request", lambda one: _is_outside(one.url, path) and found.faults.append(one.url))
     page.goto(path.as_uri())

@@ -90,8 +90,8 @@ def audit_page(looks: Sequence[Look], clients: Sequence[dict[str, Any]], title: 
     data = f"<script type=application/json id=runs>{as_script({'beliefs': list(clients)})}</script>"
     note = (
         "<p class=note>Rows are candidate classes: first those the client holds (●, blue), then those "
-        "it does not. The darker a cell, the likelier the observer takes the class for the client's "
-        "after so many requests. All it sees is which rows are requested.</p>"
+        "it does not. The stronger the colour of a cell, the surer the observer is that the client "
+        "holds the class, after so many requests. All it sees is which rows are requested.</p>"
     )
     picture = figure("What is believed of one client", "beliefs") if clients else ""
     return document(

@@ -27,6 +27,7 @@ def line_chart(
     *,
     x_title: str,
     y_title: str,
+    x_range: tuple[float, float] | None = None,
     y_range: tuple[float, float] | None = None,
     x_log: bool = False,
     y_log: bool = False,
@@ -47,7 +48,7 @@ def line_chart(
         for i, line in enumerate(lines)
     ]
     axes = {
-        "x": {"title": x_title, "log": x_log},
+        "x": {"title": x_title, "log": x_log, "range": x_range},
         "y": {"title": y_title, "log": y_log, "range": y_range, "bytes": y_bytes},
     }
     return figure(caption, "lines", {**axes, "series": series})

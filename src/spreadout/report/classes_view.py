@@ -132,5 +132,6 @@ def _similarity(arms: Sequence[Arm]) -> str:
         lines,
         x_title="cosine between two classes",
         y_title="pairs of classes (%)",
+        x_range=(-1, 1),
         dots=False,
     )

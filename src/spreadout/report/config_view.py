@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,10 +44,7 @@ def _settings(arms: Sequence[Arm]) -> str:
 
     def table(rows: Sequence[str], kind: str) -> str:
         body = "".join(
-            f"<tr class={kind}><th scope=row>{html.escape(name)}</th>"
-            + "".join(f"<td>{html.escape(one.get(name, '–'))}</td>" for one in each)
-            + "</tr>"
-            for name in rows
+            f"<tr class={kind}>{_cells(name, [one.get(name) for one in each])}</tr>" for name in rows
         )
         return (
             "<div class=wide tabindex=0 role=region aria-label=Settings><table class=settings><thead>"
@@ -55,6 +54,16 @@ def _settings(arms: Sequence[Arm]) -> str:
     shown = f"<h3>What differs</h3>{table(differing, 'differs')}" if differing and len(arms) > 1 else ""
     title = f"Settings that all share ({len(alike)})" if len(arms) > 1 else "All settings"
     return f"{shown}<details><summary>{title}</summary>{table(alike, 'alike')}</details>"
+
+
+def _cells(name: str, values: Sequence[str | None]) -> str:
+    """A setting and its values; those that are not what most arms have are marked."""
+    usual = Counter(values).most_common(1)[0][0]
+    wrapped = re.sub(r"([._])", r"\1<wbr>", html.escape(name))
+    marks = (" class=other" if value != usual else "" for value in values)
+    shown = (html.escape("–" if value is None else value) for value in values)
+    cells = "".join(f"<td{mark}>{text}</td>" for mark, text in zip(marks, shown, strict=True))
+    return f"<th scope=row>{wrapped}</th>{cells}"
 
 
 def _again(arm: Arm) -> str:

@@ -84,7 +84,7 @@ def page(found: Description) -> str:
         f"{found.dealt}: {found.clients:,} clients, {found.examples:,} examples, "
         f"{found.classes:,} classes",
         [
-            f"<div class=wide><table><tbody>{rows}</tbody></table></div>",
+            f"<div class=wide><table class=facts><tbody>{rows}</tbody></table></div>",
             f"<div class=wide><table><thead><tr>{heads}</tr></thead>"
             f"<tbody>{spreads}</tbody></table></div>",
             f"<p class=note>{note}</p>",

@@ -27,16 +27,16 @@ def deployment(found: Deployed) -> str:
         for name, most, more in _facts(found)
     )
     note = (
-        "<p class=note>As the server tells it, since its events were first written. Bytes are those of "
-        "tensors; what Flower adds to a message is not in them.</p>"
+        "<p class=note>As told by the server. Bytes are those of the tensors in rounds, without what "
+        "Flower adds to a message.</p>"
     )
     charts = _charts(found) if found.rounds else ""
-    return f"<div class=cards>{facts}</div>{charts}{_refusals(found)}{note}"
+    return f"<div class='cards small'>{facts}</div>{charts}{_refusals(found)}{note}"
 
 
 def _facts(found: Deployed) -> list[tuple[str, str, str]]:
     there, rounds = found.there, [one for _, one in sorted(found.rounds.items())]
-    facts = [("State", found.state, f"{len(rounds):,} rounds heard of")]
+    facts = [("State", found.state, f"{len(rounds):,} round{'' if len(rounds) == 1 else 's'} so far")]
     if there is not None:
         needed = f"{there['needed']:,} needed to begin; they answer for {there['clients']:,} clients"
         facts.append(("Nodes present", f"{there['nodes']:,}", needed))

@@ -13,9 +13,9 @@ from spreadout.runs.arms import Arm, shared_references
 # Beside metrics: what a record of an evaluation may have, its title, and the range it is seen in.
 RECORDED: dict[str, tuple[str, tuple[float | None, float | None]]] = {
     "loss": ("training loss", (0, None)),
-    "max_cosine": ("largest cosine between two classes", (None, 1)),
-    "mean_cosine": ("mean cosine between classes", (None, 1)),
-    "effective_rank": ("effective rank of the class table", (1, None)),
+    "max_cosine": ("largest cosine of classes", (None, 1)),
+    "mean_cosine": ("mean cosine of classes", (None, 1)),
+    "effective_rank": ("effective rank of classes", (1, None)),
     "own_distance": ("distance of an example to its class", (0, None)),
     "error_bound": ("error bound of FedAwS, Prop. 1", (0, 1)),
     "weights_norm": ("norm of the encoder's weights", (0, None)),
@@ -39,7 +39,7 @@ def quantities(arms: Sequence[Arm]) -> list[dict[str, Any]]:
     for name in names:
         metric, values = described(name), list(_values(arms, name))
         if values:
-            beside = [
+            beside: list[dict[str, Any]] = [
                 {"label": label, "value": value}
                 for label, metrics in references.items()
                 if name in metrics and (value := _number(metrics[name]["mean"])) is not None
@@ -82,7 +82,7 @@ def _arm(arm: Arm, style: int) -> dict[str, Any]:
     return {
         "label": arm.label,
         "style": style,
-        "central": not arm.summaries[0]["bytes"]["participations"],
+        "central": arm.is_central,
         "collapse": collapse_of(arm.histories[0]),
         "seeds": [_seed(history, names) for history in arm.histories],
         "details": _details(arm),

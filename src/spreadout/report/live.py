@@ -16,6 +16,7 @@ from spreadout.report.deployment_view import deployment
 from spreadout.report.document import asset, document
 from spreadout.report.page import page
 from spreadout.runs.arms import COMPARISON, Arm, arms_of, with_distinct_labels
+from spreadout.runs.claim import COMPARISON_MARK, CONFIG
 from spreadout.runs.deployed import EVENTS, Deployed, deployed_of
 from spreadout.runs.files import SUMMARY
 
@@ -36,6 +37,9 @@ def arms_now(folders: Sequence[Path]) -> tuple[list[Arm], dict[Path, str]]:
     found: list[tuple[Arm, Path]] = []
     waiting = {}
     for folder in folders:
+        if not any((folder / mark).is_file() for mark in (CONFIG, COMPARISON, COMPARISON_MARK)):
+            waiting[folder] = f"{folder}: no run has begun here yet"
+            continue
         try:
             found += [(arm, folder) for arm in arms_of(folder)]
         except UserError as error:  # nothing evaluated yet, or a file is being replaced

@@ -18,6 +18,8 @@ from spreadout.report.privacy_view import privacy_section
 from spreadout.report.scores import cards, score_table, shown_count, warnings
 from spreadout.runs.arms import Arm, shared_metrics
 
+_SEEDS = "Lines are means over seeds, and bands go from the lowest to the highest seed. "
+
 
 def write_page(arms: Sequence[Arm], output: Path, *, title: str) -> Path:
     """Write the page and return where it is."""
@@ -29,10 +31,13 @@ def write_page(arms: Sequence[Arm], output: Path, *, title: str) -> Path:
 def page(arms: Sequence[Arm], title: str, notes: Sequence[str] = ()) -> str:
     """The page's HTML; nothing in it refers to anything outside it. notes: what to say first."""
     seeds = len(arms[0].summaries)
-    about = (
-        f"{_each(arms, 'dataset')}, {_each(arms, 'classes')} classes, {_clients(arms)} clients, "
-        f"{_each(arms, 'rounds')} rounds, {seeds} seed{'s' if seeds > 1 else ''}"
+    counts = (
+        (_each(arms, "classes"), "classes"),
+        (_clients(arms), "clients"),
+        (_each(arms, "rounds"), "rounds"),
+        (str(seeds), "seeds" if seeds > 1 else "seed"),
     )
+    about = ", ".join([_each(arms, "dataset"), *(f"{n} {what}" for n, what in counts if n)])
     data = {**runs_data(arms), **_maps(arms)}
     for one, place in zip(data["arms"], data.pop("places"), strict=True):
         one["names"] = place
@@ -54,7 +59,8 @@ def page(arms: Sequence[Arm], title: str, notes: Sequence[str] = ()) -> str:
 
 def _each(arms: Sequence[Arm], name: str) -> str:
     """What the runs have of something: one word if it is the same for all."""
-    return " or ".join(dict.fromkeys(shown_count(arm.summaries[0][name]) for arm in arms))
+    known = [arm.summaries[0][name] for arm in arms if arm.summaries[0][name] is not None]
+    return " or ".join(dict.fromkeys(map(shown_count, known)))
 
 
 def _curves(arms: Sequence[Arm], data: dict[str, Any]) -> str:
@@ -62,19 +68,19 @@ def _curves(arms: Sequence[Arm], data: dict[str, Any]) -> str:
     there = {one["name"] for one in data["quantities"]}
     captions = {shared_metrics(arms)[0]: "Score", "loss": "Training loss"}
     captions |= {"max_cosine": "Cosine of the two nearest classes"}
-    captions |= {"effective_rank": "Effective rank of the class table"}
+    captions |= {"effective_rank": "Effective rank of classes"}
     drawn = [figure(text, "curves", quantity=name) for name, text in captions.items() if name in there]
     note = (
-        "<p class=note>Lines are means over seeds, bands go from the lowest to the highest seed, and "
-        "every dot is an evaluation. Dotted lines are the references of the overview. A dashed vertical "
-        "line marks the evaluation from which on classes were collapsed. Arrow keys move along a chart; "
-        "a click on a name hides it in all charts.</p>"
+        f"<p class=note>{_SEEDS if len(arms[0].summaries) > 1 else ''}Every dot is an evaluation. Grey "
+        "lines are the references of the overview. A dashed vertical line marks the evaluation from "
+        "which on classes were collapsed. Arrow keys move along a chart; a click on a name hides it in "
+        "all charts.</p>"
     )
     return f"{note}<div class=grid2>{''.join(drawn)}</div>"
 
 
 def _traffic(arms: Sequence[Arm]) -> str:
-    federated = [arm for arm in arms if arm.summaries[0]["bytes"]["participations"]]
+    federated = [arm for arm in arms if not arm.is_central]
     name = described(shared_metrics(arms)[0]).name
     if not any(record[name] is not None for arm in federated for record in arm.histories[0]):
         return ""

@@ -19,6 +19,7 @@ from spreadout.runs.arms import (
     spread,
 )
 
+_MEANS = "Means over seeds, ± one standard deviation. "
 _NOTES = {
     "max_cosine": " The largest cosine is that of the two nearest classes: near 1 they have collapsed.",
 }
@@ -52,7 +53,7 @@ def warnings(arms: Sequence[Arm], notes: Sequence[str] = ()) -> str:
 
 def shown_count(value: int | str | None) -> str:
     """A number as people read it; that of a run which is not finished may not be known."""
-    return "?" if value is None else f"{value:,}" if isinstance(value, int) else value
+    return "not known yet" if value is None else f"{value:,}" if isinstance(value, int) else value
 
 
 def _scored(arm: Arm) -> str | None:
@@ -70,23 +71,23 @@ def cards(arms: Sequence[Arm]) -> str:
         moved = sum(sum(s["bytes"][way] for way in ("down", "up")) for s in arm.summaries)
         facts = {
             "method": str(summary["method"]),
-            "data": f"{summary['dataset']}, {shown_count(summary['classes'])} classes",
-            "clients": "all data in one place" if _is_central(arm) else shown_count(summary["clients"]),
-            "bytes": human_bytes(moved / len(arm.summaries)) if moved else "none travelled",
+            "data": ", ".join([str(summary["dataset"]), *_known(summary["classes"], "classes")]),
+            "clients": "all data in one place" if arm.is_central else shown_count(summary["clients"]),
+            "bytes": human_bytes(moved / len(arm.summaries)) if moved else "none",
             "time": _time(sum(s["seconds"] for s in arm.summaries) / len(arm.summaries)),
             "privacy": _privacy(arm),
         }
         rows = "".join(f"<dt>{key}</dt><dd>{html.escape(text)}</dd>" for key, text in facts.items())
         made.append(
             f"<article class=card><h3>{swatch(i)}<bdi>{html.escape(arm.label)}</bdi></h3>"
-            f"<p class=score><b>{mean}</b> <small>{deviation} "
+            f"<p class=score><b>{mean}</b> <small>{f'{deviation} · ' if deviation else ''}"
             f"{html.escape(described(name).title)}</small></p><dl>{rows}</dl></article>"
         )
     return f"<div class=cards>{''.join(made)}</div>"
 
 
-def _is_central(arm: Arm) -> bool:
-    return not arm.summaries[0]["bytes"]["participations"]
+def _known(count: int | None, what: str) -> list[str]:
+    return [] if count is None else [f"{count:,} {what}"]
 
 
 def _time(seconds: float) -> str:
@@ -110,8 +111,8 @@ def score_table(arms: Sequence[Arm]) -> str:
     geometry = [name for name in shown_geometry(arms) if name != "error_bound"]
     head = [
         *(described(name).title for name in names),
-        "down",
-        "up",
+        "down, per client and round",
+        "up, per client and round",
         *(SHOWN_GEOMETRY[name] for name in geometry),
     ]
     rows = []
@@ -136,8 +137,8 @@ def score_table(arms: Sequence[Arm]) -> str:
     return (
         "<div class=wide tabindex=0 role=region aria-label=Scores><table><thead>"
         f"<tr><th></th>{titles}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        "<p class=note>Means over seeds, ± one standard deviation. Bytes per client and round, measured "
-        f"on the tensors that travel.{''.join(_NOTES.get(name, '') for name in geometry)}"
+        f"<p class=note>{_MEANS if len(arms[0].summaries) > 1 else ''}Bytes are measured on the tensors "
+        f"that travel.{''.join(_NOTES.get(name, '') for name in geometry)}"
         f"{_about_references(arms) if references else ''}</p>"
     )
 

@@ -59,6 +59,12 @@ class Arm:
         return None if None in found else statistics.fmean(found)
 
     @property
+    def is_central(self) -> bool:
+        """Whether all data is in one place; summaries of earlier versions do not say it."""
+        moved = bool(self.summaries[0]["bytes"]["participations"])
+        return bool(self.summaries[0].get("is_centralized", not moved))
+
+    @property
     def metric_names(self) -> list[str]:
         return list(self.summaries[0]["metrics"])
 

@@ -12,6 +12,7 @@ from spreadout.core.traffic import Traffic
 from spreadout.evaluation.early_stopping import best_of
 from spreadout.evaluation.geometry import Geometry
 from spreadout.runs.claim import CONFIG
+from spreadout.runs.deployed import deployed_of
 from spreadout.runs.files import RunFiles
 from spreadout.runs.sums import check
 
@@ -27,13 +28,15 @@ def summary_so_far(run: RunFiles) -> dict[str, Any]:
     scores = [{**one, **{n: _number(one[n]) for n in names}} for one in history]
     last, best = history[-1], history[best_of(experiment.eval, scores)]
     traffic = Traffic(**{n: saved["traffic"].get(n, 0) for n in Traffic.__dataclass_fields__})
-    own = "data" in saved["extra"]["own"]
+    deployed = deployed_of(run.path)  # its clients have the data that the config names
+    own = "data" in saved["extra"]["own"] and deployed is None
+    there = deployed.there if deployed is not None else None
     return {
         "name": experiment.name,
         "method": experiment.method.name,
         "is_centralized": experiment.method.is_centralized,
         "dataset": "data given in Python" if own else experiment.data.source.name,
-        "clients": None,
+        "clients": there["clients"] if there else None,
         "classes": None,
         "rounds": last["round"],
         "unfinished": {"round": last["round"], "of": experiment.rounds},

@@ -7,7 +7,7 @@ function drawBars(figure, parts, spec) {
   const y = axisOf({ ...spec.y, range }, values);
   const count = spec.labels.length, x = { low: 0, high: count, title: spec.x.title, labels: true };
   const drawn = drawAxes(parts.plot, x, y, `${spec.y.title} by ${spec.x.title}`);
-  const floor = drawn.py(Math.max(y.low, 0)), room = drawn.px(1) - drawn.px(0), each = (room * 0.84) / Math.max(shown.length, 1);
+  const floor = drawn.py(Math.max(y.low, 0)), room = drawn.px(1) - drawn.px(0), each = Math.min((room * 0.84) / Math.max(shown.length, 1), 56), edge = (room - each * shown.length) / 2;
   const widest = Math.max(...spec.labels.map((label) => Math.min(label.length, 14))) * 6.6 + 8, every = Math.ceil(widest / room);
   spec.labels.forEach((label, i) => {
     if (i % every === 0) {
@@ -16,7 +16,7 @@ function drawBars(figure, parts, spec) {
     }
     shown.forEach((one, k) => {
       if (!isNumber(one.values[i])) return;
-      const top = drawn.py(Math.min(Math.max(y.at(one.values[i]), y.low), y.high)), left = drawn.px(i) + room * 0.08 + k * each;
+      const top = drawn.py(Math.min(Math.max(y.at(one.values[i]), y.low), y.high)), left = drawn.px(i) + edge + k * each;
       drawn.image.append(svg("rect", { class: "bar", x: left, width: Math.max(each - 1, 0.8), y: Math.min(top, floor),
         height: Math.max(Math.abs(floor - top), 0.6), style: `fill:${colourOf(one.style)}` }));
     });

@@ -13,14 +13,30 @@ function drawConfusion(figure, data) {
       ? [select("classes of", [["", "all clients"], ...numbers.slice(0, 500).map(([i, n]) => [String(i), `client ${n}`])], wanted.client, change("client"))] : []));
   }
   parts.controls.append(...(arms.length > 1 ? [select("Of", arms.map((arm, i) => [String(i), arm.label]), "0", change("arm"))] : []), clients);
-  const note = figure.appendChild(el("p", { class: "note" }));
+  const note = figure.appendChild(el("p", { class: "note" })), often = el("div", { class: "often wide", tabindex: 0, role: "region", "aria-label": "Most frequent errors" });
+  const both = el("div", { class: "beside" });
+  parts.plot.before(both);
+  both.append(parts.plot, often);
   function draw() {
     const arm = arms[wanted.arm], spec = confusionOf(arm, data.names[arm.names] || [], wanted.client);
     note.textContent = spec.note;
+    parts.plot.style.maxWidth = ""; // all the room there is, then no more than was used
     drawMatrix(figure, parts, spec);
+    parts.plot.style.maxWidth = parts.plot.querySelector("svg").style.maxWidth;
+    often.replaceChildren(...mostConfused(spec));
   }
   fill();
   register(figure, draw);
+}
+
+// The errors that are made most often, as a list: what one would look for in the matrix.
+function mostConfused(spec) {
+  const wrong = spec.cells.filter(([i, j]) => i !== j).sort((a, b) => b[3] - a[3]).slice(0, 8);
+  if (!wrong.length) return [];
+  const head = ["true class", "taken for", "examples", "share"].map((text) => el("th", { scope: "col" }, text));
+  const rows = wrong.map(([i, j, share, n]) => el("tr", {}, ...[spec.rows[i], spec.columns[j]].map((name) => el("td", {}, el("bdi", {}, shorten(name, 24)))),
+    el("td", {}, shownNumber(n)), el("td", {}, `${(100 * share).toFixed(0)} %`)));
+  return [el("table", {}, el("caption", {}, "Most frequent errors"), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows))];
 }
 
 // Classes on both sides, and a last column for all others.
@@ -56,6 +72,6 @@ function confusionOf(arm, names, client) {
     rows: shown.map(nameOf), columns: beside.length > 30 ? [...taken.map(nameOf), "another class"] : taken.map(nameOf),
     row_title: "true class", column_title: "taken for",
     cells: [...cells].map(([key, n]) => [Math.floor(key / 4096), key % 4096, n / totals.get(shown[Math.floor(key / 4096)]), n]),
-    note: `Rows: ${what}; columns: what their held-out examples are taken for. The diagonal is right.`,
+    note: `Rows: ${what}; columns: what their held-out examples are taken for. The stronger the colour of a cell, the larger its share of the row; the diagonal (blue) is right.`,
   };
 }

@@ -60,16 +60,18 @@ function drawTraffic(figure, data) {
   goal.addEventListener("input", () => change("goal")(goal.value));
   parts.controls.append(
     select("Score", metrics.map((q) => [q.name, q.title]), wanted.name, (name) => { wanted.name = name; wanted.goal = ""; draw(); }),
-    select("against", Object.entries(WAYS).map(([key]) => [key, `bytes ${key}`]), wanted.way, change("way")),
+    select("against", Object.entries(WAYS).map(([key]) => [key, key === "both" ? "bytes both ways" : `bytes ${key}`]), wanted.way, change("way")),
     select("scale", [["linear", "linear"], ["log", "log"]], wanted.log, change("log")),
-    el("label", {}, "bytes to reach ", goal));
+    el("label", {}, el("span", { class: "goal" }), goal));
   const reached = el("div", { class: "wide reached", tabindex: 0, role: "region", "aria-label": "Bytes to reach a score" });
   figure.querySelector("details").before(reached);
   function draw() {
     const quantity = metrics.find((q) => q.name === wanted.name), [title, xOf] = WAYS[wanted.way];
     const series = arms.map((arm) => seriesOf(arm, quantity.name, xOf)).filter(Boolean);
     if (wanted.goal === "" && series.length) wanted.goal = goal.value = suggestedGoal(series, quantity);
-    drawLines(figure, parts, { x: { title, bytes: true, log: wanted.log === "log" }, y: quantityAxis(quantity, false), series });
+    figure.querySelector(".goal").textContent = `bytes to reach ${quantity.name} ${quantity.lower ? "≤" : "≥"} `;
+    const sought = goal.value === "" || !isNumber(Number(goal.value)) ? [] : [{ label: "goal", value: Number(goal.value) }];
+    drawLines(figure, parts, { x: { title, bytes: true, log: wanted.log === "log" }, y: quantityAxis(quantity, false), series, references: sought });
     reached.replaceChildren(reachTable(arms, quantity, Number(wanted.goal)));
   }
   register(figure, draw);

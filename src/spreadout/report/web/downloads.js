@@ -32,7 +32,7 @@ function standalone(figure) {
   }
   copy.querySelectorAll(".cursor").forEach((node) => node.remove());
   const looks = getComputedStyle(document.body), family = "font-family:system-ui,sans-serif";
-  const entries = [...figure.querySelectorAll(".legend button[aria-pressed=true]")];
+  const entries = [...figure.querySelectorAll(".legend button[aria-pressed=true], .legend .entry")];
   const top = 30, whole = svg("svg", { xmlns: SVG_NAME, viewBox: `0 0 ${width} ${height + top + 18 * entries.length + 8}` });
   whole.setAttribute("width", width);
   whole.setAttribute("height", whole.viewBox.baseVal.height);
@@ -47,7 +47,7 @@ function standalone(figure) {
     const dash = `stroke-dasharray:${colours.strokeDasharray}`;
     whole.append(svg("line", { x1: 12, x2: 38, y1: y, y2: y,
       style: `stroke:${mark.tagName === "rect" ? colours.fill : colours.stroke};stroke-width:3;${dash}` }));
-    whole.append(svg("text", { x: 46, y: y + 4, style: `${family};font-size:12px;fill:${ink}` }, entry.title));
+    whole.append(svg("text", { x: 46, y: y + 4, style: `${family};font-size:12px;fill:${ink}` }, entry.tagName === "SPAN" ? entry.textContent : entry.title));
   });
   return whole;
 }

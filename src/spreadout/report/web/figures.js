@@ -7,10 +7,13 @@ let printing = false;
 function plotWidth(plot) {
   if (printing) return plot.closest(".grid2") ? 330 : 690; // as wide as they are on a sheet
   const here = plot.clientWidth;
-  if (here > 0) return here;
+  if (here > 0) return here / enlarged();
   const main = document.querySelector("main").clientWidth; // in a tab that is not shown
-  return main > 980 && plot.closest(".grid2") ? main / 2 - 40 : main - 44;
+  return (main > 980 && plot.closest(".grid2") ? main / 2 - 40 : main - 44) / enlarged();
 }
+
+// On a projector drawings are larger as a whole, letters and lines too.
+const enlarged = () => (innerWidth >= 1900 && !printing ? 1.35 : 1);
 
 function register(figure, draw) {
   drawings.set(figure, draw);
@@ -39,9 +42,10 @@ function say(figure, text) {
 }
 
 function swatch(style, shape) {
-  const image = svg("svg", { class: "swatch", viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true" });
+  const wide = shape === "area" ? 12 : 26;
+  const image = svg("svg", { class: "swatch", viewBox: `0 0 ${wide} 10`, width: wide, height: 10, style: `width:${wide}px`, "aria-hidden": "true" });
   if (shape === "area") {
-    image.append(svg("rect", { x: 4, y: 0, width: 12, height: 10, rx: 2, style: `fill:${colourOf(style)}` }));
+    image.append(svg("rect", { x: 0, y: 0, width: 12, height: 10, rx: 2, style: `fill:${colourOf(style)}` }));
   } else {
     const look = `stroke:${colourOf(style)};stroke-width:2.6;stroke-dasharray:${dashOf(style) || "none"}`;
     image.append(svg("line", { x1: 0, x2: 26, y1: 5, y2: 5, style: look }));

@@ -9,15 +9,17 @@ function extent(values) {
 
 function axisOf(axis, values) {
   const kept = axis.log ? values.filter((value) => value > 0) : values;
-  const [low, high] = axis.range && !axis.log ? axis.range : extent(kept);
+  const whole = /^(round|requests|nodes|updates|clients)\b/.test(axis.title);
+  let [low, high] = axis.range && !axis.log ? axis.range : extent(kept);
+  if (whole && low === high) [low, high] = [low - 1, high + 1]; // one round stands in the middle
   const [size, unit] = axis.bytes ? byteUnit(high) : [1, ""];
   const title = unit ? `${axis.title} (${unit}${axis.log ? ", log scale" : ""})` : axis.title + (axis.log ? " (log scale)" : "");
-  return { low: low / size, high: high / size, size, title, log: Boolean(axis.log), at: (value) => value / size };
+  return { low: low / size, high: high / size, size, title, log: Boolean(axis.log), whole, at: (value) => value / size };
 }
 
 // Frame, grid, ticks and titles; places of values.
 function drawAxes(plot, x, y, label) {
-  const width = Math.max(plotWidth(plot), 240), height = Math.round(Math.min(Math.max(width * 0.56, 230), 360));
+  const width = Math.max(plotWidth(plot), 240), height = Math.round(Math.min(Math.max(width * 0.56, 230), 380));
   const inner = makeScale({ ...y, from: 0, to: 1 }), yTicks = inner.ticks(height / 60);
   const left = 30 + 7 * Math.max(...yTicks.map((tick) => inner.shown(tick).length));
   const px = makeScale({ ...x, from: left, to: width - MARGIN.right });
@@ -53,7 +55,7 @@ function drawLines(figure, parts, spec) {
   const drawn = drawAxes(parts.plot, x, y, `${spec.y.title} against ${spec.x.title}`);
   const px = (value) => drawn.px(x.at(value)), py = (value) => drawn.py(Math.min(Math.max(y.at(value), y.low), y.high));
   const usable = (one, i) => isNumber(one.x[i]) && isNumber(one.mean[i]) && !(x.log && one.x[i] <= 0) && !(y.log && one.mean[i] <= 0);
-  drawReferences(drawn, (spec.references || []).filter((one) => y.low <= one.value && one.value <= y.high));
+  drawReferences(drawn, parts.legend, (spec.references || []).filter((one) => y.low <= one.value && one.value <= y.high));
   for (const one of shown) drawSeries(drawn.image, one, px, py, usable);
   for (const mark of spec.verticals || []) {
     if (hiddenArms.has(mark.label)) continue;
@@ -61,22 +63,23 @@ function drawLines(figure, parts, spec) {
     drawn.image.append(svg("line", { class: "moment", x1: at, x2: at, y1: MARGIN.top, y2: drawn.height - MARGIN.bottom, style: colour }));
     const end = at > drawn.width * 0.7 ? "end" : "start";
     drawn.image.append(svg("text", { class: "tick", x: at + (end === "end" ? -5 : 5), y: MARGIN.top + 11 + 15 * mark.place, "text-anchor": end },
-      shorten(mark.text, 30)));
+      fitted(mark.text, end === "end" ? at - drawn.left - 10 : drawn.width - at - 12, 12.5)));
   }
   pointAt(figure, parts, spec, drawn, shown.map((one) => ({ ...one, use: (i) => usable(one, i) })), px, py);
   figure.rows = () => lineRows(spec);
 }
 
-// What a score is compared with: a dotted line across, its name at the left, none upon another.
-function drawReferences(drawn, references) {
-  let last = -Infinity;
-  for (const one of [...references].sort((a, b) => b.value - a.value)) {
-    const at = drawn.py(one.value), end = drawn.width - MARGIN.right, text = `${one.label}: ${shownNumber(one.value)}`;
-    drawn.image.append(svg("line", { class: "reference-line", x1: drawn.left, x2: end, y1: at, y2: at }));
-    last = Math.max(at - 4, MARGIN.top + 9, last + 13);
-    if (last > drawn.height - MARGIN.bottom - 2) last = at - 4;
-    drawn.image.append(svg("text", { class: "reference-name", x: drawn.left + 5, y: last }, fitted(text, end - drawn.left - 10, 11.5)));
-  }
+// What a score is compared with: a thin line across, its name and value below the names of the curves.
+const REFERENCE_DASHES = ["1 4", "6 4", "6 3 1 3"];
+
+function drawReferences(drawn, legend, references) {
+  references.forEach((one, i) => {
+    const at = drawn.py(one.value), style = `stroke-dasharray:${REFERENCE_DASHES[i % REFERENCE_DASHES.length]}`;
+    drawn.image.append(svg("line", { class: "reference-line", x1: drawn.left, x2: drawn.width - MARGIN.right, y1: at, y2: at, style }));
+    const image = svg("svg", { class: "swatch", viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true" });
+    image.append(svg("line", { class: "reference-line", x1: 0, x2: 26, y1: 5, y2: 5, style }));
+    legend.append(el("span", { class: "entry", title: one.label }, image, el("bdi", {}, shorten(one.label, 48)), ` ${shownNumber(one.value)}`));
+  });
 }
 
 function drawSeries(image, one, px, py, usable) {

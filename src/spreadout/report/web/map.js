@@ -62,7 +62,8 @@ function drawMap(figure, data) {
   const about = el("p", { class: "note chosen" });
   plot.after(about);
   const view = { x: 0, y: 0, zoom: 1 };
-  let size = 300, hovered = -1;
+  let size = 300, hovered = -1, known = [-1, []]; // neighbours are found once for a class, not at every paint
+  const neighbours = (at) => (known[0] === at ? known : (known = [at, vectors ? neighboursOf(vectors, at) : []]))[1];
   const toScreen = ([x, y]) => [((x - view.x) * view.zoom / MAP_EDGE + 1) * size / 2, (1 - (y - view.y) * view.zoom / MAP_EDGE) * size / 2];
   const toMap = (sx, sy) => [((2 * sx) / size - 1) * MAP_EDGE / view.zoom + view.x, (1 - (2 * sy) / size) * MAP_EDGE / view.zoom + view.y];
 
@@ -70,7 +71,7 @@ function drawMap(figure, data) {
     return mapChoice.id === null ? -1 : placeOf(mapChoice.id);
   }
   function paint() {
-    size = Math.min(plotWidth(plot), 460);
+    size = Math.min(plotWidth(plot), 460) * enlarged();
     const sharp = devicePixelRatio || 1, pen = canvas.getContext("2d", { willReadFrequently: arm.classes.length > MANY }), looks = getComputedStyle(document.documentElement);
     canvas.width = canvas.height = Math.round(size * sharp);
     canvas.style.width = canvas.style.height = `${size}px`;
@@ -132,7 +133,7 @@ function drawMap(figure, data) {
   function paintChosen(pen, looks) {
     const at = chosenPlace();
     if (at < 0) { about.textContent = ""; return; }
-    const [x, y] = toScreen(arm.classes[at]), close = vectors ? neighboursOf(vectors, at) : [];
+    const [x, y] = toScreen(arm.classes[at]), close = neighbours(at);
     pen.strokeStyle = looks.getPropertyValue("--ink");
     pen.lineWidth = 1.4;
     for (const [j] of close) {
@@ -196,37 +197,42 @@ function drawMap(figure, data) {
     made.addEventListener("click", action);
     return made;
   };
-  parts.controls.append(button("+", "Zoom in", () => zoom(1.6)), button("−", "Zoom out", () => zoom(1 / 1.6)), button("whole", "Show the whole map", () => zoom(0)));
+  parts.controls.append(button("+", "Zoom in", () => zoom(1.6)), button("−", "Zoom out", () => zoom(1 / 1.6)), button("Whole map", "Show the whole map", () => zoom(0)));
   figure.rows = () => [["class", "name", "x", "y"], ...arm.classes.map(([x, y], i) => [idOf(i), nameOf(i), x, y])];
-  figure.picture = () => mapAsSvg(arm, size, toScreen, idOf);
+  figure.picture = () => mapAsSvg(arm, size, toScreen, idOf, (size / 2 / MAP_EDGE) * view.zoom, (i) => String(names[idOf(i)] ?? idOf(i)));
   mapChoice.maps.add(paint);
   register(figure, paint);
 }
 
-function mapAsSvg(arm, size, toScreen, idOf) {
+// What the canvas shows: the sphere, examples, classes, and their names where they are few.
+function mapAsSvg(arm, size, toScreen, idOf, radius, nameOf) {
   const image = svg("svg", { viewBox: `0 0 ${size} ${size}` }), looks = getComputedStyle(document.documentElement);
   const dot = (point, colour, r, opacity) => {
     const [x, y] = toScreen(point);
     image.append(svg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r, fill: looks.getPropertyValue(`--c${colour % COLOURS}`).trim(), "fill-opacity": opacity }));
   };
+  const [cx, cy] = toScreen([0, 0]), few = arm.classes.length <= NUMBERED;
+  image.append(svg("circle", { cx, cy, r: radius, fill: "none", stroke: looks.getPropertyValue("--rule").trim(), "stroke-width": 1.5 }));
   arm.examples.forEach((point, i) => dot(point, arm.labels[i], 1.6, 0.5));
-  arm.classes.forEach((point, i) => dot(point, idOf(i), arm.classes.length > 200 ? 2.2 : 5, 1));
+  arm.classes.forEach((point, i) => dot(point, idOf(i), few ? 8.5 : arm.classes.length > 200 ? 2.2 : 5, 1));
+  for (const [i, point] of few ? arm.classes.entries() : []) {
+    const [x, y] = toScreen(point), style = `font:600 11px system-ui,sans-serif;fill:${looks.getPropertyValue("--ground").trim()}`;
+    image.append(svg("text", { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": "middle", style }, shorten(nameOf(i), 3)));
+  }
   return image;
 }
 
 function makeSearch(box, data) {
   const names = data.names.flat(), many = Math.max(...data.maps.map((map) => map.classes.length));
   const input = el("input", { type: "search", list: "class-names", placeholder: "name or number of a class", "aria-label": "Find a class on the maps" });
-  const hints = el("datalist", { id: "class-names" });
+  const hints = el("datalist", { id: "class-names" }), list = data.names[0] || [];
+  const texts = Array.from({ length: Math.max(list.length, many) }, (_, i) => (list[i] || `class ${i}`).toLowerCase());
   input.addEventListener("input", () => {
     const wanted = input.value.trim().toLowerCase();
-    const list = data.names[0] || [], found = [];
-    let exact = null;
-    for (let i = 0; wanted && i < Math.max(list.length, many) && found.length < 30; i++) {
-      const name = (list[i] || `class ${i}`).toLowerCase();
-      if (name === wanted || String(i) === wanted) exact ??= i;
-      if (name.includes(wanted)) found.push(i);
-    }
+    const found = [];
+    let exact = texts.indexOf(wanted);
+    if (exact < 0) exact = /^\d+$/.test(wanted) && Number(wanted) < texts.length ? Number(wanted) : null;
+    for (let i = 0; wanted && i < texts.length && found.length < 30; i++) if (texts[i].includes(wanted)) found.push(i);
     hints.replaceChildren(...found.map((i) => el("option", { value: list[i] || `class ${i}` })));
     mapChoice.set(exact ?? (found.length ? found[0] : null));
   });

@@ -6,11 +6,11 @@ function drawMatrix(figure, parts, spec) {
   const width = Math.max(plotWidth(parts.plot), 240), named = count <= LABELLED && width / count >= 8;
   const longest = (names) => Math.max(8, ...names.map((name) => textWidth(shorten(name, 18), 12.5)));
   const flat = longest(columns) + 4 <= (width - 40) / count;
-  const left = named ? Math.min(12 + longest(rows), width * 0.34) : 26, top = named ? (flat ? 20 : 14 + longest(columns)) : 26;
+  const left = named ? Math.min(32 + longest(rows), width * 0.38) : 26, top = named ? (flat ? 40 : 34 + longest(columns)) : 26;
   const side = Math.min((width - left - 6) / columns.length, 34, 640 / Math.max(rows.length, 1)), letters = Math.min(12, side + 2);
   const height = top + side * rows.length + 6, wide = left + side * columns.length + 6;
   const image = svg("svg", { viewBox: `0 0 ${wide} ${height}`, role: "img", tabindex: 0,
-    "aria-label": `${spec.row_title} against ${spec.column_title}`, style: `max-width:${Math.max(wide, 240)}px` });
+    "aria-label": `${spec.row_title} against ${spec.column_title}`, style: `max-width:${Math.max(wide, 240) * enlarged()}px` });
   const shade = (share) => (0.1 + 0.9 * share).toFixed(3);
   image.append(svg("rect", { class: "frame", x: left, y: top, width: side * columns.length, height: side * rows.length }));
   const right = (i, j) => (spec.own ? spec.own[i] : i === j);
@@ -20,13 +20,13 @@ function drawMatrix(figure, parts, spec) {
   }
   if (named) {
     const step = Math.ceil(12 / side);
-    rows.forEach((name, i) => i % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, x: left - 5, y: top + (i + 0.5) * side + 4, "text-anchor": "end" }, fitted(shorten(name, 18), left - 8, letters))));
+    rows.forEach((name, i) => i % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, x: left - 5, y: top + (i + 0.5) * side + 4, "text-anchor": "end" }, fitted(shorten(name, 18), left - 28, letters))));
     columns.forEach((name, j) => j % step || image.append(svg("text", { class: "tick", style: `font-size:${letters}px`, "text-anchor": flat ? "middle" : "start",
       transform: `translate(${left + (j + 0.5) * side + (flat ? 0 : 4)} ${top - 6})${flat ? "" : " rotate(-90)"}` }, shorten(name, 18))));
-  } else {
-    image.append(svg("text", { class: "tick", x: left, y: top - 8 }, `→ ${spec.column_title}`));
-    image.append(svg("text", { class: "tick", transform: `translate(${left - 8} ${top + side * rows.length}) rotate(-90)` }, `${spec.row_title} →`));
   }
+  const tall = side * rows.length, room = Math.max(tall, 40) + top - 20;
+  image.append(svg("text", { class: "title", x: left, y: 13 }, fitted(`${spec.column_title} →`, wide - left, 13)));
+  image.append(svg("text", { class: "title", transform: `translate(13 ${top}) rotate(-90)`, "text-anchor": "end" }, fitted(`← ${spec.row_title}`, room, 13)));
   const cursor = image.appendChild(svg("g", { class: "cursor" }));
   parts.plot.querySelector("svg")?.remove();
   parts.plot.prepend(image);

@@ -1,6 +1,6 @@
 // From values to places on an axis, and the round numbers that are written there.
-function linearTicks(low, high, about) {
-  const raw = (high - low) / Math.max(about, 1);
+function linearTicks(low, high, about, least = 0) {
+  const raw = Math.max((high - low) / Math.max(about, 1), high > low ? least : 0);
   if (!(raw > 0)) return [low];
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
@@ -22,12 +22,12 @@ function logTicks(low, high, about) {
   return inside.length > 1 ? inside : linearTicks(low, high, about);
 }
 
-function makeScale({ low, high, from, to, log = false }) {
+function makeScale({ low, high, from, to, log = false, whole = false }) {
   if (!(high > low)) high = low + (Math.abs(low) || 1) * 1e-6;
   const turn = log ? Math.log10 : (value) => value;
   const [a, b] = [turn(low), turn(high)];
   const place = (value) => from + ((turn(value) - a) / (b - a)) * (to - from);
-  place.ticks = (about) => (log ? logTicks(low, high, about) : linearTicks(low, high, about));
+  place.ticks = (about) => (log ? logTicks(low, high, about) : linearTicks(low, high, about, whole ? 1 : 0));
   // As many decimals as tell neighbouring ticks apart.
   place.shown = (tick) => {
     const step = log ? Math.abs(tick) : (high - low) / 8, digits = Math.max(0, Math.ceil(-Math.log10(step || 1)));
