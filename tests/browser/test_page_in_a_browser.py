@@ -290,7 +290,7 @@ def test_the_page_of_an_audit_shows_beliefs(chromium: Any, tmp_path: Path) -> No
         assert one.page.evaluate(OVERFLOW) == []
         assert one.page.evaluate(POOR_CONTRAST) == []
         view = one.page.locator("figure[data-kind=beliefs]")
-        assert view.locator("option").all_inner_texts() == ["client 2, 2 requests", "client 0, 1 requests"]
+        assert view.locator("option").all_inner_texts() == ["client 2, 2 requests", "client 0, 1 request"]
         cells = view.locator("svg[role=img]")
         cells.focus()
         cells.press("ArrowRight")

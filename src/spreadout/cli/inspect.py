@@ -90,7 +90,7 @@ def audit(
         from spreadout.report.audit_view import write_audit
 
         name = run.resolve().name if run.is_dir() else run.stem
-        print(write_audit(watched, output, title=f"{name}: what requests tell"))
+        print(write_audit(watched, output, title=f"{name}: what requests reveal"))
         return
     if clients:
         for belief in watched.beliefs():

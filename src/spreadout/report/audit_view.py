@@ -62,8 +62,8 @@ def audit_page(looks: Sequence[Look], clients: Sequence[dict[str, Any]], title: 
     """Curves over the number of requests seen, and a picture of what is believed of one client."""
     seen = [look.requests for look in looks]
     shares = {
-        "a class the client holds: how sure of it": [100 * look.confidence for look in looks],
-        "classes found among best guesses": [100 * look.found for look in looks],
+        "how sure it is of a class that the client holds": [100 * look.confidence for look in looks],
+        "classes found among its best guesses": [100 * look.found for look in looks],
         "clients whose classes are all known": [100 * look.exposed for look in looks],
     }
     lines = [Line(name, seen, values) for name, values in shares.items()]
@@ -72,7 +72,7 @@ def audit_page(looks: Sequence[Look], clients: Sequence[dict[str, Any]], title: 
             "What the observer knows",
             lines,
             x_title="requests seen of a client",
-            y_title="%",
+            y_title="share (%)",
             y_range=(0, 100),
         ),
         line_chart(
@@ -80,6 +80,7 @@ def audit_page(looks: Sequence[Look], clients: Sequence[dict[str, Any]], title: 
             [Line("candidates", seen, [look.candidates for look in looks])],
             x_title="requests seen of a client",
             y_title="candidates, mean over clients",
+            y_range=(0, 1.05 * max((look.candidates for look in looks), default=1)),
         ),
     ]
     last = looks[-1]

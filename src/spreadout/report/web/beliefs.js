@@ -2,7 +2,7 @@
 function drawBeliefs(figure, data) {
   const parts = frame(figure), clients = data.beliefs;
   let chosen = 0;
-  parts.controls.append(select("Client", clients.map((one, i) => [String(i), `client ${one.client}, ${one.requests} requests`]), "0",
+  parts.controls.append(select("Client", clients.map((one, i) => [String(i), `client ${one.client}, ${one.requests} request${one.requests === 1 ? "" : "s"}`]), "0",
     (value) => { chosen = Number(value); draw(); }));
   function draw() {
     const one = clients[chosen];
