@@ -341,6 +341,45 @@ def test_run_takes_a_pair_of_data_and_a_method_by_its_name_or_class(toy: so.Spli
         so.run(SHORT, data=toy, method=Needy)
 
 
+def test_what_a_preset_had_for_other_data_or_another_method_is_chosen_anew_in_python_too(
+    toy: so.Splits,
+) -> None:
+    class Own(so.PositiveOnly):
+        name: str = "own"
+
+    def ran(**given: Any) -> so.Experiment:
+        seen: list[so.Experiment] = []
+
+        class First(so.Observer):
+            def started(self, experiment: so.Experiment, round: int) -> None:
+                seen.append(experiment)
+
+        with pytest.raises(so.Interrupted):
+            so.run("digits-fedaws", observer=First(), stop=lambda: True, **given)
+        return seen[0]
+
+    plain = ran()
+    assert (plain.rounds, plain.clients.lr, plain.chosen) == (200, 0.3, [])
+    assert ran(method="fedaws").clients.lr == 0.3
+    for given in ({"method": "fedavg"}, {"method": so.FullSoftmax(name="fedavg")}, {"method": Own}):
+        found = ran(**given)
+        assert found.data.source.name == "digits"
+        assert {"rounds", "clients.lr", "server.lr"} <= set(found.chosen or [])
+    found = ran(data=toy)
+    assert found.method.name == "fedaws"
+    assert {"rounds", "clients.lr", "model.dim"} <= set(found.chosen or [])
+    arms = so.compare({"a": "digits-fedaws"}, data=toy, stop=None)
+    assert arms[0].summaries[0]["rounds"] != 200
+
+
+def test_a_comparison_takes_plain_values(toy: so.Splits) -> None:
+    variants = {"a": {"rounds": 1}, "b": {"rounds": 2}}
+    found = so.compare(variants, data=toy)
+    assert [(arm.name, arm.summaries[0]["rounds"]) for arm in found] == [("a", 1), ("b", 2)]
+    with pytest.raises(so.UserError, match=r"so\.compare: nothing says what to train on"):
+        so.compare(variants)
+
+
 def test_a_notebook_completes_the_public_names() -> None:
     pytest.importorskip("IPython")
     from IPython.core.completer import Completer

@@ -111,3 +111,14 @@ except SystemExit as leaving:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "0 []\n"
+
+
+@pytest.mark.parametrize("words", [["-c", "import spreadout"], ["-m", "spreadout", "presets"]])
+def test_the_package_is_imported_and_presets_are_listed_within_a_second(words: list[str]) -> None:
+    """Of a processor, whatever else the machine does; the second time, when all is compiled."""
+    for _ in range(2):
+        started = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(started.pid, 0)
+        started.returncode = os.waitstatus_to_exitcode(status)
+        assert started.returncode == 0
+    assert used.ru_utime + used.ru_stime < 1

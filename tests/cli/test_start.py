@@ -14,6 +14,7 @@ from spreadout.methods import METHODS
 from spreadout.runs.compare import Suite
 from spreadout.runs.sweep import Sweep
 
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 NAMES = np.array(["ash", "fir", "yew"])
 
 
@@ -83,8 +84,16 @@ def test_init_asks_four_questions_at_a_terminal(trees: Path, monkeypatch: pytest
         ),
         ("user,item,time", ("--client", "-"), {"name": "table", "label": "time"}),
         ("user,item,time", (), {"name": "interactions", "user": "user", "item": "item", "time": "time"}),
+        (
+            "userId,movieId,rating,timestamp",
+            (),
+            {"name": "interactions", "user": "userId", "item": "movieId", "time": "timestamp"},
+        ),
+        ("a;patient_id;class", (), {"name": "table", "label": "class", "client": "patient_id", "delimiter": ";"}),
+        ('"a;b",c', (), {"name": "table", "label": "c"}),
+        ("a|b", ("--label", "a"), {"name": "table", "label": "a", "delimiter": "|"}),
     ],
-)
+)  # fmt: skip
 def test_columns_are_what_was_said_of_them(
     header: str,
     options: tuple[str, ...],
@@ -126,16 +135,46 @@ def test_an_answer_that_does_not_fit_is_not_dropped(
         ("a.npz", "", "npz", "fedaws"),
         ("a.arff", "", "mulan", "fedaws"),
         ("a.tsv", "x\tlabel", "table", "fedaws"),
+        ("a.txt", "3 1:0.5 7:1", "libsvm", "fedaws"),
+        ("a.dat", "12 5 3", "xc-text", "fedaws"),
+        ("pictures/cat/a.PNG", "", "image-folder", "fedaws"),
+        ("ml/u.data", "1\t2\t3\t4", "movielens", "dual_encoder"),
+        ("text/train.txt", "2 2 2", "xc-text", "fedaws"),
     ],
 )
 def test_a_file_is_known_by_its_name_and_header(
     name: str, header: str, source: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text(header + "\n")
     config = tmp_path / "a.toml"
-    assert invoke(monkeypatch, "init", str(tmp_path / name), "--out", str(config)) == 0
+    given = tmp_path / Path(name).parts[0]  # a file, or the folder it lies in
+    assert invoke(monkeypatch, "init", str(given), "--out", str(config)) == 0
     found = so.Experiment.load(config)
     assert (found.data.source.name, found.method.name) == (source, method)
+
+
+def test_init_says_what_it_took_the_columns_for_whatever_they_and_the_file_are_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "größe 1.csv").write_text('a,"kind\nof = [tree"\n1,ash\n')
+    config = tmp_path / "my config.toml"
+    assert invoke(monkeypatch, "init", str(tmp_path / "größe 1.csv"), "--out", str(config)) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("kind\\nof = [tree is what is to be told. No column says whose a row is")
+    assert f"spreadout run '{config}'" in said
+    found = so.Experiment.load(config)
+    assert (found.name, found.data.source.label) == ("gr-e-1", "kind\nof = [tree")
+
+
+def test_a_folder_of_unknown_files_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("hello\n")
+    for given in ("notes", "notes/a.md"):
+        assert invoke(monkeypatch, "init", str(tmp_path / given), "--out", str(tmp_path / "a.toml")) == 2
+        assert "its format is not known by its name; set data.source" in capsys.readouterr().err
 
 
 def test_every_method_and_every_table_is_a_preset_that_can_be_read(
@@ -143,12 +182,14 @@ def test_every_method_and_every_table_is_a_preset_that_can_be_read(
 ) -> None:
     every = presets()
     assert {f"digits-{name}" for name in METHODS if not METHODS[name].takes_histories} <= set(every)
-    assert {
-        "fedmlh/bibtex",
-        "dual_encoder/table2",
-        "fedss/omniglot",
-        "extreme/table3-amazon-670k",
-    } <= set(every)
+    tables = {
+        "fedaws": ["fedaws/table1-cifar-10", "fedaws/table1-cifar-100", "extreme/table3-amazon-670k", "extreme/table4"],
+        "fedss": ["fedss/omniglot", "fedss/table4"],
+        "fedmlh": ["fedmlh/bibtex", "fedmlh/eurlex", "fedmlh/wiki31", "fedmlh/amztitle", "fedmlh/wikititle"],
+        "dual_encoder": ["dual_encoder/table2", "dual_encoder/centralized", "dual_encoder/figures"],
+        "fedalc": ["fedalc/table5", "fedalc/table6"],
+    }  # fmt: skip
+    assert {name for names in tables.values() for name in names} <= set(every)
     for name in every:
         assert Suite.load([name], None).variants, name
         assert every[name], name
@@ -158,6 +199,24 @@ def test_every_method_and_every_table_is_a_preset_that_can_be_read(
     assert capsys.readouterr().out == text.rstrip() + "\n"
     assert invoke(monkeypatch, "presets", "dual_encoder/table3") == 2
     assert "did you mean 'dual_encoder/table2'" in capsys.readouterr().err
+
+
+def test_the_arms_of_a_papers_table_have_what_its_results_were_made_with() -> None:
+    """The file of results is of an earlier version, of which some names are others now."""
+    made = json.loads((RESULTS / "fedalc" / "bibtex.json").read_text())["configs"]
+    found = Suite.load(["fedalc/table6"], None).variants
+    assert set(found) == set(made)
+    renamed = {"spreadout": "spreadout_form", "tables": "hash_tables"}
+    idle = {("fedaws-mined", "spreadout_margin")}  # which nobody reads there
+    idle |= {(arm, "row_lr") for arm in ("fedmlh", "fedavg-fixed", "fedalc-fixed")}
+    for arm, before in made.items():
+        now = found[arm].model_dump(mode="json")
+        assert (now["rounds"], now["method"]["name"]) == (before["rounds"], before["method"]["name"])
+        for section in ("method", "clients", "model"):
+            for key, value in before[section].items():
+                name = renamed.get(key, key) if section == "method" else key
+                if name in now[section] and (arm, name) not in idle:
+                    assert now[section][name] == value, (arm, section, name)
 
 
 def test_presets_are_listed_by_what_they_are_for(

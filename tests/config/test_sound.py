@@ -63,7 +63,13 @@ def _scores(folder: Path) -> list[dict[str, object]]:
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*/*.toml")), ids=lambda path: path.stem)
+PUBLISHED = [
+    path for path in sorted((ROOT / "configs").glob("*/*.toml"))
+    if "the rest is chosen from the data" not in path.read_text().partition("\n")[0]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 def test_configs_of_published_results_choose_nothing(path: Path) -> None:
     for experiment in Suite.load([str(path)], None).variants.values():
         assert experiment.chosen == []

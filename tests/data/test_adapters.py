@@ -190,3 +190,36 @@ def test_a_data_set_of_torch() -> None:
 
     with pytest.raises(so.UserError, match=r"its items are not pairs \(x, y\)"):
         so.FederatedDataset.from_torch(Triples())
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array"])
+def test_a_sparse_matrix_is_what_it_is_densely(kind: str) -> None:
+    scipy = pytest.importorskip("scipy.sparse")
+    x = np.where(X > 1, X, 0)
+    train = so.FederatedDataset.from_arrays(getattr(scipy, kind)(x), Y, client=WOOD)
+    dense = so.FederatedDataset.from_arrays(x, Y, client=WOOD)
+    assert isinstance(train.columns["x"], so.Sparse)
+    assert np.array_equal(inputs_of(train), inputs_of(dense))
+    test = so.Examples.from_arrays(getattr(scipy, kind)(x), Y)
+    data = so.Splits("sparse", train, test)
+    result = so.run({"rounds": 30}, data=data, method="fedaws")
+    assert result.metrics["P@1"] > 90
+    assert result.predict(x[:2], 1) == result.predict(scipy.csr_array(x[:2]), 1)
+
+
+def test_what_is_wrong_with_a_sparse_matrix_is_named() -> None:
+    scipy = pytest.importorskip("scipy.sparse")
+    for x, said in (
+        (scipy.csr_array((3, 0)), r"shape \(3, 0\), so no features"),
+        (scipy.csr_array(np.array([[0, 1j], [1, 0], [0, 0]])), "type complex128: give numbers"),
+        (scipy.csr_array(np.array([[0.0, 0.0], [1.0, np.inf], [0.0, 0.0]])), "not finite in example 1"),
+        (scipy.csr_array(np.eye(2)), "x has 2 examples, y has 3"),
+    ):
+        with pytest.raises(so.UserError, match=said):
+            so.FederatedDataset.from_arrays(x, [0, 1, 1])
+
+
+def test_tensors_of_any_kind() -> None:
+    x = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    for given in (x.clone().requires_grad_(), x.bfloat16(), x.to_sparse()):
+        assert inputs_of(so.FederatedDataset.from_arrays(given, [0, 1])).tolist() == x.tolist()

@@ -64,3 +64,20 @@ def test_bytes_and_numbers_are_not_mixed(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=GREY, y=Y, x_test=GREY.astype(np.float32), y_test=Y)
     with pytest.raises(so.UserError, match="x is uint8 and x_test float32"):
         so.load_data(so.DataConfig(source="npz", path=str(tmp_path / "x.npz")))
+
+
+def test_arrays_in_python_are_read_as_those_of_a_file(tmp_path: Path) -> None:
+    for x in (GREY, np.moveaxis(COLOUR, 1, -1), COLOUR.astype(np.float32), RNG.random((36, 4, 5))):
+        there = column_of(x, tmp_path)
+        train = so.FederatedDataset.from_arrays(x, Y).columns["x"]
+        held = so.Examples.from_arrays(x, Y).inputs["x"]
+        for found in (train, held):
+            assert isinstance(found, Dense)
+            assert (found.values.shape[1:], found.scale) == (there.values.shape[1:], there.scale)
+
+
+def test_bytes_and_numbers_are_not_mixed_in_python_either() -> None:
+    train = so.FederatedDataset.from_arrays(COLOUR, Y)
+    so.Splits("same", train, so.Examples.from_arrays(COLOUR, Y))
+    with pytest.raises(so.UserError, match="test: its images or those of the training data are bytes"):
+        so.Splits("mixed", train, so.Examples.from_arrays(COLOUR / 255, Y))

@@ -48,8 +48,14 @@ def test_columns_become_numbers_indicators_labels_and_clients(tmp_path: Path) ->
         ('a,label,b\n1,"x\ny",1\n2,x,inf\n', "t.csv:4: b is inf"),
         ("a,label\n\n1,x\n1\n", "t.csv:4: 1 fields instead of 2"),
         ("a,label\n" + "".join(f"t{i},x\n" for i in range(70)), "has 70 different texts"),
+        (
+            "a,label\n" + "".join(f"{i},x\n" for i in range(70)) + "7o,x\n",
+            r"has 71 different texts .*, and is text because of '7o' in line 72: correct that, or name",
+        ),
+        ('a,label\n"3,5",x\n4,y\n', "t.csv:2: a is '3,5': write numbers with a point, and without commas"),
+        ("a,label\nNA,x\n?,y\n", "column 'a' is empty"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_read_is_named(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(so.UserError, match=said):
         read(tmp_path, text)
@@ -78,3 +84,37 @@ def test_a_key_of_the_source_that_stands_in_its_section_is_named() -> None:
 def test_what_only_looks_like_a_number_is_text(odd: str, tmp_path: Path) -> None:
     rows = "".join(f"{i},{label}\n" for i, label in enumerate(["10", odd] * 2))
     assert read(tmp_path, "a,label\n" + rows).class_names == tuple(sorted(["10", odd]))
+
+
+def test_words_for_what_is_missing_are_empty_cells_of_numbers_and_classes_of_labels(tmp_path: Path) -> None:
+    text = "a,soil,label\n1,none,x\nNA,wet,NA\n nan,none,x\n3,wet,NA\n"
+    found = so.DataConfig(source="table", path=tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text(text)
+    raw = found.source.read(found.path)
+    assert raw.notes == (
+        "a: 2 empty cells (also 'NA', 'nan') became the mean of the training rows",
+        "soil: is text and became 1 indicators",
+        "label: 'NA' is a class of its own (2 rows); drop them if it is none",
+    )
+    assert raw.class_names == ("NA", "x")
+    x = raw.train.columns["x"].take(torch.arange(4))
+    assert x.isnan().tolist() == [[False, False], [True, False], [True, False], [False, False]]
+
+
+def test_one_cell_that_makes_text_of_numbers_is_named(tmp_path: Path) -> None:
+    text = "a,label\n" + "".join(f"{i % 3},x\n" for i in range(9)) + "l,x\n"
+    assert read(tmp_path, text).notes == ("a: is text because of 'l' in line 11 and became 3 indicators",)
+
+
+def test_a_column_that_counts_the_rows_is_named(tmp_path: Path) -> None:
+    text = "Id,a,label\n" + "".join(f"{i + 1},{i % 7},{i // 15}\n" for i in range(30))
+    (note,) = read(tmp_path, text).notes
+    assert note.startswith("Id: counts the rows and is learned from all the same; leave it out with")
+    assert read(tmp_path, text, features=("a",)).notes == ()
+
+
+@pytest.mark.parametrize("raw", ["a,label\n1,Málaga\n2,Mölaga\n".encode("latin-1"), "a,label\n1,x\n".encode("utf-16")])
+def test_text_that_is_no_utf_8_is_not_guessed_at(raw: bytes, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(raw)
+    with pytest.raises(so.UserError, match=r"t.csv:[12]: is no text in UTF-8; save it as UTF-8"):
+        so.load_data(so.DataConfig(source="table", path=tmp_path / "t.csv"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ import typer
 
 from spreadout.cli.common import Out, fresh_folder
 from spreadout.cli.data import AsJson
-from spreadout.core.errors import UserError
+from spreadout.core.errors import UserError, one_line
 
 
 def init(
@@ -31,7 +32,8 @@ def init(
 ) -> None:
     """Write a commented config for your data: asks four questions, or takes the answers as options."""
     from spreadout.config.experiment import Experiment
-    from spreadout.config.template import NOBODY, Answers, guessed, method_for, written
+    from spreadout.config.guess import NOBODY, guessed
+    from spreadout.config.template import Answers, method_for, said_of, written
     from spreadout.core.files import write_atomic
 
     if config.exists() and not force:
@@ -59,8 +61,11 @@ def init(
 
     Experiment.of(tomllib.loads(text), str(config))
     write_atomic(config, text.encode())
-    print(f"{config}\n\nlook at the data: spreadout data describe {config}")
-    print(f"train:            spreadout run {config}")
+    if isinstance(found["source"], dict):
+        print(one_line(said_of(found)))
+    named = shlex.quote(str(config))
+    print(f"{config}\n\nlook at the data: spreadout data describe {named}")
+    print(f"train:            spreadout run {named}")
 
 
 def presets(

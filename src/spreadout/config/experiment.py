@@ -206,14 +206,20 @@ class Experiment(Section):
         return self
 
     @classmethod
-    def load(cls, source: str | Path, overrides: Iterable[str] = ()) -> Experiment:
+    def load(
+        cls,
+        source: str | Path,
+        overrides: Iterable[str] = (),
+        replaced: Mapping[str, Any] | None = None,
+    ) -> Experiment:
         """Read a TOML file, or a preset by name, with `section.key=value` overrides on top.
 
         A preset is tuned for its data and its method: if another is named, the rest is chosen anew.
+        replaced: sections whose place parts given in Python take, which are others too.
         """
         values, changes = read_toml(source), list(overrides)
         if not Path(source).exists():
-            values = dict(rechosen(values, changes_of(changes)))
+            values = dict(rechosen(values, {**changes_of(changes), **(replaced or {})}))
         return cls.of(naming_no_other(values, changes_of(changes)), str(source), changes)
 
     @classmethod

@@ -11,22 +11,23 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
-from spreadout.data.columns import Dense
+from spreadout.data.columns import Column, Dense, Sparse
 from spreadout.data.naming import are_whole_numbers, numbered
 
 SMALLEST, CHANNELS = 8, (1, 3, 4)  # pixels on a side of an image; smaller matrices are features
 MOST_GAPS = 100  # a label space this much larger than the labels that occur is a mistake
+LARGEST_FEATURE = 2**31 - 1  # ids are kept in 32 bits
 
 
-def as_examples(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Features as float32 and one class per example as int64, checked."""
-    features, labels = as_features(x), whole_numbers("y", y)
-    _refuse_unequal(features, labels)
+def as_examples(x: Any, y: Any) -> tuple[Column, Tensor]:
+    """Inputs as `as_inputs` has them and one class per example as int64, checked."""
+    inputs, labels = as_inputs(x), whole_numbers("y", y)
+    _refuse_unequal(inputs, labels)
     refuse_gaps("y", labels)
-    return features, labels
+    return inputs, labels
 
 
-def with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
+def with_label_sets(x: Any, y: Any) -> tuple[Column, Tensor | Ragged]:
     """The same, or with a set of classes per example where some are given as lists."""
     if not has_sets(y):
         return as_examples(x, y)
@@ -37,9 +38,9 @@ def with_label_sets(x: Any, y: Any) -> tuple[Tensor, Tensor | Ragged]:
     numbers = _classes_of(named)
     refuse_gaps("y", numbers)
     owner = torch.repeat_interleave(torch.arange(len(lists)), torch.tensor([len(one) for one in lists]))
-    features, sets = as_features(x), Ragged.from_pairs(owner, numbers, len(lists))
-    _refuse_unequal(features, sets)
-    return features, sets
+    inputs, sets = as_inputs(x), Ragged.from_pairs(owner, numbers, len(lists))
+    _refuse_unequal(inputs, sets)
+    return inputs, sets
 
 
 def has_sets(y: Any) -> bool:
@@ -68,15 +69,44 @@ def with_numbers(y: Any, known: Sequence[str] = (), counted: int = 0) -> tuple[A
     return numbers, names
 
 
-def feature_column(features: Tensor, given: Any) -> Dense:
-    """Images with their channels first, bytes of them as pixels; anything else as it is.
+def as_inputs(x: Any) -> Column:
+    """Inputs checked: numbers (n, …), or a sparse matrix of SciPy.
 
-    given: the array that the features were made from.
+    Images have their channels first, bytes of them are pixels; anything else is as it is.
     """
+    if hasattr(x, "tocsr"):
+        return from_scipy(x)
+    array = _array("x", x)
+    features = as_features(array)
     images = _channels_first(features)
     if images is None:
         return Dense(features)
-    return as_column(images.to(torch.uint8)) if np.asarray(given).dtype == np.uint8 else Dense(images)
+    return as_column(images.to(torch.uint8)) if array.dtype == np.uint8 else Dense(images)
+
+
+def from_scipy(matrix: Any) -> Sparse:
+    """A sparse matrix of SciPy, whichever of its kinds."""
+    rows = matrix.tocsr()
+    if rows.ndim != 2 or rows.dtype.kind not in "fiub":
+        raise UserError(f"x is sparse, of shape {rows.shape} and type {rows.dtype}: give numbers (n, …)")
+    if not rows.shape[1]:
+        raise UserError(f"x has shape {rows.shape}, so no features: give at least one")
+    if rows.shape[1] > LARGEST_FEATURE:
+        raise UserError(f"x has {rows.shape[1]:,} features: at most {LARGEST_FEATURE:,} are known here")
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused
+        ids, weights, offsets = (
+            torch.from_numpy(np.array(part, dtype=kind))
+            for part, kind in (
+                (rows.indices, np.int64),
+                (rows.data, np.float32),
+                (rows.indptr, np.int64),
+            )
+        )
+    if not bool(weights.isfinite().all()):
+        at = int((~weights.isfinite()).nonzero()[0])
+        row = int(torch.searchsorted(offsets, at, right=True)) - 1
+        raise UserError(f"x has a value that is not finite in example {row}: clean or drop it")
+    return Sparse(ids, weights, offsets, int(rows.shape[1]))
 
 
 def as_column(images: Tensor) -> Dense:
@@ -122,9 +152,9 @@ def as_features(x: Any) -> Tensor:
     return features
 
 
-def _refuse_unequal(features: Tensor, labels: Tensor | Ragged) -> None:
-    if len(features) != len(labels):
-        raise UserError(f"x has {len(features)} examples, y has {len(labels)}: they must agree")
+def _refuse_unequal(inputs: Column, labels: Tensor | Ragged) -> None:
+    if len(inputs) != len(labels):
+        raise UserError(f"x has {len(inputs)} examples, y has {len(labels)}: they must agree")
     if not len(labels):
         raise UserError("x and y are empty: give at least one example")
 
@@ -155,6 +185,10 @@ def refuse_mostly_gaps(labels: Tensor) -> None:
 
 
 def _array(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.float() if values.dtype == torch.bfloat16 else values
+        values = values.to_dense() if values.layout is not torch.strided else values
     try:
         return np.asarray(values)
     except ValueError:  # NumPy's own says nothing of which

@@ -21,9 +21,7 @@ from spreadout.core.ragged import Ragged, offsets_from_lengths, runs
 from spreadout.core.randomness import Ints
 from spreadout.data.adapters import Columns, Table, table_of
 from spreadout.data.arrays import (
-    as_features,
     class_count,
-    feature_column,
     has_sets,
     refuse_mostly_gaps,
     with_label_sets,
@@ -226,6 +224,9 @@ class FederatedDataset:
         """Bring your own: features (n, …), one class or a list of classes per example, its client (n,).
         Without clients, every class is one.
 
+        Features are arrays or tensors of numbers, images with their channels first or last (bytes of
+        them are pixels), or a sparse matrix of SciPy.
+
         Classes are whole numbers from 0 on, or text or other values, which are numbered and keep their
         names. Clients may be called by numbers with large gaps, or by text; of numbers with few gaps,
         one that never occurs is a client without data.
@@ -237,7 +238,7 @@ class FederatedDataset:
         (3, ('0', '1000', '2000'), ('cat', 'dog'))
         """
         y, names = with_numbers(y)
-        features, labels = with_label_sets(x, y)
+        inputs, labels = with_label_sets(x, y)
         if client is None and isinstance(labels, Ragged):
             raise UserError(SEVERAL)
         ids, client_names = client_numbers(y if client is None else client)
@@ -246,7 +247,7 @@ class FederatedDataset:
             raise UserError(
                 f"client has {len(owner)} entries, y has {len(labels)}: give one client per example"
             )
-        columns: dict[str, Column] = {"x": Dense(features)}
+        columns: dict[str, Column] = {"x": inputs}
         columns["y"] = Lists.of(labels) if isinstance(labels, Ragged) else Dense(labels)
         named = labels.values if isinstance(labels, Ragged) else labels
         if classes is None:
@@ -320,11 +321,8 @@ class FederatedDataset:
         if has_sets(client):
             raise UserError(SEVERAL)
         count = len(names) if names else None
-        x = feature_column(as_features(table.x), table.x)
-        found = cls.from_arrays(np.zeros((len(table.x), 1)), y, client, classes=count)
-        order = np.argsort(client_numbers(client)[0], kind="stable")
-        columns = {**found.columns, "x": x.select(torch.from_numpy(order)).compact()}
-        return replace(found, columns=columns, class_names=names, input_columns=table.input_columns)
+        found = cls.from_arrays(table.x, y, client, classes=count)
+        return replace(found, class_names=names, input_columns=table.input_columns)
 
     @classmethod
     def by_owner(
@@ -375,10 +373,10 @@ class Examples:
         """
         known, counted = ((), 0) if like is None else (like.class_names, like.classes)
         y, names = with_numbers(y, known, counted)
-        features, labels = with_label_sets(x, y)
+        inputs, labels = with_label_sets(x, y)
         if not isinstance(labels, Ragged):
             labels = Ragged(torch.arange(len(labels) + 1), labels)
-        return cls({"x": Dense(features)}, labels, names)
+        return cls({"x": inputs}, labels, names)
 
     @classmethod
     def from_frame(
@@ -411,13 +409,10 @@ class Examples:
         if table.class_names:  # numbered by the library, which knows what they are called
             called = table.class_names
             named = [called[i] for i in table.y] if like is not None and like.class_names else table.y
-            found = cls.from_arrays(np.zeros((len(table.x), 1)), named, like=like)
+            found = cls.from_arrays(table.x, named, like=like)
         else:
-            found = cls.from_arrays(np.zeros((len(table.x), 1)), table.y, like=like)
-        x = feature_column(as_features(table.x), table.x)
-        return replace(
-            found, inputs={"x": x}, column_names=table.input_columns.names if table.input_columns else ()
-        )
+            found = cls.from_arrays(table.x, table.y, like=like)
+        return replace(found, column_names=table.input_columns.names if table.input_columns else ())
 
 
 @dataclass(frozen=True, repr=False)
@@ -458,6 +453,11 @@ class Splits:
                     f"{part}: its columns are {', '.join(held.column_names)[:80]}, those of the "
                     f"training data {', '.join(trained)[:80]}; make it with like=train"
                 )
+            if _are_bytes(self.train.columns.get("x")) != _are_bytes(held.inputs.get("x")):
+                raise UserError(
+                    f"{part}: its images or those of the training data are bytes, the others numbers; "
+                    "bytes are scaled, so give both as bytes or neither"
+                )
             if part == "test":
                 called = held.class_names
                 continue
@@ -471,6 +471,10 @@ class Splits:
     def __repr__(self) -> str:
         held = "" if self.validation is None else f", validation {self.validation!r}"
         return f"<Splits {self.name}: train {self.train!r}, test {self.test!r}{held}>"
+
+
+def _are_bytes(column: Column | None) -> bool:
+    return isinstance(column, Dense) and column.scale is not None
 
 
 def _own_tensors(column: Column, at: Tensor) -> list[Tensor]:

@@ -17,6 +17,8 @@ from torch import Tensor
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 
+NOT_THERE = frozenset({"na", "n/a", "nan", "null", "none", "?", "<na>", "nat"})  # in any letters
+
 
 @dataclass(frozen=True)
 class InputColumn:
@@ -152,7 +154,7 @@ def _encoded(column: InputColumn, cells: Sequence[Any], origin: str, notes: list
         return lists
     found = np.empty((len(cells), 1))
     for row, cell in enumerate(cells):
-        if _is_empty(cell):
+        if _is_empty(cell) or (isinstance(cell, str) and says_missing(cell)):
             if column.mean is None:
                 raise UserError(f"{origin}: {column.name} is empty in row {row + 1}; fill it in")
             found[row] = column.mean
@@ -185,6 +187,11 @@ def _indicators(column: InputColumn, cells: Sequence[Any], notes: list[str]) -> 
             f"column are 0, as for {column.values[0]!r}"
         )
     return found[:, 1:]
+
+
+def says_missing(text: str) -> bool:
+    """Whether a cell of numbers is one of the words by which programs write that there is none."""
+    return text.strip().casefold() in NOT_THERE
 
 
 def _is_empty(cell: Any) -> bool:

@@ -49,13 +49,13 @@ def held_out(experiment: Experiment) -> Splits:
 
 def own_arrays(x: Any, y: Any, client: Any, *, classes: int) -> FederatedDataset:
     """A node's own examples: features (n, …), one class each (n,), the number of its client (n,)."""
-    features, labels = as_examples(x, y)
+    inputs, labels = as_examples(x, y)
     numbers, owner = torch.unique(whole_numbers("client", client), return_inverse=True)
     if len(owner) != len(labels):
         raise UserError(f"client has {len(owner)} entries, y has {len(labels)}: give one per example")
     if int(labels.max()) >= classes:
         raise UserError(f"y has the class {int(labels.max())}, but classes = {classes}")
-    columns = {"x": Dense(features), "y": Dense(labels)}
+    columns = {"x": inputs, "y": Dense(labels)}
     return replace(FederatedDataset.by_owner(columns, owner, classes), numbers=numbers)
 
 

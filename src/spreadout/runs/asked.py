@@ -18,21 +18,20 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged, offsets_from_lengths
-from spreadout.data.arrays import refuse_infinite
+from spreadout.data.arrays import from_scipy, refuse_infinite
 from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.dataset import Examples
 from spreadout.data.feature_hashing import hashed as hash_features
 from spreadout.data.input_columns import InputColumns, by_name
 from spreadout.data.sources.base import Source
 from spreadout.data.sources.interactions import Interactions
+from spreadout.data.sources.times import in_order
 from spreadout.data.unlabelled.events import histories_of
 from spreadout.data.unlabelled.files import read_inputs
 from spreadout.data.unlabelled.pictures import read_picture_files
 from spreadout.data.unlabelled.wanted import Unlabelled, Wanted
 from spreadout.models.build import DataShape
 from spreadout.runs.class_names import ClassNames
-
-LARGEST_FEATURE = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Inputs:
         if isinstance(given, list | tuple) and given and all(isinstance(p, str | Path) for p in given):
             return self._unlabelled(read_picture_files([Path(p) for p in given], self.wanted))
         if hasattr(given, "tocsr"):
-            return self._features(_from_scipy(given))
+            return self._features(from_scipy(given))
         if isinstance(given, Tensor) and given.layout is not torch.strided:
             given = given.detach().cpu().to_dense()
         return self._features(self._array(given))
@@ -192,12 +191,15 @@ class Inputs:
             return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
         if hasattr(given, "columns") and hasattr(given, "to_numpy"):
             for name, kind in zip(given.columns, given.dtypes, strict=True):
-                if getattr(kind, "kind", "O") not in "fiub":
+                numbers = kind.is_numeric() if hasattr(kind, "is_numeric") else kind.kind in "fiub"
+                if not numbers:
                     raise UserError(
                         f"x: column {str(name)!r} holds {kind}, no numbers; this run takes "
                         f"{self.wanted.described}"
                     )
-            return np.asarray(given.to_numpy(dtype=np.float64, na_value=np.nan))
+            if hasattr(given, "iloc"):  # of pandas, whose numbers may be missing
+                return np.asarray(given.to_numpy(dtype=np.float64, na_value=np.nan))
+            return np.asarray(given.to_numpy())
         try:
             return np.asarray(given)
         except (ValueError, TypeError):
@@ -224,24 +226,6 @@ def _examples(columns: dict[str, Column], count: int) -> Examples:
     return Examples(columns, Ragged(torch.zeros(count + 1, dtype=torch.int64), torch.empty(0)))
 
 
-def _from_scipy(matrix: Any) -> Sparse:
-    """A sparse matrix of SciPy, whichever of its kinds."""
-    rows = matrix.tocsr()
-    if rows.ndim != 2 or rows.dtype.kind not in "fiub":
-        raise UserError(f"x is sparse, of shape {rows.shape} and type {rows.dtype}: give numbers (n, …)")
-    if rows.shape[1] > LARGEST_FEATURE:
-        raise UserError(f"x has {rows.shape[1]:,} features: at most {LARGEST_FEATURE:,} are known here")
-    ids, weights, offsets = (
-        torch.from_numpy(np.asarray(part, dtype=kind))
-        for part, kind in (
-            (rows.indices, np.int64),
-            (rows.data, np.float32),
-            (rows.indptr, np.int64),
-        )
-    )
-    return Sparse(ids, weights, offsets, int(rows.shape[1]))
-
-
 def _as_histories(given: Any, wanted: Wanted) -> Unlabelled:
     """Lists of items, or a data frame of events."""
     if hasattr(given, "columns") and hasattr(given, "to_numpy"):
@@ -251,8 +235,14 @@ def _as_histories(given: Any, wanted: Wanted) -> Unlabelled:
                 f"a data frame of events has the columns {named.user!r} and {named.item!r}; "
                 f"this one has {', '.join(map(str, given.columns))[:80]!r}"
             )
-        time = given[named.time].to_numpy() if named.time in given.columns else None
-        return histories_of(given[named.user].to_numpy(), given[named.item].to_numpy(), time)
+        user, item = (np.asarray(given[name].to_numpy()) for name in (named.user, named.item))
+        user = user.astype(str) if user.dtype.kind == "O" else user  # text and numbers may be mixed
+        if named.time not in given.columns:
+            return histories_of(user, item, None)
+        time = np.asarray(given[named.time].to_numpy())
+        if time.dtype.kind in "OUT":  # as a file has them
+            time = np.array([str(one).encode() for one in time.tolist()])
+        return histories_of(user, item, in_order("events", time))
     if isinstance(given, Tensor):
         given = given.tolist()
     if any(isinstance(one, str | int | float) or not hasattr(one, "__iter__") for one in given):

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from torch import nn
 
 from spreadout.config.effect import without_inherited
-from spreadout.config.experiment import Experiment
+from spreadout.config.experiment import Experiment, as_experiment
 from spreadout.config.explain import explain
 from spreadout.config.presets import preset_beside
 from spreadout.config.sound import asks_the_same, prepared
@@ -32,13 +32,14 @@ from spreadout.runs.claim import COMPARISON_MARK, CONFIG, Claim, contents, refus
 from spreadout.runs.comparison import Comparison
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.observer import Observer
-from spreadout.runs.parts import as_splits
+from spreadout.runs.parts import OWN_DATA, as_splits, refuse_nameless
 from spreadout.runs.progress import Progress
 from spreadout.runs.stopping import stoppable
 from spreadout.runs.sums import check
 from spreadout.runs.train import resume, run
 
-Variant = str | Path | Experiment  # a config, a preset, or what one of them says
+# A config, a preset, or what one of them says.
+Variant = str | Path | Experiment | Mapping[str, Any]
 Variants = Variant | Sequence[Variant] | Mapping[str, Variant]
 
 
@@ -82,22 +83,28 @@ class Suite:
         return cls._of_experiments([_load(source, overrides) for source in sources], seeds)
 
     @classmethod
-    def of(cls, variants: Variants, seeds: Sequence[int] | None = None) -> Suite:
-        """As `so.compare` is given them."""
+    def of(
+        cls, variants: Variants, seeds: Sequence[int] | None = None, data: Splits | None = None
+    ) -> Suite:
+        """As `so.compare` is given them; data: what all train on, in place of their own."""
         if isinstance(variants, Mapping):
             for name in variants:
                 if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
                     raise UserError(
                         f"variant {name!r}: a folder is named so; take letters, digits, . _ -"
                     )
-            named = [_read(one).model_copy(update={"name": name}) for name, one in variants.items()]
+            named = [
+                _read(one, data).model_copy(update={"name": name}) for name, one in variants.items()
+            ]
             return cls._of_experiments(named, seeds)
         several = [variants] if isinstance(variants, str | Path | Experiment) else list(variants)
         if not several:
             raise UserError("compare: was given no variant; give configs, presets or experiments")
-        if len(several) == 1 and not isinstance(several[0], Experiment):
-            return cls.load([str(several[0])], seeds)
-        return cls._of_experiments([_read(one) for one in several], seeds)
+        first = several[0]
+        alone = len(several) == 1 and isinstance(first, str | Path)
+        if alone and (Path(str(first)).is_dir() or "variants" in read_toml(str(first))):
+            return cls.load([str(first)], seeds)
+        return cls._of_experiments([_read(one, data) for one in several], seeds)
 
     @classmethod
     def _of_experiments(cls, experiments: Sequence[Experiment], seeds: Sequence[int] | None) -> Suite:
@@ -152,10 +159,10 @@ def compare(
 ) -> Comparison:
     """Run every variant under every seed and set them side by side.
 
-    variants: configs, presets or experiments, in a list, or in a dictionary with a name for each; or one
-    suite. `data` and `encoder` are for all of them, as in `run`. With `out`, every run has a folder
-    below it, and `comparison.json` lies beside them; then `go_on` keeps runs that are finished there and
-    resumes the one that was cut short.
+    variants: configs, presets, experiments or plain values, in a list, or in a dictionary with a name
+    for each; or one suite. `data` and `encoder` are for all of them, as in `run`. With `out`, every run
+    has a folder below it, and `comparison.json` lies beside them; then `go_on` keeps runs that are
+    finished there and resumes the one that was cut short.
 
     observer: called with the label and the seed of each run, for one that hears it; with it, no bar is
     shown. `progress`, `stop` and Ctrl-C are as in `run`.
@@ -166,8 +173,8 @@ def compare(
     >>> [(arm.name, len(arm.summaries)) for arm in found]
     [('slow', 1), ('fast', 1)]
     """
-    suite = variants if isinstance(variants, Suite) else Suite.of(variants, seeds)
     given = as_splits(data)
+    suite = variants if isinstance(variants, Suite) else Suite.of(variants, seeds, given)
     with ExitStack() as held:
         claim = held.enter_context(_claimed(out, force=force, go_on=go_on))
         _check(suite, pick_device(device), given, encoder)  # before anything is replaced
@@ -275,8 +282,12 @@ def _was_started(folder: Path, experiment: Experiment) -> bool:
     return True
 
 
-def _read(variant: Variant) -> Experiment:
-    return variant if isinstance(variant, Experiment) else _load(str(variant))
+def _read(variant: Variant, data: Splits | None) -> Experiment:
+    if isinstance(variant, Mapping) and data is None:
+        refuse_nameless(variant, "compare")
+    if not isinstance(variant, str | Path):
+        return as_experiment(variant)
+    return _load(str(variant), replaced={} if data is None else OWN_DATA)
 
 
 def _beside(source: str, base: str) -> str:
@@ -287,9 +298,11 @@ def _beside(source: str, base: str) -> str:
     return (not Path(source).exists() and preset_beside(source, base)) or base
 
 
-def _load(source: str, overrides: Sequence[str] = ()) -> Experiment:
+def _load(
+    source: str, overrides: Sequence[str] = (), replaced: Mapping[str, Any] | None = None
+) -> Experiment:
     """A config by its own name, or by that of its file."""
-    found = Experiment.load(source, overrides)
+    found = Experiment.load(source, overrides, replaced)
     file = Path(source)
     if not file.is_file() or "name" in read_toml(source) or "name" in changes_of(overrides):
         return found

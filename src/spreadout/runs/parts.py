@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from spreadout.config.experiment import Experiment
+from spreadout.config.experiment import Experiment, as_experiment
 from spreadout.config.whereabouts import places_of
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.methods.base import Method
 
+OWN_DATA = {"data": {"source": "python"}}  # what takes the place of a preset's
 SPLITS = 'so.Splits("name", train, test), or (train, test)'
 
 
@@ -33,6 +35,32 @@ def as_splits(data: Splits | Sequence[Any] | None) -> Splits | None:
 
 
 _KINDS = (FederatedDataset, Examples, Examples)
+
+
+def as_described(
+    given: Experiment | str | Path | Mapping[str, Any],
+    data: object,
+    method: Method | type[Method] | str | None,
+) -> Experiment:
+    """An experiment; of a preset that is given other data or another method, the rest is chosen anew."""
+    if not isinstance(given, str | Path) or Path(given).exists():
+        return as_experiment(given)
+    replaced: dict[str, Any] = {} if data is None else dict(OWN_DATA)
+    if isinstance(method, str):
+        return Experiment.load(given, [f'method.name="{method}"'], replaced)
+    kind = method if inspect.isclass(method) else type(method)
+    if isinstance(kind, type) and issubclass(kind, Method):
+        replaced["method"] = {"name": kind.model_fields["name"].default}
+    return Experiment.load(given, (), replaced)
+
+
+def refuse_nameless(values: Mapping[str, Any], function: str) -> None:
+    """Plain values that name no data, where none was given."""
+    described = values.get("data", {})
+    if isinstance(described, Mapping) and "source" not in described:
+        raise UserError(
+            f"so.{function}: nothing says what to train on; give data=…, or {{'data': {{'source': …}}}}"
+        )
 
 
 def chosen_method(

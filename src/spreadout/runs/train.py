@@ -10,7 +10,7 @@ from typing import Any, Never
 
 from torch import nn
 
-from spreadout.config.experiment import Experiment, as_experiment
+from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
 from spreadout.data.dataset import Splits
@@ -19,7 +19,7 @@ from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.observer import Observer, Several
-from spreadout.runs.parts import as_splits, chosen_method, refuse_unknown
+from spreadout.runs.parts import as_described, as_splits, chosen_method, refuse_nameless, refuse_unknown
 from spreadout.runs.progress import Progress
 from spreadout.runs.result import Result
 from spreadout.runs.session import Builder, Session
@@ -46,10 +46,11 @@ def run(
 
     With `data` it may be left out: then all is chosen. Without `out`, nothing is written to disk.
 
-    `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; training
-    starts from the encoder's own weights and leaves them as they are: `result.encoder` is the trained
-    one. `data` may be `(train, test)`, `method` a name or a class. `build` puts the parts together:
-    another one may have clients that are not in this process.
+    `data`, `encoder` and `method` replace what `[data]`, `[model]` and `[method]` describe; what a
+    preset had set for its own data or method is chosen anew. Training starts from the encoder's own
+    weights and leaves them as they are: `result.encoder` is the trained one. `data` may be
+    `(train, test)`, `method` a name or a class. `build` puts the parts together: another one may have
+    clients that are not in this process.
 
     A bar shows how far it is, on a terminal and in a notebook; elsewhere a line now and then. With an
     `observer` of your own there is none unless `progress=True`; `progress=False` is quiet.
@@ -68,10 +69,9 @@ def run(
     """
     refuse_unknown(keys, run)
     experiment = {} if experiment is None else experiment
-    described = experiment.get("data", {}) if isinstance(experiment, Mapping) else None
-    if data is None and isinstance(described, Mapping) and "source" not in described:
-        raise UserError("so.run: nothing says what to train on; give data=…, or {'data': {'source': …}}")
-    experiment, method = chosen_method(as_experiment(experiment), method)
+    if isinstance(experiment, Mapping) and data is None:
+        refuse_nameless(experiment, "run")
+    experiment, method = chosen_method(as_described(experiment, data, method), method)
     own = (as_splits(data), encoder, method)
     place = None if out is None else partial(RunFolder.claimed, Path(out), force=force)
     with _writing(place) as folder, _heard(folder, observer, progress, stop) as (heard, asked):

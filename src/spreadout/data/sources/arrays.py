@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from spreadout.core.errors import UserError
-from spreadout.data.arrays import as_examples, feature_column
+from spreadout.data.arrays import as_examples
 from spreadout.data.io.npz import read_npz
 from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import Instances, RawDataset, Source, register_source, single
@@ -49,8 +49,8 @@ class Npz(Source):
             raise UserError(f"{path}: x_test and y_test come together; {missing} is missing") from None
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
-        if held_out is not None and held_out[0].shape[1:] != x.shape[1:]:
-            shapes = f"{tuple(held_out[0].shape[1:])}, x of {tuple(x.shape[1:])}"
+        if held_out is not None and arrays["x_test"].shape[1:] != arrays["x"].shape[1:]:
+            shapes = f"{arrays['x_test'].shape[1:]}, x of {arrays['x'].shape[1:]}"
             raise UserError(f"{path}: x_test has examples of shape {shapes}: they must agree")
         kinds = [arrays[name].dtype for name in ("x", "x_test") if name in arrays]
         if len({kind == np.uint8 for kind in kinds}) > 1:
@@ -62,6 +62,6 @@ class Npz(Source):
         classes = int(max(part.max() for part in labels)) + 1
         test = None
         if held_out is not None:
-            test = Instances({"x": feature_column(held_out[0], arrays["x_test"])}, single(held_out[1]))
-        train = Instances({"x": feature_column(x, arrays["x"])}, single(y), client)
+            test = Instances({"x": held_out[0]}, single(held_out[1]))
+        train = Instances({"x": x}, single(y), client)
         return RawDataset(train, classes, test, class_names=names, class_ids=names, client_names=clients)

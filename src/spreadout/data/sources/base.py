@@ -17,7 +17,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.core.registry import NamedSection, Registry, unknown_name
 from spreadout.data.arrays import whole_numbers, with_label_sets
-from spreadout.data.columns import Column, Dense, select_all
+from spreadout.data.columns import Column, select_all
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.io import cache, stored
 from spreadout.data.published import PublishedDataset
@@ -65,7 +65,7 @@ class Instances:
         whose = None if user is None else whole_numbers("user", user)
         if whose is not None and len(whose) != len(sets):
             raise UserError(f"user has {len(whose)} entries, y has {len(sets)}: they must agree")
-        return cls({"x": Dense(inputs)}, sets, whose)
+        return cls({"x": inputs}, sets, whose)
 
     def __len__(self) -> int:
         return len(self.labels)

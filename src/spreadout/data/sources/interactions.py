@@ -151,7 +151,9 @@ def _quoted(
     """From a block with quotes in it to the end of the file, by Python's own reader."""
     found: list[list[bytes]] = [[] for _ in places]
     lines = (line for part in chain([block], rest) for line in part.text.splitlines(keepends=True))
-    reader = csv.reader((line.decode("utf-8", "replace") for line in lines), delimiter=delimiter)
+    # Bytes that are no UTF-8 stay what they are, so that no two items become one.
+    text = (line.decode("utf-8", "surrogateescape") for line in lines)
+    reader = csv.reader(text, delimiter=delimiter)
     try:
         for row in reader:
             if not row:
@@ -160,7 +162,7 @@ def _quoted(
             if len(row) != width:
                 raise UserError(f"{block.name}:{number}: {len(row)} fields instead of {width}")
             for column, place in zip(found, places, strict=True):
-                cell = row[place].encode()
+                cell = row[place].encode("utf-8", "surrogateescape")
                 if not cell or len(cell) > LONGEST_CELL:
                     problem = TOO_LONG if cell else "is empty"
                     raise UserError(f"{block.name}:{number}: column {place + 1} {problem}")

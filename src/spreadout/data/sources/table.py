@@ -22,13 +22,16 @@ from spreadout.core.limits import refuse_bomb
 from spreadout.core.registry import near
 from spreadout.data.arrays import as_features
 from spreadout.data.columns import Dense
-from spreadout.data.input_columns import InputColumn, InputColumns
+from spreadout.data.input_columns import InputColumn, InputColumns, says_missing
 from spreadout.data.io.archive import open_plain
 from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python would write it again, below 2^63
+COMMAS = re.compile(r"[-+]?[0-9]+(,[0-9]+)+")  # 3,5 or 1,234
 MOST_VALUES = 64  # of a column of text, that may become indicators
+MARKS = ",;\t|"  # what may end a cell
+MANY_ROWS = 20  # from here on it is no accident that a column counts them
 
 
 @register_source
@@ -59,6 +62,7 @@ class Table(FileSource):
         if empty := [i for i, value in enumerate(columns[self.label]) if not value]:
             line = columns[self.label].lines[empty[0]]
             raise UserError(f"{path}:{line}: {self.label} is empty; fill it in or drop the row")
+        notes += _label_notes(self.label, columns[self.label])
         (y,), names = numbered("label", _plain(columns[self.label]))
         whose, clients = None, tuple[str, ...]()
         if self.client:
@@ -103,7 +107,11 @@ def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, C
     with open_plain(path) as stream:
         payload = stream.read()
     refuse_bomb(path, len(payload), path.stat().st_size)
-    text = payload.decode("utf-8-sig", "replace")
+    try:
+        text = payload.decode("utf-8-sig")
+    except UnicodeDecodeError as error:  # to guess would be to call two classes by one name
+        line = payload.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}: is no text in UTF-8; save it as UTF-8") from None
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         lines = [(reader.line_num, row) for row in reader]  # blank lines and breaks in quotes count too
@@ -112,7 +120,7 @@ def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, C
     if not lines or not any(lines[0][1]):
         raise UserError(f"{path}: is empty; a table has a header and rows")
     header = [name.strip() for name in lines[0][1]]
-    if len(header) == 1 and (others := [mark for mark in ",;\t|" if mark in header[0]]):
+    if len(header) == 1 and (others := [mark for mark in MARKS if mark in header[0]]):
         raise UserError(
             f"{path}: is one column, {header[0][:40]!r}, if cells end at {delimiter!r}; set "
             f'data.source.delimiter = "{others[0]}"'.replace("\t", "\\t")
@@ -139,31 +147,68 @@ def _with_gaps(x: np.ndarray) -> Tensor:
 
 def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[InputColumn, np.ndarray]:
     """A column as numbers (n, 1), empty cells as NaN; or as indicators of its values (n, values − 1)."""
-    missing = np.array([not cell for cell in cells])
-    try:
-        values = np.array([float(cell) if cell else np.nan for cell in cells], dtype=np.float64)
-    except ValueError:
-        return _indicators(path, name, cells, notes)
+    missing = np.array([not cell or says_missing(cell) for cell in cells])
     if missing.all():
         raise UserError(f"{path}: column {name!r} is empty; leave it out with data.source.features")
+    there = [(row, cell) for row, cell in enumerate(cells) if not missing[row]]
+    odd = next(((row, cell) for row, cell in there if not _is_number(cell)), None)
+    if odd is not None:
+        if all(COMMAS.fullmatch(cell) or _is_number(cell) for _, cell in there):
+            raise UserError(
+                f"{path}:{cells.lines[odd[0]]}: {name} is {odd[1]!r}: write numbers with a point, and "
+                "without commas"
+            )
+        return _indicators(path, name, cells, notes)
+    values = np.full(len(cells), np.nan)
+    values[~missing] = [float(cell) for _, cell in there]
     if missing.any():
-        notes.append(f"{name}: {int(missing.sum())} empty cells became the mean of the training rows")
+        words = sorted({cell for row, cell in enumerate(cells) if missing[row] and cell})
+        called = f" (also {', '.join(map(repr, words))})" if words else ""
+        notes.append(
+            f"{name}: {int(missing.sum())} empty cells{called} became the mean of the training rows"
+        )
     if not np.isfinite(values[~missing]).all():
         row = int(np.flatnonzero(~np.isfinite(values) & ~missing)[0])
         raise UserError(
             f"{path}:{cells.lines[row]}: {name} is {cells[row]}, not finite; clean or drop it"
         )
+    if len(values) >= MANY_ROWS and not missing.any() and (np.diff(values) == 1).all():
+        notes.append(
+            f"{name or 'the column without a name'}: counts the rows and is learned from all the same; "
+            "leave it out with data.source.features if it says nothing"
+        )
     return InputColumn(name), values[:, None]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell  # which Python would take, and no other program
+
+
+def _label_notes(name: str, cells: Cells) -> list[str]:
+    """A word for what is missing may also be a name: it is one class more, and said to be."""
+    words = [cell for cell in cells if says_missing(cell)]
+    if not words:
+        return []
+    return [f"{name}: {words[0]!r} is a class of its own ({len(words)} rows); drop them if it is none"]
 
 
 def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[InputColumn, np.ndarray]:
     kinds = sorted(set(cells))
+    given = [(row, cell) for row, cell in enumerate(cells) if cell and not says_missing(cell)]
+    texts = [row for row, cell in given if not _is_number(cell)]
+    mostly = len(texts) < len(given) / 2  # a slip makes text of what was meant as numbers
+    why = f" because of {cells[texts[0]][:20]!r} in line {cells.lines[texts[0]]}" if mostly else ""
     if len(kinds) > MOST_VALUES:
         raise UserError(
-            f"{path}: column {name!r} has {len(kinds)} different texts ({kinds[-1][:20]!r} …): name the "
-            "columns to learn from in data.source.features"
+            f"{path}: column {name!r} has {len(kinds)} different texts ({kinds[-1][:20]!r} …)"
+            + (f", and is text{why}: correct that, or" if mostly else ":")
+            + " name the columns to learn from in data.source.features"
         )
-    notes.append(f"{name}: is text and became {len(kinds) - 1} indicators")
+    notes.append(f"{name}: is text{why} and became {len(kinds) - 1} indicators")
     found = np.array([[cell == kind for kind in kinds[1:]] for cell in cells], dtype=np.float64)
     column = InputColumn(name, len(kinds) - 1, tuple(kinds))
     return column, found.reshape(len(cells), len(kinds) - 1)

@@ -15,7 +15,7 @@ NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def in_order(path: Path, time: np.ndarray) -> np.ndarray:
+def in_order(path: Path | str, time: np.ndarray) -> np.ndarray:
     """Times as something that sorts: whole numbers, numbers, or ISO dates as microseconds."""
     if time.dtype.kind == "M":
         return time.astype("datetime64[us]").astype(np.int64)
@@ -39,7 +39,7 @@ def in_order(path: Path, time: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def _moment(path: Path, row: int, value: bytes) -> int:
+def _moment(path: Path | str, row: int, value: bytes) -> int:
     """Microseconds since 1970 of an ISO date; without a zone it counts as UTC."""
     try:
         moment = datetime.fromisoformat(value.decode())
@@ -50,7 +50,7 @@ def _moment(path: Path, row: int, value: bytes) -> int:
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
-def _refuse_time(path: Path, time: np.ndarray, bad: np.ndarray, row: int = 0) -> None:
+def _refuse_time(path: Path | str, time: np.ndarray, bad: np.ndarray, row: int = 0) -> None:
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         shown = time[at].decode("utf-8", "replace") if isinstance(time[at], bytes) else str(time[at])

@@ -13,11 +13,11 @@ from pydantic_core import from_json
 
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import offsets_from_lengths
+from spreadout.data.arrays import LARGEST_FEATURE
 from spreadout.data.columns import Sparse
 from spreadout.data.input_columns import from_rows
 from spreadout.data.unlabelled.pictures import read_picture_bytes
 from spreadout.data.unlabelled.wanted import Unlabelled
-from spreadout.runs.asked import LARGEST_FEATURE
 from spreadout.runs.predict import Predictor
 from spreadout.runs.questions import Question
 from spreadout.use.serve.limits import Limits

@@ -1,0 +1,134 @@
+"""What a file of the user's own is, by its name and its first line: its format, and its columns."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from spreadout.core.errors import UserError
+from spreadout.core.registry import near
+from spreadout.data.io.archive import PICTURES, files_below, open_plain
+from spreadout.data.sources import SOURCES
+from spreadout.data.sources.movielens import LAYOUTS
+from spreadout.data.sources.python import READS
+from spreadout.data.sources.table import MARKS, header_of
+
+LABELS = ("label", "class", "target", "y", "species", "category", "kind", "tag", "diagnosis", "outcome")
+WHOSE = ("client", "user", "owner", "hospital", "site", "device", "subject", "patient", "customer")
+TIMES = ("time", "timestamp", "date", "when", "datetime")
+ITEMS = ("item", "product", "movie", "song", "track", "book", "article", "page")
+NOBODY = "-"  # in place of a column's name: no column says whose a row is
+HEADER = re.compile(rb"\s*\d+\s+\d+\s+\d+\s*")  # N D L, as extreme-classification text begins
+SPARSE = re.compile(rb"\s*(\S+\s+)?\d+:\S+(\s+\d+:\S+)*\s*")
+
+
+def guessed(data: str, label: str | None = None, client: str | None = None) -> dict[str, object]:
+    """`[data]` for a file or a data set; label, client: columns of a table that are known already."""
+    path = Path(data).expanduser()
+    kind = kind_of(data, path)
+    where: dict[str, object] = {"path": str(path.absolute())} if path.exists() else {}
+    if kind != "table":
+        for option, name in (("--label", label), ("--client", client)):
+            if name is not None:
+                raise UserError(f"{option} {name}: is for tables, and {data} is none; leave it out")
+        return {"source": kind, **where}
+    delimiter = delimiter_of(path)
+    return {**where, "source": _columns_of(data, header_of(path, delimiter), label, client, delimiter)}
+
+
+def kind_of(data: str, path: Path) -> str:
+    """The source that reads it."""
+    if data in SOURCES and not path.exists():
+        return data
+    if not path.exists():
+        raise UserError(f"{data}: no such file, and no data set of this name; see `spreadout data list`")
+    inside = _names_in(path)
+    if inside is not None:
+        kind = _of_members(inside)
+    else:
+        kind = READS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "") or _of_text(path)
+    if not kind:
+        raise UserError(
+            f"{data}: its format is not known by its name; set data.source yourself: "
+            "`spreadout data list` shows what there is"
+        )
+    return kind
+
+
+def _names_in(path: Path) -> Iterator[str] | None:
+    """What a folder or a zip holds; None: it is a file."""
+    if path.is_dir():
+        return iter(files_below(path))
+    if path.suffix.lower() != ".npz" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            return iter(packed.namelist())
+    return None
+
+
+def _of_members(names: Iterator[str]) -> str:
+    """By the first file that says it."""
+    for name in names:
+        last = PurePosixPath(name).name.lower()
+        if last.endswith(PICTURES):
+            return "image-folder"
+        if last in LAYOUTS:
+            return "movielens"
+        if last.endswith(".arff"):
+            return "mulan"
+        if re.search(r"(^|[_-])(train|test)\.txt(\.gz)?$|^trn_x_xf\.txt$", last):
+            return "xc-text"
+    return ""
+
+
+def _of_text(path: Path) -> str:
+    """Sparse rows, which come under any name."""
+    with open_plain(path) as stream:
+        first = stream.readline(1 << 16)
+    if HEADER.fullmatch(first):
+        return "xc-text"
+    return "libsvm" if SPARSE.fullmatch(first) else ""
+
+
+def delimiter_of(path: Path) -> str:
+    """What ends most cells of the first line."""
+    with open_plain(path) as stream:
+        line = re.sub(rb'"[^"]*"', b"", stream.readline(1 << 16)).decode("utf-8", "replace")
+    return max(MARKS, key=line.count)  # of equals the first, which is the comma
+
+
+def _columns_of(
+    data: str, names: list[str], label: str | None, client: str | None, delimiter: str
+) -> dict[str, object]:
+    """`[data.source]` of a table: which of its columns are what."""
+    for name in (label, None if client == NOBODY else client):
+        if name is not None and name not in names:
+            raise UserError(f"{data}: no column {name!r}{near(name, names)}")
+    if label is not None and label == client:
+        raise UserError(f"--client {client}: is the column of labels too; - where no column says it")
+    own = {"delimiter": delimiter} if delimiter != "," else {}
+    item, time = (_first(names, words, but=(client,)) for words in (ITEMS, TIMES))
+    user = client or _first(names, WHOSE)
+    if label is None and user not in (None, NOBODY) and item and time:
+        return {"name": "interactions", "user": user, "item": item, "time": time, **own}
+    called = (
+        label or _first(names, LABELS, but=(client,)) or ([n for n in names if n != client] or names)[-1]
+    )
+    whose = client or _first(names, WHOSE, but=(called,))
+    client_column = {"client": whose} if whose not in (None, NOBODY) else {}
+    return {"name": "table", "label": called, **client_column, **own}
+
+
+def _first(names: Sequence[str], words: Sequence[str], but: Sequence[str | None] = ()) -> str | None:
+    """The column that is called by the first of these words, in letters of whatever size.
+
+    `user_id` and `userId` are the user, where no column is called just so.
+    """
+    whole = {name.casefold(): name for name in names if name not in but}
+    short = {re.sub(r"[\s_.-]*id$", "", name): own for name, own in whole.items()}
+    for known in (whole, short):
+        for word in words:
+            if word in known:
+                return known[word]
+    return None
