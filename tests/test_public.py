@@ -288,6 +288,9 @@ def test_run_takes_a_preset_a_file_and_values(tmp_path: Path) -> None:
         ({"method": "fedawz"}, "method.name = 'fedawz': unknown; did you mean 'fedaws'"),
         ({"method": torch.nn.Identity}, "method: is the class Identity; give an instance"),
         ({"method": 3}, "method: is a int; give an instance"),
+        ({"observer": print}, "observer: is builtin_function_or_method; give an instance of a so.Observer"),
+        ({"observer": so.Observer}, "observer: is Observer; give an instance of a so.Observer"),
+        ({"stop": True}, "stop: is a bool; give a function"),
     ],
 )  # fmt: skip
 def test_parts_of_another_kind_are_named(given: dict[str, Any], said: str) -> None:
@@ -308,6 +311,26 @@ def test_parts_of_another_kind_are_named(given: dict[str, Any], said: str) -> No
 def test_keys_of_a_config_given_as_arguments_are_named(given: Any, said: str, toy: so.Splits) -> None:
     with pytest.raises(so.UserError, match=said):
         so.run(data=toy, **given)
+
+
+def test_what_is_given_without_its_name_or_as_another_kind_is_one_line(toy: so.Splits) -> None:
+    x, y = np.eye(3, 6)[np.arange(6) % 3], np.arange(6) % 3
+    train, test = so.FederatedDataset.from_arrays(x, y), so.Examples.from_arrays(x, y)
+    lstm = torch.nn.LSTM(6, 4)
+    asked: list[tuple[str, Any]] = [
+        ("takes one config, and a Splits behind it; .* data=…", lambda: so.run(SHORT, toy)),  # type: ignore[arg-type]
+        ("encoder: gives a tuple; it must give one tensor", lambda: so.run(SHORT, data=toy, encoder=lstm)),
+        ("test: its inputs have 4 numbers, those of the training data 6", lambda: so.Splits("s", train, so.Examples.from_arrays(x[:, :4], y))),
+        ("train: is a Examples; give so.FederatedDataset.from_arrays", lambda: so.Splits("s", test, train)),  # type: ignore[arg-type]
+        ("partitions: is a int", lambda: so.FederatedDataset.from_partitions(3)),
+        ("config: is a str; give so.DataConfig", lambda: so.load_data("digits")),  # type: ignore[arg-type]
+        ("compare: variants: is a NoneType", lambda: so.compare(None)),  # type: ignore[arg-type]
+        ("seeds: is 3; give a list", lambda: so.compare({"a": SHORT}, seeds=3)),  # type: ignore[arg-type]
+        ("seeds: is '012'; give a list", lambda: so.compare({"a": SHORT}, seeds="012")),  # type: ignore[arg-type]
+    ]  # fmt: skip
+    for said, ask in asked:
+        with pytest.raises(so.UserError, match=said):
+            ask()
 
 
 def test_run_needs_a_config_or_data(toy: so.Splits) -> None:

@@ -45,6 +45,13 @@ def test_a_data_frame_with_named_columns() -> None:
     )
 
 
+def test_two_columns_of_one_name_are_not_taken_twice() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pandas.DataFrame(np.eye(2), columns=["a", "a"]).assign(b=[0, 1])
+    with pytest.raises(so.UserError, match="data has two columns 'a'; rename one"):
+        so.FederatedDataset.from_frame(frame, label="b")
+
+
 def test_what_is_wrong_with_a_table_is_named() -> None:
     with pytest.raises(so.UserError, match="no column 'kinds'; did you mean 'kind'"):
         so.FederatedDataset.from_frame(TREES, label="kinds")

@@ -155,6 +155,7 @@ def test_inputs_that_do_not_fit_are_one_line(
 ) -> None:
     with pytest.raises(so.UserError, match=complaint):
         trained[0].predict(given)
+    assert len(trained[0].predict(trained[2][:1], top=np.int64(2))[0]) == 2  # type: ignore[arg-type]
     for top in (0, -1, True, 1.5):
         with pytest.raises(so.UserError, match="top = "):
             trained[0].predict(trained[2][:1], top=top)  # type: ignore[arg-type]

@@ -121,6 +121,8 @@ def _of_columns(
     table: _Mapping, label: str, client: str | None, features: Columns, like: InputColumns | None
 ) -> Table:
     asked = [features] if isinstance(features, str) else list(features or [])
+    if twice := [name for name in table.names if table.names.count(name) > 1]:
+        raise UserError(f"data has two columns {twice[0]!r}; rename one")
     for name in (label, *([client] if client is not None else []), *asked):
         if name not in table.names:
             raise UserError(f"data has no column {name!r}{near(name, table.names)}")

@@ -292,6 +292,9 @@ class FederatedDataset:
         `from_partitions(fds.load_partition(i) for i in range(n))` is the federation of a
         `flwr_datasets.FederatedDataset`.
         """
+        if not hasattr(partitions, "__iter__"):
+            kind = type(partitions).__name__
+            raise UserError(f"partitions: is a {kind}; give a table for every client, in a list")
         named = dict(partitions) if isinstance(partitions, Mapping) else dict(enumerate(partitions))
         if not named:
             raise UserError("partitions: there are none; give a table for every client")
@@ -438,9 +441,13 @@ class Splits:
 
     def __post_init__(self) -> None:
         """Classes with names are numbered alike in all parts, and keep their names."""
+        for name, kind in (("train", FederatedDataset), ("test", Examples)):
+            if not isinstance(getattr(self, name), kind):
+                found = type(getattr(self, name)).__name__
+                raise UserError(f"{name}: is a {found}; give so.{kind.__name__}.from_arrays(…)")
         names = called = self.train.class_names
         for part, held in (("test", self.test), ("validation", self.validation)):
-            if held is None or not isinstance(self.train, FederatedDataset):
+            if held is None:
                 continue
             if held.class_names[: len(names)] != names or (held.class_names and not names):
                 raise UserError(
@@ -453,7 +460,13 @@ class Splits:
                     f"{part}: its columns are {', '.join(held.column_names)[:80]}, those of the "
                     f"training data {', '.join(trained)[:80]}; make it with like=train"
                 )
-            if _are_bytes(self.train.columns.get("x")) != _are_bytes(held.inputs.get("x")):
+            x, own = self.train.columns.get("x"), held.inputs.get("x")
+            if x is not None and own is not None and x.example_bytes != own.example_bytes:
+                raise UserError(
+                    f"{part}: its inputs have {own.example_bytes // 4} numbers, those of the training "
+                    f"data {x.example_bytes // 4}; they must agree"
+                )
+            if _are_bytes(x) != _are_bytes(own):
                 raise UserError(
                     f"{part}: its images or those of the training data are bytes, the others numbers; "
                     "bytes are scaled, so give both as bytes or neither"

@@ -104,6 +104,9 @@ def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None
     >>> digits.train.clients, digits.train.examples, len(digits.test)
     (10, 1257, 540)
     """
+    if not isinstance(config, DataConfig):
+        kind = type(config).__name__
+        raise UserError(f"config: is a {kind}; give so.DataConfig(source=…)")
     found = found or read(config)
     train, validation, test = _hold_out(config, found, seed)
     parts = {"test": test, "training": train}

@@ -285,10 +285,14 @@ def _own_encoder(data: FederatedDataset, given: nn.Module) -> tuple[nn.Module, i
             )
     try:
         with torch.no_grad(), unmoved_buffers("encoder", module):
-            shape = module(one).shape
+            given_back = module(one)
     except (RuntimeError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"encoder: fails on an input of shape {tuple(one.shape)} ({reason})") from None
+    if not isinstance(given_back, torch.Tensor):
+        kind = type(given_back).__name__
+        raise UserError(f"encoder: gives a {kind}; it must give one tensor, (1, dim) for one example")
+    shape = given_back.shape
     if len(shape) != 2:
         raise UserError(f"encoder: gives shape {tuple(shape)} for one example; it must give (1, dim)")
     return module, int(shape[1])

@@ -97,6 +97,9 @@ class Suite:
                 _read(one, data).model_copy(update={"name": name}) for name, one in variants.items()
             ]
             return cls._of_experiments(named, seeds)
+        if not hasattr(variants, "__iter__") and not isinstance(variants, Path):
+            kind = type(variants).__name__
+            raise UserError(f"compare: variants: is a {kind}; give configs, presets or experiments")
         several = [variants] if isinstance(variants, str | Path | Experiment) else list(variants)
         if not several:
             raise UserError("compare: was given no variant; give configs, presets or experiments")
@@ -173,6 +176,8 @@ def compare(
     >>> [(arm.name, len(arm.summaries)) for arm in found]
     [('slow', 1), ('fast', 1)]
     """
+    if seeds is not None and (isinstance(seeds, str) or not hasattr(seeds, "__iter__")):
+        raise UserError(f"seeds: is {seeds!r}; give a list of them, such as [0, 1, 2]")
     given = as_splits(data)
     suite = variants if isinstance(variants, Suite) else Suite.of(variants, seeds, given)
     with ExitStack() as held:

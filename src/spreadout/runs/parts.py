@@ -95,8 +95,24 @@ def refuse_other_kinds(data: object, encoder: object, method: object) -> None:
             raise UserError(f"{name}: is a {type(given).__name__}; give {remedy}")
 
 
-def refuse_unknown(given: Mapping[str, object], function: Callable[..., object]) -> None:
+def refuse_unheard(observer: object, stop: object) -> None:
+    """Those who hear of a run and stop it, if they cannot."""
+    if observer is not None and (inspect.isclass(observer) or not hasattr(observer, "round_done")):
+        kind = observer.__name__ if inspect.isclass(observer) else type(observer).__name__
+        raise UserError(f"observer: is {kind}; give an instance of a so.Observer")
+    if stop is not None and not callable(stop):
+        raise UserError(f"stop: is a {type(stop).__name__}; give a function that says whether to stop")
+
+
+def refuse_unknown(
+    unnamed: Sequence[object], given: Mapping[str, object], function: Callable[..., object]
+) -> None:
     """Arguments that a function does not have: most are keys of a config, which come first."""
+    if unnamed:
+        raise UserError(
+            f"so.{function.__name__}: takes one config, and a {type(unnamed[0]).__name__} behind it; "
+            "give what follows by name, such as data=…"
+        )
     for name, value in given.items():
         said = f"so.{function.__name__}: has no argument {name!r}"
         if places := places_of(name):
@@ -106,4 +122,5 @@ def refuse_unknown(given: Mapping[str, object], function: Callable[..., object])
             written = repr(values).replace("'", '"')
             raise UserError(f"{said}; keys of a config come first: so.{function.__name__}({written}, …)")
         known = inspect.signature(function).parameters.values()
-        raise UserError(said + near(name, [one.name for one in known if one.kind != one.VAR_KEYWORD]))
+        named = [one.name for one in known if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+        raise UserError(said + near(name, named))

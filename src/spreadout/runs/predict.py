@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate, islice
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -198,11 +199,11 @@ class Predictor:
 
     def question(self, inputs: Any, top: int = 10, *, unseen: bool = False) -> Question:
         """What is asked, checked."""
-        if isinstance(top, bool) or not isinstance(top, int) or top < 1:
+        if isinstance(top, bool) or not hasattr(top, "__index__") or top < 1:
             raise UserError(f"top = {top!r}: give a whole number from 1 on")
         if unseen and not self.model.takes_histories:
             raise UserError("unseen: is for histories; this run takes " + self.inputs.wanted.described)
-        return Question(self._asked(inputs), top, unseen)
+        return Question(self._asked(inputs), index(top), unseen)
 
     def _asked(self, inputs: Any) -> Asked:
         """Inputs of any form, checked; notes are said here, unless somebody else has them to say."""

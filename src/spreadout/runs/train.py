@@ -19,7 +19,14 @@ from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.observer import Observer, Several
-from spreadout.runs.parts import as_described, as_splits, chosen_method, refuse_nameless, refuse_unknown
+from spreadout.runs.parts import (
+    as_described,
+    as_splits,
+    chosen_method,
+    refuse_nameless,
+    refuse_unheard,
+    refuse_unknown,
+)
 from spreadout.runs.progress import Progress
 from spreadout.runs.result import Result
 from spreadout.runs.session import Builder, Session
@@ -29,7 +36,7 @@ from spreadout.runtime import distributed
 
 def run(
     experiment: Experiment | str | Path | Mapping[str, Any] | None = None,
-    *,
+    *unnamed: Never,
     out: str | Path | None = None,
     force: bool = False,
     device: str = "auto",
@@ -67,7 +74,7 @@ def run(
     >>> so.run(so.Experiment(rounds=10), data=data).metrics
     {'P@1': 100.0}
     """
-    refuse_unknown(keys, run)
+    refuse_unknown(unnamed, keys, run)
     experiment = {} if experiment is None else experiment
     if isinstance(experiment, Mapping) and data is None:
         refuse_nameless(experiment, "run")
@@ -90,6 +97,7 @@ def _heard(
     stop: Callable[[], bool] | None,
 ) -> Iterator[tuple[Observer, Callable[[], bool]]]:
     """Who hears what the run does, and how it is asked to stop."""
+    refuse_unheard(observer, stop)
     shown = (observer is None if progress is None else progress) and distributed.is_first()
     with ExitStack() as held:
         observers = [] if observer is None else [observer]

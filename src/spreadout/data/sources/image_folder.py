@@ -82,7 +82,8 @@ def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> R
     if "test" in found and "train" not in found:
         raise UserError(f"{archive.path}: has test/ but no train/")
     train = found.get("train") or found[""]
-    return RawDataset(train, len(classes), found.get("test"), class_names=tuple(classes))
+    names = tuple(classes)
+    return RawDataset(train, len(names), found.get("test"), class_names=names, class_ids=names)
 
 
 def _instances(

@@ -51,7 +51,8 @@ class LibSVM(FileSource):
             numbered = replace(part, labels=np.searchsorted(names, part.labels))
             parts.append(Instances({"x": as_sparse(part, str(train), width)}, as_labels(numbered)))
         tested = parts[1] if len(parts) > 1 else None
-        return RawDataset(parts[0], len(names), tested, class_names=tuple(map(str, names.tolist())))
+        called = tuple(map(str, names.tolist()))
+        return RawDataset(parts[0], len(called), tested, class_names=called, class_ids=called)
 
 
 def _files(path: Path) -> tuple[Path, Path | None]:

@@ -18,7 +18,7 @@ def refuse_without_libraries(command: str) -> None:
 
 def listening(host: str, port: int) -> socket.socket:
     """A socket at which whoever connects waits, and is not refused."""
-    if not 0 <= port < 2**16:
+    if not isinstance(port, int) or not 0 <= port < 2**16:
         raise UserError(f"--port {port}: must lie between 0 and 65535")
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
