@@ -122,3 +122,10 @@ def test_the_package_is_imported_and_presets_are_listed_within_a_second(words: l
         started.returncode = os.waitstatus_to_exitcode(status)
         assert started.returncode == 0
     assert used.ru_utime + used.ru_stime < 1
+
+
+def test_what_may_have_been_meant_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(monkeypatch, "runn") == 2
+    assert capsys.readouterr().err == "error: No such command 'runn'. Did you mean 'run'? see --help\n"

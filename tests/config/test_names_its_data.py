@@ -29,6 +29,17 @@ def test_a_file_that_the_source_does_not_read_is_refused_with_the_source_that_do
         so.Experiment.of({"data": {"source": "synthetic", "path": str(wine)}})
 
 
+def test_data_in_the_place_of_a_config_is_told_of_init(
+    wine: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (wine.parent / "wine.csv").write_text("a,kind\n1,x\n")
+    for name in ("wine.npz", "wine.csv"):
+        for command in (["run"], ["data", "describe"]):
+            assert invoke(monkeypatch, *command, str(wine.parent / name)) == 2
+            said = capsys.readouterr().err
+            assert f"{name}: is data and no config; `spreadout init " in said
+
+
 def test_another_source_leaves_the_path_of_the_old_one_behind(wine: Path) -> None:
     config = wine.parent / "wine.toml"
     config.write_text(f'data.source = "npz"\ndata.path = "{wine}"\n')

@@ -48,6 +48,8 @@ def usage_problem(error: Any, words: list[str]) -> str:
     `--rounds 5` is how other programs would set a key: here that is `rounds=5`.
     """
     said = error.format_message().rstrip(".")
+    meant = said.rpartition(" Did you mean ")  # which click and typer say one after the other
+    said = meant[0] if meant[0].endswith(f"Did you mean {meant[2]}") else said
     option = getattr(error, "option_name", None)
     if option and option.startswith("--"):
         from spreadout.config.whereabouts import places_of

@@ -10,6 +10,7 @@ from typing import Any
 from spreadout.config.keys import ALTERNATIVES, without
 from spreadout.config.presets import preset_text
 from spreadout.core.errors import UserError
+from spreadout.data.sources.python import READS
 from spreadout.methods import METHODS
 from spreadout.models.build import idle_keys
 
@@ -28,6 +29,8 @@ def imports_of(values: Mapping[str, Any]) -> list[str]:
 def read_toml(source: str | Path) -> dict[str, Any]:
     """The values in a TOML file, or in the preset of this name."""
     path = Path(source)
+    if path.suffix.lower() in READS and path.is_file():
+        raise UserError(f"{source}: is data and no config; `spreadout init {source}` writes one for it")
     try:
         if not path.exists() and (preset := preset_text(str(source))) is not None:
             return tomllib.loads(preset)
