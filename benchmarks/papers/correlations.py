@@ -21,6 +21,7 @@ from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.papers.suite import add_running
 from benchmarks.papers.two_stage import Candidate, choose_and_run
+from spreadout.config.values import overlay
 
 SETS = ("bibtex", "delicious")
 # Rows of γ sum to 1 and those of equal weights to C − 1, so a λ of one is about a hundred of the other.
@@ -42,18 +43,25 @@ PUSHED: Mapping[str, tuple[str, dict[str, Any]]] = {
     "k5-far": ("K = 5, −d²", {"spreadout_form": "topk", "k": 5, "mined_form": "far"}),
 }
 CLIENTS = {"uniform": "clients alike", "examples": "by examples"}
-SMALL: dict[str, Any] = {"model": {"width": 128, "hidden": [256], "dim": 128}}
+SMALL: dict[str, Any] = {  # ten seconds of a core a run
+    "rounds": 100,
+    "model": {"width": 128, "hidden": [256], "dim": 128},
+    "clients": {"batch": 16, "input_dropout": 0.0},
+    "server": {"lr": 3e-3},
+    "eval": {"every": 20, "metrics": ["P@1", "P@3", "P@5", "PSP@5"]},
+}
 
 
-def arms(pushed: Sequence[str], points: int) -> dict[str, Candidate]:
+def arms(pushed: Sequence[str], points: int, weighed: Sequence[str] = ()) -> dict[str, Candidate]:
     """Every combination; points: how many λ each is given, from the middle of its list."""
     found = {}
-    for weighed, (method, changes, strengths) in WEIGHED.items():
+    for kind in weighed or WEIGHED:
+        method, changes, strengths = WEIGHED[kind]
         for push in pushed:
             pairs, form = PUSHED[push]
             for weighting, said in CLIENTS.items():
                 middle = (len(strengths) - points) // 2
-                found[f"{weighed}-{push}-{weighting}"] = Candidate(
+                found[f"{kind}-{push}-{weighting}"] = Candidate(
                     f"{method}; {pairs}; {said}",
                     {"method": {**changes, **form, "weighting": weighting}},
                     {"method.strength": strengths[middle : middle + points]},
@@ -65,6 +73,7 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
     parser.add_argument("--pushed", nargs="+", choices=tuple(PUSHED), default=list(PUSHED))
+    parser.add_argument("--weighed", nargs="+", choices=tuple(WEIGHED), default=list(WEIGHED))
     parser.add_argument("--points", type=int, choices=(1, 3, 5), default=5, help="λ of every arm")
     parser.add_argument("--small", action="store_true", help="a network small enough for a CPU")
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
@@ -76,13 +85,13 @@ def main() -> None:
         choose_and_run(
             f"{name}-correlations{'-small' if a.small else ''}",
             CONFIGS / "fedalc" / f"{name}-base.toml",
-            arms(a.pushed, a.points),
+            arms(a.pushed, a.points, a.weighed),
             a.out,
             seeds=a.seeds,
             device=a.device,
             jobs=a.jobs,
             runs=a.runs,
-            more={**(SMALL if a.small else {}), **({"rounds": a.rounds} if a.rounds else {})},
+            more=overlay(SMALL if a.small else {}, {"rounds": a.rounds} if a.rounds else {}),
         )
 
 

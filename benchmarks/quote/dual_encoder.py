@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.papers.dual_encoder import CENTRALIZED, FEDERATED, LOSSES, RECALLS, drop, mean_of
-from benchmarks.quote.tables import over_seeds, read, spread, table
+from collections.abc import Iterator, Sequence
 
+from benchmarks.papers.dual_encoder import CENTRALIZED, FEDERATED, LOSSES, RECALLS, drop, mean_of
+from benchmarks.quote.tables import Made, over_seeds, read, spread, table
+
+REFERENCES = "results/dual_encoder/references.json"
 OTHERS = ("MRR", "nDCG@10", "mean rank", "batch R@1")
 
 
@@ -16,9 +19,9 @@ def retrieval(path: str) -> str:
     rows = []
     for v in made["variants"]:
         scores = v["metrics"]
-        cells = [v["label"], *(spread(scores[name], 2) for name in RECALLS)]
+        cells = [v["label"], *(_with_error(scores[name]) for name in RECALLS)]
         if paper:
-            cells.append(" / ".join(f"{x:g}" for x in FEDERATED[v["label"]]))
+            cells.append(" / ".join(f"{x:g}" for x in FEDERATED.get(v["label"], ())))
         for name in OTHERS:
             cells.append(f"{scores[name]['mean']:.{0 if name == 'mean rank' else 2}f}")
         moved = (v["bytes_per_client_round"][way] / 1024 for way in ("down", "up"))
@@ -26,7 +29,44 @@ def retrieval(path: str) -> str:
     if paper:
         best = [f"{x:.2f}" for x in CENTRALIZED["H+S"]]
         rows.append(["the paper's best centralised (H+S)", *best, *[""] * (len(head) - 4)])
-    return table(head, rows, path, note=over_seeds(made))
+    rows += list(_references(made, head))
+    return table(head, rows, path, note=over_seeds(made) + _errors_note(made))
+
+
+def _with_error(score: Made) -> str:
+    """A mean and its deviation over seeds; behind it the error by users, where that is known."""
+    error = score.get("user_error")
+    return spread(score, 2) + ("" if error is None else f" ({error:.2f})")
+
+
+def _errors_note(made: Made) -> str:
+    known = any("user_error" in score for v in made["variants"] for score in v["metrics"].values())
+    return " In brackets: the standard error by test users." if known else ""
+
+
+def _references(made: Made, head: Sequence[str]) -> Iterator[list[str]]:
+    """Popularity, successors and item-kNN on the same test examples: of the file, or computed since."""
+    found = next((v["references"] for v in made["variants"] if v.get("references")), None)
+    if found is None:
+        ties = _ties(made)
+        known = read(REFERENCES)["references"][f"users, ties {ties}"]
+        found = {name: {k: {"mean": x} for k, x in scores.items()} for name, scores in known.items()}
+    for name, scores in found.items():
+        cells = {metric: f"{scores[metric]['mean']:.2f}" for metric in RECALLS}
+        cells |= {metric: _plain(metric, scores) for metric in OTHERS}
+        yield [f"*{name}*", *(cells.get(column, "") for column in head[1:])]
+
+
+def _plain(metric: str, scores: Made) -> str:
+    if metric not in scores:
+        return ""
+    return f"{scores[metric]['mean']:.{0 if metric == 'mean rank' else 2}f}"
+
+
+def _ties(made: Made) -> str:
+    """How items of one second were ordered; older files have the file's order."""
+    source = next(iter(made["configs"].values()))["data"]["source"]
+    return str(source.get("ties", "file")) if isinstance(source, dict) else "random"
 
 
 def drops(federated: str, centralized: str) -> str:

@@ -58,7 +58,7 @@ def predict(
     ] = "classes",
     neighbours: Annotated[
         int, typer.Option("--neighbours", min=1, help="How many vote, with --decode knn or both.")
-    ] = 20,
+    ] = 10,
     encoder: Encoder = None,
     as_json: AsJson = False,
 ) -> None:

@@ -28,7 +28,7 @@ class EvalConfig(Section):
     references: bool = True  # whether trivial and cheap central predictions are scored beside the run
     keep: Literal["last", "best"] = "last"  # which model a run leaves: the best by validation examples
     decode: Decode = "classes"  # what ranks classes; examples that vote are those of the validation part
-    neighbours: int = Field(20, ge=1)  # that vote
+    neighbours: int = Field(10, ge=1)  # that vote
     patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
 
     @field_validator("metrics")

@@ -178,11 +178,11 @@ class Predictor:
         return self.answer([self.question(inputs, top, unseen=unseen)])[0]
 
     def by_neighbours(
-        self, examples: Examples, decode: Decode = "knn", neighbours: int = 20
+        self, examples: Examples, decode: Decode = "knn", neighbours: int = 10
     ) -> Predictor:
         """The same model with classes ranked by the labels of the nearest of these examples.
 
-        With `decode = "both"` the votes, as shares of 1, are added to the scores by class vectors.
+        With `decode = "both"` the votes, as shares of 1, are added to three times the class's own score.
 
         >>> import spreadout as so
         >>> data = so.load_data(so.DataConfig(source="digits", validation_fraction=0.2))
