@@ -61,10 +61,12 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--studies", nargs="+", choices=fedss_arms.STUDIES, default=[])
     parser.add_argument("--seeds", type=int, default=3, help="of the studies")
+    parser.add_argument("--only", nargs="+", metavar="ARM", help="of the studies; keep other results")
     a = parser.parse_args()
     for study in a.studies:
         with run_folders(a.runs) as folder:
-            run_study(study, a.out, folder, seeds=a.seeds, device=a.device, jobs=a.jobs, given=a.set)
+            about = {"seeds": a.seeds, "device": a.device, "jobs": a.jobs}
+            run_study(study, a.out, folder, a.only, a.set, **about)
     if not a.report_only and not a.studies:
         suite = Suite.load([str(CONFIGS / "fedss" / "omniglot.toml")], None, a.set)
         with run_folders(a.runs) as folder:
@@ -93,24 +95,32 @@ def main() -> None:
 
 
 def run_study(
-    study: str, out: Path, folder: Path, *, seeds: int, device: str, jobs: int, given: Sequence[str]
+    study: str,
+    out: Path,
+    folder: Path,
+    only: Sequence[str] | None,
+    given: Sequence[str],
+    *,
+    seeds: int,
+    device: str,
+    jobs: int,
 ) -> None:
     """Choose, run, and look at how well the runs know what they were trained on."""
     left_out = {"data": {"hold_out": "users"}}  # whole alphabets
+    arms = fedss_arms.arms(study)
     choose_and_run(
         study,
         fedss_arms.BASE,
-        fedss_arms.arms(study),
+        {name: arm for name, arm in arms.items() if only is None or name in only},
         out,
         seeds=seeds,
         device=device,
         jobs=jobs,
         runs=folder,
         more=overlay(overlay(left_out, fedss_arms.data_of(study)), changes_of(given)),
+        into=only is not None,
     )
-    fits = {
-        place.parent.name: fit_of(place) for place in sorted((folder / study).glob("*/seed-0")) if place
-    }
+    fits = {place.parent.name: fit_of(place) for place in sorted((folder / study).glob("*/seed-0"))}
     write(out / f"{study}-fit.json", {"what": "P@1 on the training examples, seed 0", "fits": fits})
 
 

@@ -59,6 +59,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     ),
     "fedss": lambda: fedss.sampled("results/fedss/omniglot.json"),
     "fedss-requests": lambda: fedss.observed("results/fedss/requests.json"),
+    "fedss-rows": lambda: fedss.row_gradients("results/fedss/row-gradients.json"),
     "fedss-gradients": lambda: fedss.gradients("results/fedss/gradients.json"),
     "convolutions": lambda: parts.convolutions("results/fedss/convolutions-h200.json"),
     "fedmlh": lambda: fedmlh.hashed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.papers.fedalc import a_round_of_all
 from benchmarks.papers.published import figures_of
 from benchmarks.quote.fedaws import CONSTANT
-from benchmarks.quote.tables import over_seeds, read, spread, table
+from benchmarks.quote.tables import Made, over_seeds, read, spread, table
 
 # The best λ of each method; the paper's FedAwS and FedALC mine K = 5.
 PAPER = {
@@ -24,8 +24,12 @@ def positive_labels(path: str) -> str:
         config = made["configs"][v["name"]]
         method = config["method"]
         keys = ["strength", "pull", "buckets", "scale"]
-        keys += ["weighting"] if method["name"] != "centralized" else []
-        chosen = ", ".join(f"{key} {method[key]}" for key in keys if key in method)
+        central = method["name"].startswith("centralized")
+        keys += [] if central else ["weighting"]
+        said = [f"{key} {method[key]}" for key in keys if key in method]
+        clients = config["clients"] if method["name"] == "centralized-sets" else {}
+        said += [f"{key} {clients[key]}" for key in ("lr", "input_dropout") if key in clients]
+        chosen = ", ".join(said)
         given = (PAPER.get(v["label"], "–"), chosen, str(config["rounds"]))
         rows.append([v["label"], *(spread(score) if score else "–" for score in scores), *given])
     floor = made["constant"]
@@ -52,6 +56,42 @@ def weighed(path: str, names: str) -> str:
             rows.append([label, *cells])
     head = ("P@1 / 3 / 5, mAP", "equal weights", "weights by examples")
     return table(head, rows, path, note="Validation, one run a point.")
+
+
+def correlated(path: str) -> str:
+    """How pairs of labels are weighed, clients weighed alike and by their examples: on the test part."""
+    made = read(path)
+    found: dict[str, dict[str, str]] = {}
+    for v in made["variants"]:
+        label, clients = v["label"].rsplit("; ", 1)
+        scores = " / ".join(spread(v["metrics"][f"P@{k}"]) for k in (1, 3, 5))
+        strength = made["configs"][v["name"]]["method"]["strength"]
+        found.setdefault(label, {})[clients] = f"{scores} (λ {strength:g})"
+    sides = list(dict.fromkeys(side for cells in found.values() for side in cells))
+    rows = [[label, *(cells.get(side, "–") for side in sides)] for label, cells in found.items()]
+    return table(("P@1 / 3 / 5", *sides), rows, path, note=over_seeds(made))
+
+
+def known(path: str) -> str:
+    """What votes of the nearest examples bring, on the test part."""
+    made = read(path)
+    rows = []
+    for v in made["variants"]:
+        for kind, scores in v["metrics"].items():
+            cells = (
+                spread(scores[f"P@{k}"]) if _several(made) else _mean(scores[f"P@{k}"])
+                for k in (1, 3, 5)
+            )
+            rows.append([f"{v['name']}, {kind}", *cells])
+    return table(("", "P@1", "P@3", "P@5"), rows, path, note=over_seeds(made) if _several(made) else "")
+
+
+def _several(made: Made) -> bool:
+    return len(made["seeds"]) > 1
+
+
+def _mean(score: Made) -> str:
+    return f"{score['mean']:.1f}"
 
 
 def sent(path: str) -> str:

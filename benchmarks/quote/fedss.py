@@ -52,3 +52,18 @@ def gradients(path: str) -> str:
     head = ("negatives", "bias", "spread", "bias, not corrected", "spread, not corrected")
     note = f"Of the full gradient's length; {made['draws']} draws for each of {made['clients']} clients."
     return table(head, rows, path, note=note)
+
+
+def row_gradients(path: str) -> str:
+    """Bias and spread of the class rows' merged change, by how rows are merged."""
+    made = read(path)
+    rows = []
+    for size in dict.fromkeys(r["negatives"] for r in made["results"]):
+        both = {r["merge"]: r for r in made["results"] if r["negatives"] == size}
+        cells = (f"{both[m][name]:.2f}" for m in ("sum", "weighted-mean") for name in ("bias", "spread"))
+        rows.append([str(size), *cells])
+    head = ("negatives", "sum: bias", "sum: spread", "mean of holders: bias", "mean of holders: spread")
+    note = (
+        f"Of the length of the full softmax's change; {made['draws']} draws, {made['clients']} clients."
+    )
+    return table(head, rows, path, note=note)
