@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from benchmarks.common.paths import ROOT
 from benchmarks.papers.dual_encoder import CENTRALIZED, FEDERATED, LOSSES, RECALLS, drop, mean_of
 from benchmarks.quote.tables import Made, over_seeds, read, spread, table
 
@@ -47,6 +48,8 @@ def _errors_note(made: Made) -> str:
 def _references(made: Made, head: Sequence[str]) -> Iterator[list[str]]:
     """Popularity, successors and item-kNN on the same test examples: of the file, or computed since."""
     found = next((v["references"] for v in made["variants"] if v.get("references")), None)
+    if found is None and not (ROOT / REFERENCES).is_file():
+        return
     if found is None:
         ties = _ties(made)
         known = read(REFERENCES)["references"][f"users, ties {ties}"]
