@@ -65,19 +65,7 @@ SHAPES = {
         "clients.row_lr",
         (0.3, 1.0, 3.0),
         {},
-        {
-            "rounds": 40,
-            "clients": {
-                "optimizer": "adam",
-                "batch": 128,
-                "local_steps": 10,
-                "lr": 0.003,
-                "row_lr": 0.003,
-                "eps": 1e-8,
-            },
-            "server": {"optimizer": "sgd", "lr": 1.0, "lr_decay": "none"},
-            "eval": {"every": 2},
-        },
+        {"clients": {**SOFT, "batch": 640}},  # as many examples a round as forty clients have
         {"clients": SOFT},
     ),
     "amazoncat-13k": _extreme("amazoncat-13k", 2000, (0.0003, 0.001, 0.003), 300),
