@@ -40,6 +40,7 @@ class Shape:
     oracle: Changes = field(default_factory=dict)  # how training in one place differs
     sampled: Changes = field(default_factory=dict)  # how clients with ten rows more differ
     scales: Sequence[float] = (5.0, 10.0, 20.0)  # of softmaxes
+    all_pairs: bool = True  # whether a sum over all pairs of classes can be afforded
 
 
 FALLING = {"clients": {"lr_decay": "cosine"}, "server": {"lr_decay": "cosine"}}
@@ -56,6 +57,7 @@ def _extreme(name: str, rounds: int, strengths: Sequence[float], frequent: int) 
         overlay(FALLING, {"rounds": rounds, "eval": judged}),
         {"clients": {"batch": 4096 if name == "amazoncat-13k" else 2048, "row_lr": 1.0}},
         {"clients": {"row_lr": 1.0}},
+        all_pairs=name == "amazoncat-13k",
     )
 
 
@@ -87,7 +89,7 @@ def arms_of(shape: Shape) -> dict[str, Candidate]:
     ten = overlay(shape.sampled, {"method": {"name": "fedss", "negatives": 10, "prior": 0.0}})
     central = overlay(shape.oracle, {"method": {"name": "centralized", "prior": 0.0}})
     scales = {"method.scale": shape.scales}
-    return {
+    found = {
         "off": arm("uniform cohorts, equal weights, no prior", fedaws()),
         "prior": arm("prior, τ by rank", fedaws(prior="auto")),
         "prior-likelihood": arm("prior, τ by likelihood", fedaws(prior="likelihood")),
@@ -124,6 +126,7 @@ def arms_of(shape: Shape) -> dict[str, Candidate]:
             scales,
         ),
     }
+    return {name: one for name, one in found.items() if name != "both" or shape.all_pairs}
 
 
 def main() -> None:

@@ -44,6 +44,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "digits": lambda: fedaws.comparison("results/digits/demo.json"),
     "digits-ten": lambda: fedaws.comparison("results/digits/ten-seeds.json"),
     "bibtex": lambda: fedaws.comparison("results/bibtex/fedaws.json"),
+    "bibtex-tuned": lambda: fedaws.tuned("results/fedalc/bibtex.json"),
+    "by-frequency": lambda: fedaws.by_frequency("results/by_frequency/bibtex.json"),
     "flower-bytes": lambda: parts.flower_bytes("results/flower/bytes.json"),
     "simulator": lambda: rounds.simulator("results/simulator/cpu.json"),
     "reading": lambda: parts.reading("results/data/reading.json"),

@@ -5,9 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from benchmarks.quote.tables import Made, read, spread, table
+from benchmarks.quote.tables import Made, over_seeds, read, spread, table
 
 PRECISIONS = ("P@1", "P@3", "P@5")
+SCORED = ("PSP@1", "PSP@3", "PSP@5")
+TUNED = {  # as fedalc's comparison calls them
+    "fedavg": "Baseline-1 (positive loss only)",
+    "fedavg-fixed": "Baseline-2 (class rows fixed)",
+    "fedaws": "FedAwS (spreadout)",
+    "softmax": "Softmax oracle (centralised)",
+}
 CONSTANT = "Always the most frequent labels"
 
 
@@ -25,6 +32,53 @@ def comparison(path: str) -> str:
     note = f"Mean ± standard deviation over {len(made['seeds'])} seeds."
     head = ("", *names, "down / up per client and round", "largest cosine", "effective rank")
     return table(head, rows, path, note=note)
+
+
+def tuned(path: str) -> str:
+    """The same arms, each with settings of its own that were chosen on validation data."""
+    made = read(path)
+    by_name = {v["name"]: v for v in made["variants"]}
+    rows = [
+        [label, *(spread(by_name[name]["metrics"][metric]) for metric in (*PRECISIONS, "PSP@5"))]
+        for name, label in TUNED.items()
+    ]
+    rows.append([CONSTANT, *(f"{made['constant'][name]:.1f}" for name in PRECISIONS), "–"])
+    return table(("", *PRECISIONS, "PSP@5"), rows, path, note=over_seeds(made))
+
+
+def by_frequency(path: str) -> str:
+    """Every arm of the comparison by frequency, and what needs no training, frequent classes apart."""
+    made = read(path)
+    rows = [
+        [v["label"], *(_three(v["metrics"], names) for names in _groups())] for v in made["variants"]
+    ]
+    references = made["variants"][0]["references"]
+    for name in ("ridge", "most frequent"):
+        if name in references:
+            rows.append([f"*{name}, in one place*", *(_three(references[name], n) for n in _groups())])
+    return table(
+        ("", "P@1 / 3 / 5", "PSP@1 / 3 / 5", "of P@k: frequent", "infrequent"),
+        rows,
+        path,
+        note=f"Means over {len(made['seeds'])} seeds; the deviation of P@1 is "
+        f"{_deviations(made)[0]:.1f} to {_deviations(made)[1]:.1f}.",
+    )
+
+
+def _groups() -> Iterator[tuple[str, ...]]:
+    yield PRECISIONS
+    yield SCORED
+    yield from (tuple(f"{name} {part}" for name in PRECISIONS) for part in ("frequent", "infrequent"))
+
+
+def _three(scores: Made, names: tuple[str, ...]) -> str:
+    known = [scores[name]["mean"] if name in scores else None for name in names]
+    return " / ".join("–" if mean is None else f"{mean:.1f}" for mean in known)
+
+
+def _deviations(made: Made) -> tuple[float, float]:
+    found = [v["metrics"]["P@1"]["spread"] for v in made["variants"]]
+    return min(found), max(found)
 
 
 def extreme(*shapes: str) -> str:

@@ -24,7 +24,7 @@ CASES: dict[str, tuple[list[str], str]] = {
     ),
     "k without top-k": (
         ["method.k=7"],
-        'method.k = 7: has no effect, as method.spreadout_form is "hinge": it is for "topk"',
+        'method.k = 7: has no effect, as method.spreadout_form is "hinge": it is for "topk" or "both"',
     ),
     "an index that is not there": (
         ["method.spreadout_form=topk", "method.k=2", "method.index_probes=3"],

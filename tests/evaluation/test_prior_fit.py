@@ -11,6 +11,7 @@ import torch
 from test_prior import config, skewed
 
 import spreadout as so
+from spreadout.data.load import load_data
 from spreadout.evaluation import prior
 from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.frequencies import Frequencies
@@ -96,3 +97,17 @@ def test_frequent_classes_have_half_of_all_labels() -> None:
     assert many == 1
     assert Frequencies(counts, 16, many).is_frequent.tolist() == [False, True, False, False, False, False]
     assert frequent_count(torch.ones(10)) == 5
+
+
+def test_a_closed_form_for_positives_alone_is_far_off() -> None:
+    """κ ≈ R (d − R²) / (1 − R²) takes examples to scatter in all d dimensions; they do in few."""
+    experiment = so.Experiment.load("digits-fedaws", ["rounds=30"])
+    run = so.run(experiment, device="cpu")
+    model, state = run.federation.model, run.state
+    held = load_data(experiment.data, experiment.seed).test
+    rows = class_vectors(model, state)
+    cosine = (embed(model, state, held, torch.arange(len(held))) * rows[held.labels.values]).sum(1)
+    near, dim = float(cosine.mean()), rows.shape[1]
+    closed = near * (dim - near**2) / (1 - near**2)
+    counts = torch.bincount(held.labels.values, minlength=10).float()
+    assert closed > 3 / prior.most_likely(model, state, counts, held)
