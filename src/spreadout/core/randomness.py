@@ -41,16 +41,18 @@ def bits(stream: int | Bits, *counters: Ints | int) -> Bits:
     return np.asarray(state, dtype=np.uint64)
 
 
-def permute(place: Ints, n: int, keys: Bits) -> Ints:
+def permute(place: Ints, n: int | Ints, keys: Bits) -> Ints:
     """Where each place of [0, n) goes under the random order of its key, without making the order.
 
     A Feistel network on the smallest even number of bits that holds n, walked until it lands below n: a
-    bijection of [0, n) whose cost grows with the places given. place and keys: (…) → (…)
+    bijection of [0, n) whose cost grows with the places given. place, n and keys: (…) → (…)
     """
-    half = np.uint64(max(1, -(-int(n - 1).bit_length() // 2)))
-    mask = (np.uint64(1) << half) - np.uint64(1)
+    size = np.broadcast_to(np.asarray(n, dtype=np.uint64), place.shape)
+    bits_of = np.frexp((size - np.uint64(1)).astype(np.float64))[1]  # as int.bit_length, below 2^53
+    halves = np.maximum(-(-bits_of // 2), 1).astype(np.uint64)
 
-    def shuffled(x: Bits, key: Bits) -> Bits:
+    def shuffled(x: Bits, key: Bits, half: Bits) -> Bits:
+        mask = (np.uint64(1) << half) - np.uint64(1)
         left, right = x >> half, x & mask
         for turn in range(6):
             left, right = right, left ^ (_mix(_mix(right + np.uint64(turn << 32)) ^ key) & mask)
@@ -58,9 +60,9 @@ def permute(place: Ints, n: int, keys: Bits) -> Ints:
 
     keys = np.broadcast_to(keys, place.shape)
     with np.errstate(over="ignore"):
-        found = shuffled(place.astype(np.uint64), keys)
-        while (outside := found >= np.uint64(n)).any():
-            found[outside] = shuffled(found[outside], keys[outside])
+        found = shuffled(place.astype(np.uint64), keys, halves)
+        while (outside := found >= size).any():
+            found[outside] = shuffled(found[outside], keys[outside], halves[outside])
     return np.asarray(found, dtype=np.int64)
 
 

@@ -84,6 +84,7 @@ class Federation:
     rounds: int = 1
     bf16: bool = False
     activations: int = 0  # numbers the encoder's layers put out for one example
+    class_names: tuple[str, ...] = ()  # what the server's data calls the classes
 
     @cached_property
     def rules(self) -> MergeRules:

@@ -40,6 +40,7 @@ def server_setup(federation: Federation, state: ServerState) -> None:
             features, cap=f.server.claim_cap, robust=f.server.robust is not None
         )
         messages = scale.taken_from(messages)
+    f.method.learn_classes(f.class_names, state)
     state.traffic += f.method.server_setup(_context(f, messages), state, f.model)
     if scale is not None and prefix is not None:
         for _ in messages:  # those that the method did not look at

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
@@ -284,6 +284,12 @@ class Method(NamedSection, ABC):
         sent = class_counts.collect_(setup.messages, state, model, setup.most)
         told = self.public_state(state).get("counts")
         return sent if told is None else sent + Traffic(once_down=setup.clients * told.nbytes)
+
+    def learn_classes(self, names: Sequence[str], state: ServerState) -> None:
+        """What the server keeps of the classes themselves, before the first round; nothing by default.
+
+        names: what they are called, as far as the server knows.
+        """
 
     @property
     def setup_steps(self) -> int:

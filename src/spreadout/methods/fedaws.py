@@ -14,7 +14,6 @@ the server finds the length of its step itself (`objectives/line_search.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -24,12 +23,12 @@ from torch import Tensor
 from spreadout.core import randomness
 from spreadout.core.merging import RowSum
 from spreadout.core.optimizers import Optimizer
-from spreadout.core.state import MethodState, ServerState, descend_table_
+from spreadout.core.state import ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import ClassSpread, ServerContext, collapse_of, register_method
 from spreadout.methods.class_counts import one_client_per_class, shares
-from spreadout.methods.positive_only import PositiveOnly
+from spreadout.methods.class_features import FromFeatures
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import approximate_neighbours as approximate
 from spreadout.objectives import line_search, regularizers
@@ -43,20 +42,8 @@ MINING = ("topk", "both")  # forms of spreadout that look for near pairs
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 
 
-@dataclass
-class SpreadoutState(MethodState):
-    """What the server's step remembers."""
-
-    length: Tensor | None = None  # () of the last step, a first guess for the next
-    index_rows: Tensor | None = None  # (C, d) the table as it was when the index was made
-    watched: Tensor | None = None  # (2,) plain steps looked at, and those that raised the objective
-    class_examples: Tensor | None = None  # (C,) examples that clients have reported of each class
-
-
-class Spreadout(PositiveOnly):
+class Spreadout(FromFeatures):
     """Positive loss on the clients, spreadout on the server after every round."""
-
-    state_type: ClassVar[type[SpreadoutState]] = SpreadoutState
 
     read_if: ClassVar = {
         "k": ({"spreadout_form": MINING},),
@@ -115,15 +102,18 @@ class Spreadout(PositiveOnly):
 
     @property
     def can_shard(self) -> bool:
-        return self.spreadout_form == "topk" and self.index == "none"  # anything else needs all rows
+        mined = self.spreadout_form == "topk" and self.index == "none"  # anything else needs all rows
+        return mined and self.class_features is None
 
     def server_step(self, state: ServerState, model: EmbeddingModel, context: ServerContext) -> None:
-        """Line 14, `spreadout_steps` times."""
+        """Line 14, `spreadout_steps` times; then rows keep to what features of their classes say."""
         for step in range(self.spreadout_steps):
             if self.spreadout_step == "safe":
                 self._safe_step(state, model, context, step)
             else:
                 self._plain_step(state, model, context, step)
+        if self.class_features is not None:
+            self.realise_(state, context)
 
     def _safe_step(
         self, state: ServerState, model: EmbeddingModel, context: ServerContext, step: int

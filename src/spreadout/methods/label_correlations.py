@@ -15,8 +15,8 @@ from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import SetupContext
 from spreadout.methods.class_counts import SetupMessage
-from spreadout.methods.fedaws import SpreadoutState
 from spreadout.methods.positive_only import PositiveOnly
+from spreadout.methods.spreadout_state import SpreadoutState
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives.cooccurrence import CoOccurrence, PairWeights
 from spreadout.privacy import label_sets
@@ -92,7 +92,7 @@ class CollectsLabels(PositiveOnly):
             invented=self.dummies * collected.holders,
             seed=setup.noise_seed,
         )
-        if self.prior:  # known from the label sets: clients send no other counts
+        if self.collects_counts:  # known from the label sets: clients send no other counts
             state.scoring["counts"] = counts.count.to(state.tables["classes"].device)
         weights = counts.weights(normalize=self.normalize, floor=self.floor)
         memory, device = state.recall(LabelState), state.tables["classes"].device

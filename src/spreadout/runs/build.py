@@ -90,6 +90,7 @@ def build_federation(
         rounds=e.rounds,
         bf16=e.run.precision == "bf16",
         activations=model.activations(_example_shape(data)),
+        class_names=splits.class_names,
     )
     if clients_known:
         refuse_spent_at_once(federation)

@@ -178,6 +178,11 @@ def _refuse_setup(method: Method) -> None:
             "method.logit_adjustment: clients would send their label counts without noise; with "
             "[privacy] set method.logit_adjustment = 0"
         )
+    if method.collects_counts and not method.prior:
+        raise UserError(
+            "method.class_features: clients would send their label counts without noise; with [privacy] "
+            "leave it out"
+        )
     if method.sends_at_setup is not None:
         popular = method.needs_popularity
         remedy = 'method.draw = "fresh" or "fixed"' if popular else 'method.name = "fedaws"'

@@ -1,9 +1,11 @@
 """Made-up extremes: power-law labels, sparse features that tell them apart, any number of classes.
 
-Every label has a few prototype features and a few companion labels, both drawn by hashing its number,
-so that nothing of the size of the label space is ever stored. An instance draws its first label from a
-power law, further ones mostly from that label's companions, some prototypes of each label, and noise
-features. It is a function of (seed, part, instance number): parts are made in chunks, as a stream.
+Every label has a few prototype features, drawn by hashing its number, so that nothing of the size of the
+label space is ever stored. An instance shows some prototypes of each of its labels, and noise features.
+Its labels follow one of two laws. `law = "drawn"`: the first label is drawn from a power law, further
+ones mostly from companions of that label, again hashes. `law = "matched"`: every label has an exact
+number of instances (`label_law.py`, `label_slots.py`), as in a published set (`shapes.py`). An instance
+is a function of (seed, part, its number): parts are made in chunks, as a stream.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,9 @@ from pydantic import Field, model_validator
 from spreadout.core import randomness
 from spreadout.core.randomness import Bits, Ints
 from spreadout.data.io import stored
+from spreadout.data.sources import shapes
 from spreadout.data.sources.base import RawDataset, Source, from_cache, register_source
+from spreadout.data.sources.label_slots import LabelSlots, slots
 
 CHUNK = 1 << 14
 COMPANIONS = 8
@@ -50,15 +54,38 @@ class Synthetic(Source):
     features: int = Field(5000, ge=8, le=2**31 - 1)
     examples: int = Field(10_000, ge=1)
     test_examples: int = Field(2_000, ge=1)
-    labels_per_example: float = Field(3.0, ge=1, le=16)  # draws; repeated ones fall together
+    shape: str | None = None  # of a published set; it sets what is not set beside it
+    scale: float = Field(1.0, gt=0, le=1)  # of the shape: so much of its classes, features and instances
+    law: Literal["drawn", "matched"] = "drawn"  # labels by chance, or an exact number of each
+    labels_per_example: float = Field(3.0, ge=1, le=64)  # drawn: repeated ones fall together
     exponent: float = Field(1.0, ge=0)  # of the power law by which labels fall off; 0: all alike
+    head: float = Field(10.0, gt=0)  # matched: about so many labels are alike at the top
+    least: float = Field(1.0, ge=0)  # matched: instances that every label has
     prototypes: int = Field(8, ge=1, le=1000)  # features that mark a label
     shown: float = Field(0.6, gt=0, le=1)  # chance that an instance shows each of them
     noise: int = Field(10, ge=0, le=10_000)  # features of no meaning in every instance
     seed: int = Field(0, ge=0)
 
+    read_if: ClassVar = {
+        "head": ({"law": ("matched",)},),
+        "least": ({"law": ("matched",)},),
+    }
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shaped(cls, values: Any) -> Any:
+        """What the shape says of keys that are not given."""
+        if not isinstance(values, dict) or values.get("shape") is None:
+            return values
+        scale = values.get("scale", 1.0)
+        if not isinstance(scale, int | float) or not 0 < scale <= 1:
+            return values  # refused by the field itself
+        return {**shapes.keys_of(str(values["shape"]), float(scale)), **values}
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.scale != 1 and self.shape is None:
+            raise ValueError(f"scale = {self.scale}: is of a shape; give classes and examples instead")
         if self.labels_per_example > self.classes:
             raise ValueError(f"labels_per_example = {self.labels_per_example}: more than the classes")
         return self
@@ -105,7 +132,7 @@ class Synthetic(Source):
 
     def chunk(self, part: str, number: Ints) -> Block:
         """The instances with these numbers."""
-        owner, labels = self._labels(part, number)
+        owner, labels = self.labels(part, number)
         whose, features = self._features(part, number, owner, labels)
         spread = _uniform(self._bits("weight", part, number[whose], features))
         return Block(
@@ -116,15 +143,34 @@ class Synthetic(Source):
             np.bincount(whose, minlength=len(number)),
         )
 
-    def _labels(self, part: str, number: Ints) -> tuple[Ints, Ints]:
+    @property
+    def _matched(self) -> LabelSlots:
+        return LabelSlots(
+            self.classes,
+            self.examples,
+            self.labels_per_example,
+            self.exponent,
+            self.head,
+            self.least,
+            self.seed,
+        )
+
+    def labels(self, part: str, number: Ints) -> tuple[Ints, Ints]:
         """Pairs of an instance and one of its labels, distinct and ascending."""
+        if self.law == "drawn":
+            return self._drawn_labels(part, number)
+        matched = self._matched
+        pairs = matched.training(number) if part == "train" else matched.others(part, number)
+        return matched.distinct(part, number, *pairs)
+
+    def _drawn_labels(self, part: str, number: Ints) -> tuple[Ints, Ints]:
         # A geometric number of further labels has the mean that the config gives.
         more = self.labels_per_example - 1
         ends = _uniform(self._bits("more", part, number))
         further = (
             np.floor(np.log1p(-ends) / np.log(more / (1 + more))) if more else np.zeros(len(number))
         )
-        owner, slot = _slots(1 + np.minimum(further, MOST_LABELS - 1).astype(np.int64))
+        owner, slot = slots(1 + np.minimum(further, MOST_LABELS - 1).astype(np.int64))
         drawn = self._power_law(self._bits("label", part, number[owner], slot))
         pick = self._bits("companion", part, number[owner], slot)
         related = (_uniform(pick) < FROM_COMPANIONS) & (slot > 0)
@@ -166,12 +212,6 @@ class Synthetic(Source):
 
     def _bits(self, purpose: str, part: str, *counters: Ints) -> Bits:
         return randomness.bits(randomness.key(self.seed, "synthetic", purpose, part), *counters)
-
-
-def _slots(counts: Ints) -> tuple[Ints, Ints]:
-    """For lists of these lengths: whose each entry is, and its place in the list."""
-    owner = np.repeat(np.arange(len(counts)), counts)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _distinct(owner: Ints, value: Ints, width: int) -> tuple[Ints, Ints]:
