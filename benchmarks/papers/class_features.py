@@ -4,8 +4,8 @@
 
 One client a class; a tenth of the classes has no client. Arms: FedAwS; FedAwS whose rows lie near what
 the classes' features say (names of Bibtex's and Delicious' labels, prototypes of synthetic ones); and
-the same with the features shuffled among the classes, which must gain nothing. Every arm has the same
-number of tuning points, on validation examples, with other unseen classes than those it is judged by.
+the same with the features shuffled among the classes, which must gain nothing. The first two have the
+same number of tuning points, on validation examples, with other unseen classes than those in the end.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from spreadout.runs.result import Result
 from spreadout.runs.train import run
 
 DEPTH = 10  # a label counts as found among so many
+ARMS = ("none", "features", "shuffled")
 GROUPS = ("frequent", "rare", "unseen")
 TUNED_ON = 1000  # the seed of the classes that are unseen while tuning
 SETS: dict[str, dict[str, Any]] = {
@@ -48,15 +50,17 @@ SETS: dict[str, dict[str, Any]] = {
         }
     },
 }  # fmt: skip
-RATES = ((0.1, 0.1), (0.1, 0.5), (0.3, 0.5))
-KEPT = ((3.0, 0.3), (30.0, 0.3), (30.0, 3.0))  # borrow, tower_ridge
+Point = tuple[tuple[float, float], tuple[float, float] | None]
+RATES = ((0.1, 0.5), (0.3, 1.0), (0.1, 0.1), (0.3, 0.3))
+KEPT = ((3.0, 0.3), (30.0, 0.3))  # borrow, tower_ridge
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--data", nargs="+", choices=SETS, default=["bibtex", "synthetic"])
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=RESULTS / "class_features")
     a = parser.parse_args()
@@ -64,26 +68,32 @@ def main() -> None:
         path = a.out / f"{name}.json"
         arms = dict(read(path)["arms"]) if path.exists() else {}
         with tempfile.TemporaryDirectory() as folder:
-            for arm in ("none", "features", "shuffled"):
-                arms[arm] = measured(name, arm, range(a.seeds), a.rounds, a.device, Path(folder))
+            for arm in a.arms:
+                told = arms.get("features", {}).get("chosen", {"rates": RATES[0], "kept": KEPT[0]})
+                chosen = tuple(told["rates"]), tuple(told["kept"])
+                arms[arm] = measured(
+                    name, arm, range(a.seeds), a.rounds, a.device, Path(folder), chosen
+                )
                 write(path, {"data": name, "depth": DEPTH, "seeds": a.seeds, "arms": arms}, quiet=True)
 
 
 def measured(
-    name: str, arm: str, seeds: Sequence[int], rounds: int, device: str, folder: Path
+    name: str, arm: str, seeds: Sequence[int], rounds: int, device: str, folder: Path, chosen: Point
 ) -> dict[str, Any]:
     """The best tuning point, then several seeds on the test part."""
-    points = list(itertools.product(RATES, KEPT if arm != "none" else (None,) * 1))
-    if arm == "none":  # as many points as the others have
-        points = [((lr, row_lr), None) for lr in (0.1, 0.2, 0.3) for row_lr in (0.1, 0.3, 0.5)]
+    points: list[Point] = list(itertools.product(RATES[:2], KEPT))
+    if arm == "none":  # as many points as with features
+        points = [(rates, None) for rates in RATES]
+    elif arm == "shuffled":  # a control, with what was chosen for the features themselves
+        points = [chosen]
     tuning = {}
-    for rates, kept in points:
+    for rates, kept in points if len(points) > 1 else []:
         data = without_classes(name, TUNED_ON)
         config = experiment(name, arm, rates, kept, 0, rounds, folder)
         found = scores(run(config, data=data, device=device), data, _held(data))
         tuning[f"{rates}, {kept}"] = found
         print(name, arm, rates, kept, {k: round(v, 2) for k, v in found.items()}, flush=True)
-    best = max(range(len(points)), key=lambda i: _goal(list(tuning.values())[i]))
+    best = max(range(len(points)), key=lambda i: _goal(list(tuning.values())[i]) if tuning else 0)
     results = []
     for seed in seeds:
         data = without_classes(name, seed)
@@ -92,7 +102,7 @@ def measured(
     print(name, arm, "test", results, flush=True)
     return {
         "tuning": tuning,
-        "chosen": {"rates": points[best][0], "borrow and ridge": points[best][1]},
+        "chosen": {"rates": points[best][0], "kept": points[best][1]},
         "test": {key: _over([one[key] for one in results]) for key in results[0]},
         "config": config.model_dump(mode="json", exclude_defaults=True),
     }
@@ -118,9 +128,14 @@ def unseen_of(classes: int, seed: int) -> Tensor:
     return torch.from_numpy(np.sort(draw.choice(classes, classes // 10, replace=False)))
 
 
+@cache
+def whole(name: str) -> Splits:
+    return load_data(DataConfig(**SETS[name], validation_fraction=0.15), 0)
+
+
 def without_classes(name: str, seed: int) -> Splits:
     """The set with no client for a tenth of its classes."""
-    data = load_data(DataConfig(**SETS[name], validation_fraction=0.15), 0)
+    data = whole(name)
     train, held = data.train, unseen_of(data.train.classes, seed)
     first = train.rows_of(torch.arange(train.clients))["classes"]
     kept = torch.tensor([i for i in range(train.clients) if not torch.isin(first[i], held).any()])
@@ -144,8 +159,7 @@ def experiment(
             "model": {"hidden": [], "dim": 64},
             "method": method,
             "clients": {
-                "per_round": "all", "local_steps": 1, "batch": "full", "input_dropout": 0.5,
-                "lr": rates[0], "row_lr": rates[1],
+                "per_round": "all", "local_steps": 1, "batch": 16, "lr": rates[0], "row_lr": rates[1],
             },
             "server": {"optimizer": "adam", "lr": 0.003},
             "eval": {"every": rounds, "metrics": ["P@1"]},
@@ -163,7 +177,7 @@ def features_file(name: str, arm: str, folder: Path) -> Path:
             marks = source.prototype(np.arange(source.classes)[:, None], np.arange(source.prototypes))
             np.put_along_axis(found, marks, 1, axis=1)
         else:
-            features = of_names(load_data(DataConfig(**SETS[name])).class_names)
+            features = of_names(whole(name).class_names)
             found = features.times(torch.eye(features.width)).numpy()
         if arm == "shuffled":
             found = found[randomness.generator(0, "shuffled features").permutation(len(found))]

@@ -32,15 +32,18 @@ from spreadout.runs.train import run
 
 ROWS: tuple[int | str, ...] = (0, 1, 3, 10, 30, 100, "all")
 METRICS = ("P@1", "P@3", "P@5", "PSP@1", "PSP@5")
-RATES = ((0.1, 0.1), (0.1, 0.5), (0.3, 0.3), (0.3, 1.0))  # of the encoder and of rows, on clients
+Point = tuple[float, float, str]
+POINTS: tuple[Point, ...] = (  # rates of the encoder and of rows on clients; how clients are weighed
+    (0.1, 0.5, "uniform"),
+    (0.1, 0.5, "examples"),
+    (0.3, 1.0, "uniform"),
+    (0.3, 1.0, "examples"),
+)
 BIBTEX: dict[str, Any] = {
-    "rounds": 80,
+    "rounds": 60,
     "data": {"source": "bibtex", "validation_fraction": 0.15},
-    "model": {"hidden": [], "dim": 128},
-    "clients": {
-        "per_round": "all", "local_steps": 1, "batch": "full", "input_dropout": 0.5,
-        "lr_decay": "linear",
-    },
+    "model": {"hidden": [], "dim": 64},
+    "clients": {"per_round": "all", "local_steps": 1, "batch": 16, "lr_decay": "linear"},
     "server": {"optimizer": "adam", "lr": 0.003},
 }  # fmt: skip
 EXTREME: dict[str, Any] = {
@@ -80,21 +83,20 @@ def main() -> None:
 def arm(name: str, rows: int | str, seeds: Sequence[int], device: str) -> dict[str, Any]:
     """The best of the tuning points on validation examples, then several seeds on the test part."""
     tuning = {}
-    for lr, row_lr in RATES:
-        found = run(experiment(name, rows, lr, row_lr, 0, "validation"), device=device).metrics["P@1"]
-        tuning[f"{lr:g}/{row_lr:g}"] = found
-        print(name, rows, lr, row_lr, f"{found:.2f}", flush=True)
-    chosen = RATES[max(range(len(RATES)), key=lambda i: list(tuning.values())[i])]
-    results = [run(experiment(name, rows, *chosen, seed, "test"), device=device) for seed in seeds]
+    for point in POINTS:
+        found = run(experiment(name, rows, point, 0, "validation"), device=device).metrics["P@1"]
+        tuning[" ".join(map(str, point))] = found
+        print(name, rows, point, f"{found:.2f}", flush=True)
+    chosen = POINTS[max(range(len(POINTS)), key=lambda i: list(tuning.values())[i])]
+    results = [run(experiment(name, rows, chosen, seed, "test"), device=device) for seed in seeds]
     with_prior = [dict(result.metrics) for result in results]
     clients = [moved(result) for result in results]
-    first = experiment(name, rows, *chosen, 0, "test")
+    first = experiment(name, rows, chosen, 0, "test")
     test = load_data(first.data, 0).test
     without = [plain(result, test) for result in results]
     return {
         "tuning": tuning,
-        "lr": chosen[0],
-        "row_lr": chosen[1],
+        "chosen": chosen,
         "prior": _over(with_prior),
         "without": _over(without),
         "bytes": {way: statistics.mean(one[way] for one in clients) for way in ("down", "up")},
@@ -106,9 +108,8 @@ def _rows(word: str) -> int | str:
     return word if word == "all" else int(word)
 
 
-def experiment(
-    name: str, rows: int | str, lr: float, row_lr: float, seed: int, split: str
-) -> Experiment:
+def experiment(name: str, rows: int | str, point: Point, seed: int, split: str) -> Experiment:
+    lr, row_lr, weighting = point
     base: Mapping[str, Any] = BIBTEX if name == "bibtex" else EXTREME
     data = dict(base["data"])
     if name != "bibtex":
@@ -125,7 +126,7 @@ def experiment(
             "seed": seed,
             "chosen": [],
             "data": data,
-            "method": {**method, "prior": "auto"},
+            "method": {**method, "prior": "auto", "weighting": weighting},
             "clients": {**base["clients"], "lr": lr, "row_lr": row_lr},
             "eval": {"every": base["rounds"], "split": split, "metrics": list(METRICS)},
         }

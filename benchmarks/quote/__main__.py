@@ -28,6 +28,8 @@ from benchmarks.quote import (
     parts,
     privacy,
     rounds,
+    seen,
+    shapes,
     soak,
     which,
 )
@@ -48,6 +50,13 @@ QUOTES: dict[str, Callable[[], str]] = {
     "by-frequency": lambda: fedaws.by_frequency("results/by_frequency/bibtex.json"),
     "flower-bytes": lambda: parts.flower_bytes("results/flower/bytes.json"),
     "simulator": lambda: rounds.simulator("results/simulator/cpu.json"),
+    "shapes": lambda: shapes.labels("results/data/shapes.json"),
+    "shapes-drawn": lambda: shapes.drawn("results/data/shapes.json"),
+    "shapes-oracle": lambda: shapes.oracle("results/data/shapes.json"),
+    "seen-rows": lambda: seen.rows("results/seen_rows/bibtex.json"),
+    "class-features": lambda: seen.class_features(
+        *(f"results/class_features/{name}.json" for name in ("bibtex", "synthetic"))
+    ),
     "reading": lambda: parts.reading("results/data/reading.json"),
     "table2": lambda: dual_encoder.retrieval("results/dual_encoder/table2.json"),
     "drops": lambda: dual_encoder.drops(

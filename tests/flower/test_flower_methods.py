@@ -71,6 +71,15 @@ def test_two_nodes_of_three_clients_train_the_simulated_model(arm: list[str], tm
     assert_same(*both(several_classes(), Experiment.of(TOY, overrides=arm), tmp_path, nodes=2))
 
 
+def test_class_features_are_known_to_the_server_alone(tmp_path: Path) -> None:
+    data, features = several_classes(), tmp_path / "features.npy"
+    np.save(features, np.random.default_rng(0).random((data.train.classes, 4)))
+    arm = ["method.name=fedaws", f"method.class_features={features}", "method.borrow=100"]
+    simulated, over_grid = both(data, Experiment.of(TOY, overrides=arm), tmp_path, nodes=2)
+    assert_same(simulated, over_grid)
+    assert simulated.state.method_tensors()["tower"].norm() > 0
+
+
 @pytest.mark.parametrize(
     "arm",
     ["fedaws", "fedss", "baseline-2, fixed rows", "flag", "scaffold, some clients", "scaffold, fedavg"],

@@ -171,11 +171,14 @@ class Method(NamedSection, ABC):
     takes_histories: ClassVar[bool] = False  # whether it trains models of histories
     state_type: ClassVar[type[MethodState]] = MethodState  # what it remembers between rounds
     needs_own: ClassVar[bool] = False  # whether the loss must know which rows a client's examples name
-    needs_shared_key: ClassVar[bool] = (
-        False  # whether setup messages are keyed by a secret that clients share
-    )
+    needs_shared_key: ClassVar[bool] = False  # whether clients share a secret that keys setup messages
     weighting: Weighting = "examples"
     prior: Prior = 0.0  # τ: scores are cosine + τ · log n_c
+
+    @property
+    def ranks_unseen(self) -> bool:
+        """Whether a class that nobody has trained on has a row that says something of it."""
+        return False
 
     @property
     def prior_costs_counts(self) -> bool:

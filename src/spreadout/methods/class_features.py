@@ -51,6 +51,10 @@ class FromFeatures(PositiveOnly):
         return self
 
     @property
+    def ranks_unseen(self) -> bool:
+        return self.class_features is not None
+
+    @property
     def collects_counts(self) -> bool:
         return super().collects_counts or self.class_features is not None
 

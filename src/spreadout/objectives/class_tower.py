@@ -1,8 +1,8 @@
 """Class rows from features of the classes: a linear tower, fitted to the rows that clients trained.
 
 A class with features f_c and n_c examples has the row w_c = normalise(t_c + g_c u_c): what the tower
-makes of its features, t_c = normalise(Tᵀ f_c), and a free vector u_c of length at most 1, which counts by
-g_c = n_c / borrow. So w_c is at most arcsin g_c away from t_c. A class of no example has the row that
+makes of its features, t_c = normalise(Tᵀ f_c), and a free vector u_c of length at most 1, which counts
+by g_c = n_c / borrow. So w_c is at most arcsin g_c away from t_c. A class of no example has the row that
 its features say; one with `borrow` or more may go anywhere. u_c need not be stored: the row says it.
 """
 

@@ -26,7 +26,9 @@ def of_data(e: Experiment, data: Splits, encoder: nn.Module) -> list[str]:
     held = _held(data.train)
     scored = data.test if e.eval.split == "test" else data.validation
     found = [one_class(data, held), numbered_from_one(data, held)]
-    found += [scale_of_features(e, data.train, encoder), never_trained(data, held, scored)]
+    found.append(scale_of_features(e, data.train, encoder))
+    if not e.method.ranks_unseen:
+        found.append(never_trained(data, held, scored))
     return [said for said in found if said]
 
 

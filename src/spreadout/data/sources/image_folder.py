@@ -82,8 +82,8 @@ def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> R
     if "test" in found and "train" not in found:
         raise UserError(f"{archive.path}: has test/ but no train/")
     train = found.get("train") or found[""]
-    names = tuple(classes)
-    return RawDataset(train, len(names), found.get("test"), class_names=names, class_ids=names)
+    called = tuple(classes)
+    return RawDataset(train, len(called), found.get("test"), class_names=called, class_ids=called)
 
 
 def _instances(
