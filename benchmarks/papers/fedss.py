@@ -65,8 +65,8 @@ def main() -> None:
     a = parser.parse_args()
     for study in a.studies:
         with run_folders(a.runs) as folder:
-            about = {"seeds": a.seeds, "device": a.device, "jobs": a.jobs}
-            run_study(study, a.out, folder, a.only, a.set, **about)
+            running = {"seeds": a.seeds, "device": a.device, "jobs": a.jobs}
+            run_study(study, a.out, folder, a.only, a.set, **running)
     if not a.report_only and not a.studies:
         suite = Suite.load([str(CONFIGS / "fedss" / "omniglot.toml")], None, a.set)
         with run_folders(a.runs) as folder:

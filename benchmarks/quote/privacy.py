@@ -91,8 +91,8 @@ def utility(path: str) -> str:
 def clients() -> str:
     """How many clients make up for less ε, or for noise on each of them, if all are in every round.
 
-    The mean over K clients has noise of z/K clips from the server, or of z'/√K from the clients. Both grow
-    with the root of the rounds, which cancels.
+    The mean over K clients has noise of z/K clips from the server, or of z'/√K from the clients. Both
+    grow with the root of the rounds, which cancels.
     """
     levels, delta = (1.0, 2.0, 4.0, 8.0), 1e-5
     server = {e: least_noise(e, 1, delta, 1.0) for e in levels}
