@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import mean
 
+from benchmarks.privacy import COUNT
 from benchmarks.quote.fedaws import TUNED
 from benchmarks.quote.fedmlh import rounds_to
 from benchmarks.quote.tables import Made, read, table
@@ -134,18 +135,22 @@ def _covered(made: Made) -> str:
 
 
 def _noise(made: Made) -> str:
-    def scores(data: str, model: str, epsilon: float | None) -> str:
+    def scores(data: str, model: str, epsilon: float | None, *arms: str) -> str:
         shown = []
-        for arm in ("FedAwS", "FedMLH", "FedSS"):
+        for arm in arms:
             asked = (data, arm, epsilon, "test")
             runs = [r for r in made["runs"] if (r["set"], r["arm"], r["epsilon"], r["split"]) == asked]
             score = mean(r["score"] or 0.0 for r in runs if epsilon is None or r["model"] == model)
             shown.append(f"{arm} {score:.1f}")
         return ", ".join(shown)
 
+    every, items = ("FedAwS", "FedMLH", "FedSS", COUNT), ("sampled softmax", COUNT)
     return (
-        f"P@1, noise on the server: digits at ε = 4 {scores('digits', 'central', 4.0)}; Bibtex at ε = 8 "
-        f"{scores('bibtex', 'central', 8.0)}. Noise on clients: digits at ε = 4 "
-        f"{scores('digits', 'local', 4.0)}. No noise: digits {scores('digits', '', None)}; Bibtex "
-        f"{scores('bibtex', '', None)}"
+        f"Noise on the server, P@1: digits at ε = 4 {scores('digits', 'central', 4.0, *every)}; Bibtex "
+        f"at ε = 8 {scores('bibtex', 'central', 8.0, *every)}, at ε = 1 "
+        f"{scores('bibtex', 'central', 1.0, *every)}. R@10: MovieLens-1M at ε = 8 "
+        f"{scores('movielens-1m', 'central', 8.0, *items)}. Noise on clients, P@1: digits at ε = 4 "
+        f"{scores('digits', 'local', 4.0, *every)}. No noise: digits "
+        f"{scores('digits', '', None, *every)}; Bibtex {scores('bibtex', '', None, *every)}; "
+        f"MovieLens-1M {scores('movielens-1m', '', None, *items)}"
     )
