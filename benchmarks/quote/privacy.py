@@ -79,9 +79,10 @@ def utility(path: str) -> str:
                 rows.append([f"{name}, {metric}", arm, model, *(_seeds(cell.get(e)) for e in LEVELS)])
                 seeds |= {len(scores) for scores in cell.values()}
         for arm in sorted(set(arms) - set(noised), key=lambda one: (one == GUESS, one)):
-            scores = _seeds(found[name, arm, "none"][None])
-            shown = [scores if arm == GUESS else "–"] * (len(LEVELS) - 1)
-            rows.append([f"{name}, {metric}", arm, "none", *shown, scores])
+            scores = found[name, arm, "none"][None]
+            last = _seeds(scores[:1] if arm == GUESS else scores)  # of a guess seeds are all alike
+            shown = [last if arm == GUESS else "–"] * (len(LEVELS) - 1)
+            rows.append([f"{name}, {metric}", arm, "none", *shown, last])
     head = ("data", "method", "noise", *(f"ε = {e:g}" if e else "ε = ∞" for e in LEVELS))
     fewest = "" if len(seeds) == 1 else f"{min(seeds)} to "
     note = f"Mean ± deviation over {fewest}{max(seeds)} seeds, δ = {made['delta']:g}."
