@@ -133,7 +133,7 @@ def channels(federation: Federation) -> dict[str, Channel]:
     return {
         "values": Channel("protected", _noised_values(f))
         if noised
-        else Channel("disclosed", "updates" + (", clipped" if private else "")),
+        else Channel("disclosed", _plain_values(f)),
         "loss": Channel("absent", "not sent") if private else Channel("disclosed", "with every update"),
         "n_k": Channel("disclosed", "taken as public: ε follows from the smallest client's number")
         if f.noises_examples
@@ -165,6 +165,13 @@ def channels(federation: Federation) -> dict[str, Channel]:
         "presence": Channel("disclosed", "which client answered in which round"),
         "timing": Channel("disclosed", "how long a client takes, and how large its messages are"),
     }
+
+
+def _plain_values(f: Federation) -> str:
+    """Of updates without noise."""
+    if f.shares_noise:
+        return "sums of clipped updates, without noise; single updates are hidden (secure aggregation)"
+    return "updates" if f.clients.privacy is None else "updates, clipped"
 
 
 def _noised_values(f: Federation) -> str:
