@@ -199,6 +199,31 @@ def test_a_sound_run_has_no_findings() -> None:
     assert found == []
 
 
+def test_below_the_most_frequent_labels_without_a_prior_one_helps() -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), (140, 20, 20, 20))  # inputs say nothing: the best is the first, always
+    x = rng.normal(size=(200, 3)).astype(np.float32)
+    held = [so.Examples.from_arrays(x[i::4], y[i::4]) for i in (0, 1)]
+    rest = np.arange(200) % 4 > 1
+    train = so.FederatedDataset.from_arrays(x[rest], y[rest], y[rest])
+    data = so.Splits("skewed", train, held[0], held[1])
+    config: dict[str, Any] = {"clients": {"lr": 0.5, "local_steps": 1}, "rounds": 10}
+    method = {"name": "fedss", "negatives": 2, "weighting": "uniform"}
+    bad, found = ran(data, **config, method=method)
+    assert bad < 60
+    assert (found[-1].name, found[-1].remedy) == ("below a trivial reference", diagnosis.WITH_PRIOR)
+    assert diagnosis.WITH_PRIOR.startswith('set method.prior = "auto"')
+    good, found = ran(data, **config, method={**method, "prior": "auto"})
+    assert good >= 70
+    assert found == []
+
+
+def test_a_swing_of_few_examples_is_chance() -> None:
+    swinging = history([10.0, 40, 20, 45, 15, 40, 12, 44], norms=[8, 9, 10, 11, 12, 13, 14, 15])
+    assert "swings" in str(diagnosis.divergence(P1, swinging, examples=1000))
+    assert diagnosis.divergence(P1, swinging, examples=10) is None
+
+
 def test_below_the_most_frequent_labels_is_said_in_the_last_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

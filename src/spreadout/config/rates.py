@@ -50,6 +50,12 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     return found
 
 
+def could_take_prior(method: Method) -> bool:
+    """Whether a prior over classes could be added to the scores of a method that has none."""
+    able = method.has_class_table and not method.takes_histories and not method.hides_sizes
+    return able and not method.prior
+
+
 def rate_alone(experiment: Experiment) -> bool:
     """Whether the server's rate is set without its optimiser: 1.0 is one of SGD, 0.003 one of Adam."""
     given = experiment.server.model_fields_set

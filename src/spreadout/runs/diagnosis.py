@@ -15,7 +15,7 @@ from typing import TypeGuard
 from spreadout.core.types import Record
 from spreadout.evaluation.activity import Activity
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.early_stopping import best_of, goodness, judged_by, shown_of
+from spreadout.evaluation.early_stopping import best_of, chance, goodness, judged_by, shown_of
 from spreadout.evaluation.metrics import described
 from spreadout.evaluation.references import Reference
 
@@ -25,6 +25,7 @@ RUINED = 0.2  # of all that was gained, lost since the best evaluation
 WORSE = 0.05  # … and what may be lost of it before a rising loss counts
 MOVED = 1.5  # growth of the weights below which rates were not too high
 SWING = 0.25  # of all that was gained, by how much the score may change between evaluations
+NOT_BY_CHANCE = 2.0  # … and how many standard errors of a score
 RISES = 0.3  # share of spreadout steps that may raise their own objective
 DEAD = 0.6  # share of a layer's units that may be 0 for all inputs …
 SOME_DEAD, ALIKE = 0.4, 0.75  # … where embeddings are much alike: their mean has such a length
@@ -43,6 +44,7 @@ AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
     'method.name = "centralized" shows what the data can give'
 )
+WITH_PRIOR = 'set method.prior = "auto": clients then say how many examples of each class they have'
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ def diagnose(
     decays: bool = False,
     examples: int = 0,
     usual: int | None = None,
+    takes_prior: bool = False,
     collapse_advice: str | None = None,
     activity: Activity | None = None,
     references: Mapping[str, Reference] | None = None,
@@ -72,11 +75,11 @@ def diagnose(
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
 
     rounds: how many the run was to have; decays: whether rates fall to 0 over them; examples: how many
-    are scored; usual: the rounds that would have been chosen for the data; collapse_advice: what the
-    method says of its classes, if they collapsed.
+    are scored; usual: the rounds that would have been chosen for the data; takes_prior: whether a prior
+    over classes could be added; collapse_advice: what the method says of its classes, if they collapsed.
     """
     fallen = collapse(collapse_advice)
-    wild = divergence(config, history) or overshoot(history)
+    wild = divergence(config, history, examples) or overshoot(history)
     dead = dead_units(activity, collapsed=fallen is not None)
     calm = (
         overfitting(config, history)
@@ -86,12 +89,15 @@ def diagnose(
     said = [one for one in (wild, dead, None if wild or dead else fallen) if one is not None]
     if calm is not None and not said:
         said.append(calm)
-    last = below_trivial(config, history, references or {}, said)
+    last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     return said if last is None else [*said, last]
 
 
-def divergence(config: EvalConfig, history: Sequence[Record]) -> Finding | None:
-    """The loss or the weights grew far beyond what they were, and the score got worse; or it swings."""
+def divergence(config: EvalConfig, history: Sequence[Record], examples: int = 0) -> Finding | None:
+    """The loss or the weights grew far beyond what they were, and the score got worse; or it swings.
+
+    examples: how many are scored. Of few, a score swings by chance.
+    """
     losses = [(r["round"], float(r["loss"])) for r in history if _known(r.get("loss"))]
     norms = [float(r["weights_norm"]) for r in history if _known(r.get("weights_norm"))]
     if not losses or not norms:
@@ -108,7 +114,7 @@ def divergence(config: EvalConfig, history: Sequence[Record]) -> Finding | None:
         sign = f"the training loss rose from {least:.3g} in round {at} to {last:.3g}"
     elif grown > NORM_GROWTH and ruined:
         sign = f"the norm of the encoder's weights grew from {norms[0]:.3g} to {norms[-1]:.3g}"
-    elif grown > MOVED and len(losses) >= FEWEST and _swing(scores) > SWING * (max(scores) - scores[0]):
+    elif grown > MOVED and len(losses) >= FEWEST and _swing(scores) > _calm(config, scores, examples):
         sign = f"{_judged(config)} swings by {_swing(scores):.1f} from one evaluation to the next"
     elif worse and grown > MOVED and len(losses) >= FEWEST and min(recent) > first:
         sign = (
@@ -273,6 +279,8 @@ def below_trivial(
     history: Sequence[Record],
     references: Mapping[str, Reference],
     others: Sequence[Finding] = (),
+    *,
+    takes_prior: bool = False,
 ) -> Finding | None:
     """A prediction that looks at no input is better."""
     names = judged_by(config)
@@ -288,7 +296,7 @@ def below_trivial(
         return Finding(
             "below a trivial reference",
             f"{_judged(config)} is {sign * ours:.2f}, {always} have {sign * theirs:.2f}",
-            others[0].remedy if others else AT_A_LOSS,
+            others[0].remedy if others else WITH_PRIOR if takes_prior else AT_A_LOSS,
         )
     return None
 
@@ -313,6 +321,12 @@ def _swing(scores: Sequence[float]) -> float:
     """How much the score changes between evaluations, in the second half: root mean square."""
     late = scores[len(scores) // 2 :]
     return math.sqrt(sum((b - a) ** 2 for a, b in pairwise(late)) / max(len(late) - 1, 1))
+
+
+def _calm(config: EvalConfig, scores: Sequence[float], examples: int) -> float:
+    """How much a sound run's score may swing: a share of what was gained, and more than chance does."""
+    by_chance = chance(config, sum(scores) / len(scores), examples)
+    return max(SWING * (max(scores) - scores[0]), NOT_BY_CHANCE * by_chance)
 
 
 def _slope(values: Sequence[float]) -> float:

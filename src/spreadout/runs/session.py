@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.rates import could_take_prior
 from spreadout.config.sound import prepared, usual_rounds
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
@@ -342,6 +343,7 @@ class Session:
             decays="none" not in (e.clients.lr_decay, e.server.lr_decay),
             examples=len(self._examples),
             usual=usual_rounds(e, self.data),
+            takes_prior=could_take_prior(f.method) and e.privacy is None,
             collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
             activity=activity_of(f.model, whole, self._examples),
             references=references.references,
