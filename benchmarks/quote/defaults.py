@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Collection
 from typing import Any
 
 from benchmarks.quote.tables import read, table
@@ -40,6 +41,59 @@ def shares(path: str) -> str:
         own = (_percent(_p1(found[m]) / central[best]) if m in found else "" for m in METHODS)
         rows.append([name, best, f"{central[best]:.1f}", *own])
     return table(("", "best central model", "its P@1", *METHODS.values()), rows)
+
+
+def unseen(path: str, known: Collection[str] = ("digits",)) -> str:
+    """Sets that nothing was chosen on: the three methods beside what is trivial and the best reference.
+
+    known: sets of the file that were looked at before.
+    """
+    rows = []
+    for name, found in _by_set(path).items():
+        if name in known:
+            continue
+        beside = _references(found)
+        best = max(REFERENCES[1:], key=lambda one: beside.get(one, 0.0))
+        cells = [f"{beside[one]:.1f}" for one in (REFERENCES[0], best)]
+        cells.insert(1, best)
+        for method in METHODS:
+            runs = found.get(method, [])
+            cells.append(f"{_mean(runs)}: {_percent(_p1(runs) / beside[best])}" if runs else "")
+        rows.append([name, *cells])
+    head = ("", "most frequent", "best reference", "its P@1", *METHODS.values())
+    note = "P@1, mean of two or three seeds; in parentheses one seed. In percent of the best reference."
+    return table(head, rows, path, note=note)
+
+
+def _references(found: dict[str, Runs]) -> dict[str, float]:
+    """P@1 of each reference, mean over all runs: seeds hold out other rows where a set has no test part."""
+    runs = [run["references"] for own in found.values() for run in own]
+    return {one: statistics.mean(run[one]["P@1"] for run in runs) for one in runs[0]}
+
+
+def tuned(path: str, defaults: str) -> str:
+    """What the best of some drawn configs, by validation examples, adds to the default."""
+    plain, rows = _by_set(defaults), []
+    points: dict[tuple[str, str], dict[str, Runs]] = {}
+    for run in read(path)["runs"]:
+        points.setdefault((run["set"], run["method"]), {}).setdefault(run["split"], []).append(run)
+    for (name, method), own in points.items():
+        if "test" not in own:
+            continue
+        ours, best = plain[name][method], own["test"]
+        rows.append(
+            [
+                name,
+                METHODS[method],
+                str(len(own["validation"])),
+                f"{_p1(ours):.1f}",
+                f"{_p1(best):.1f}",
+                _percent(_p1(ours) / _p1(best)),
+                _changed(best[0]) if best[0]["changes"] else "the default",
+            ]
+        )
+    head = ("set", "method", "points", "default", "tuned", "default in % of tuned", "best point")
+    return table(head, rows, path, note="P@1 on the test part, mean of three seeds.")
 
 
 def next_items(path: str) -> str:

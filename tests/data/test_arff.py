@@ -288,7 +288,7 @@ WEKA = """@relation w
 @attribute Species {setosa,'two words',other}
 @data
 1,red,'two words'
-{0 2.5, 1 blue, 2 other}
+{2 other, 0 2.5, 1 blue}
 3,blue,setosa
 {0 4}
 """

