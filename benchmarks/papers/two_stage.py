@@ -75,7 +75,7 @@ def choose_and_run(
     for arm, candidate in arms.items():
         for point, config in candidate.points():
             tried[f"{arm}-{point}"] = (arm, point, overlay(config, more or {}))
-    points = {one: _experiment(base, one, config, held) for one, (_, _, config) in tried.items()}
+    points = {one: experiment_of(base, one, config, held) for one, (_, _, config) in tried.items()}
     chosen: dict[str, tuple[Changes, Mapping[str, float]]] = {}
     table = []
     with run_folders(runs) as folder:
@@ -92,7 +92,7 @@ def choose_and_run(
         write(out / f"{name}-tuning.json", {"base": base.name, "fraction": fraction, "points": table})
         # As many rounds as were best, and none of the early stopping that found them.
         final = {
-            arm: _experiment(
+            arm: experiment_of(
                 base,
                 arm,
                 config,
@@ -121,7 +121,7 @@ def _mean(best: Mapping[str, float], names: Sequence[str]) -> float:
     return sum(best[name] for name in names) / len(names)
 
 
-def _experiment(
+def experiment_of(
     base: Path, name: str, changes: Changes, more: Changes, *, patience: bool = True
 ) -> Experiment:
     merged = {**overlay(overlay(read_toml(str(base)), changes), more), "name": name}

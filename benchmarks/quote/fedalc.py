@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.papers.fedalc import a_round_of_all
+from benchmarks.papers.fedalc import ARMS, a_round_of_all
 from benchmarks.papers.published import figures_of
 from benchmarks.quote.fedaws import CONSTANT
 from benchmarks.quote.tables import Made, over_seeds, read, spread, table
@@ -82,7 +82,7 @@ def known(path: str) -> str:
                 spread(scores[f"P@{k}"]) if _several(made) else _mean(scores[f"P@{k}"])
                 for k in (1, 3, 5)
             )
-            rows.append([f"{v['name']}, {kind}", *cells])
+            rows.append([f"{ARMS[v['name']].label}, {kind}", *cells])
     return table(("", "P@1", "P@3", "P@5"), rows, path, note=over_seeds(made) if _several(made) else "")
 
 

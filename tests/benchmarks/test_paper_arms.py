@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from benchmarks.common.paths import CONFIGS
-from benchmarks.papers import correlations, dual_encoder_choice, fedalc, fedmlh, fedss_arms
-from benchmarks.papers.two_stage import Candidate, _experiment
+from benchmarks.papers import correlations, dual_encoder_choice, fedalc, fedmlh, fedss_arms, sensitivity
+from benchmarks.papers.two_stage import Candidate, experiment_of
 from benchmarks.papers.user_errors import error_by_user
 from benchmarks.quote.fedmlh import _sent_until
 from spreadout.config.effect import idle_keys
@@ -34,8 +34,15 @@ def test_arms_are_sound_and_have_equally_many_points(suite: str) -> None:
         points = arm.points()
         assert len(dict(points)) == len(points)  # every point has a name of its own
         for point, changes in (points[0], points[-1]):
-            made = _experiment(base, f"{name}-{point}", changes, HELD)
+            made = experiment_of(base, f"{name}-{point}", changes, HELD)
             assert not idle_keys(made)
+
+
+def test_knobs_are_turned_one_at_a_time() -> None:
+    suite = sensitivity.suite_of("delicious", 2)
+    assert not any(idle_keys(one) for one in suite.variants.values())
+    assert all(one.method.weighting == "examples" for one in suite.variants.values())
+    assert len({repr(one.method) for one in suite.variants.values()}) > len(suite.variants) - 4
 
 
 def test_an_error_by_users_is_what_drawing_users_again_gives() -> None:

@@ -1,0 +1,76 @@
+"""How much FedALC's and FedAwS's knobs matter (An et al. 2024, Figs. 7 and 8): one at a time.
+
+    python -m benchmarks.papers.sensitivity --sets bibtex --jobs 12
+
+λ of both methods, the margin ν, invented entries (`dummies`), and noise on the table's step (DP, §IV-E).
+Three seeds, scored on a fifth of the training instances with their curves; nothing is chosen by it.
+Writes results/fedalc/SET-sensitivity.json.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.paths import CONFIGS, RESULTS
+from benchmarks.papers.correlations import PLAIN, SCALED, SETS
+from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
+from benchmarks.papers.two_stage import Changes, experiment_of
+from spreadout.runs.compare import Suite
+
+HELD: Changes = {"data": {"validation_fraction": 0.2}, "eval": {"split": "validation"}}
+AWS: dict[str, Any] = {"name": "fedaws", "spreadout_form": "hinge", "spreadout_margin": 1.0}
+ALC: dict[str, Any] = {**AWS, "name": "fedalc"}
+NOISED: dict[str, Any] = {**ALC, "normalize": False, "strength": 10.0, "table_clip": 0.1}
+MARGINS = (0.5, 0.8, 1.0, 1.2, 1.5)
+DUMMIES = (0, 5, 20, 50)
+NOISES = (0.0, 0.3, 1.0, 3.0)  # in units of the clip
+
+
+def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Names, labels and methods; clients are weighed by their examples in all."""
+    for strength in PLAIN:
+        yield f"fedaws-{strength:g}", f"FedAwS, λ = {strength:g}", {**AWS, "strength": strength}
+    for strength in SCALED:
+        yield f"fedalc-{strength:g}", f"FedALC, λ = {strength:g}", {**ALC, "strength": strength}
+    for margin in MARGINS:
+        for name, label, method, strength in (("aws", "FedAwS", AWS, 0.1), ("alc", "FedALC", ALC, 10.0)):
+            chosen = {**method, "strength": strength, "spreadout_margin": margin}
+            yield f"margin-{name}-{margin:g}", f"{label}, ν = {margin:g}", chosen
+    for dummies in DUMMIES:
+        chosen = {**ALC, "strength": 10.0, "dummies": dummies}
+        yield f"dummies-{dummies}", f"FedALC, {dummies} invented entries a client", chosen
+    for noise in NOISES:
+        yield (
+            f"noise-{noise:g}",
+            f"FedALC, σ, noise {noise:g} on the table",
+            {**NOISED, "table_noise": noise},
+        )
+
+
+def suite_of(name: str, seeds: int) -> Suite:
+    base = CONFIGS / "fedalc" / f"{name}-base.toml"
+    found, labels = {}, {}
+    for variant, label, method in variants():
+        changes = {"method": {**method, "weighting": "examples"}}
+        found[variant], labels[variant] = experiment_of(base, variant, changes, HELD), label
+    return Suite(f"{name}-sensitivity", tuple(range(seeds)), found, labels)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
+    add_running(parser)
+    a = parser.parse_args()
+    suites = [suite_of(name, a.seeds) for name in a.sets]
+    with run_folders(a.runs) as folder:
+        for suite, arms in zip(suites, run_suites(suites, folder, a.device, a.jobs), strict=True):
+            keep(suite, arms, a.out / f"{suite.name}.json")
+
+
+if __name__ == "__main__":
+    command(main)
