@@ -2,7 +2,7 @@
 
     python -m benchmarks.papers.fedmlh --shapes eurlex wiki31 --jobs 4
     python -m benchmarks.papers.fedmlh --shapes bibtex              # the real one
-    python -m benchmarks.papers.fedmlh --shapes amztitle --seeds 1 --set data.source.exponent=0.7
+    python -m benchmarks.papers.fedmlh --shapes amztitle --seeds 1 --law matched
     python -m benchmarks.papers.fedmlh --curves RUNS --shapes amztitle   # of runs that were stopped
     python -m benchmarks.papers.fedmlh --report-only                     # Figures 3 to 5
 
@@ -10,7 +10,8 @@ For runs of another machine, `--made-on RESULT COMMIT` names a result file of th
 
 The clients' rate and the number of rounds are chosen on a tenth of the training instances, three rates
 for either method, the rounds as early stopping would; what was sent until then is the communication to
-best. B and R are varied on Eurlex's and Wiki31's shapes. Writes
+best. With `--law matched` labels are as rare as in the published sets (docs/data.md); otherwise as the
+config says, by a power law with exponent 1. B and R are varied on Eurlex's and Wiki31's shapes. Writes
 results/fedmlh/SHAPE.json, SHAPE-tuning.json and SHAPE-curves.json, and a page with the figures.
 """
 
@@ -30,6 +31,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.values import changes_of, overlay
 from spreadout.core.errors import UserError
 from spreadout.core.types import Record
+from spreadout.data.sources.shapes import keys_of
 from spreadout.runs.folder import RunFolder
 
 SHAPES = ("eurlex", "wiki31", "amztitle", "wikititle")  # of the paper, synthetic
@@ -38,6 +40,12 @@ OTHERS = {  # R and B beside the config's own: Figure 5
     "eurlex": ((4, 125), (4, 500), (2, 250), (8, 250)),
     "wiki31": ((4, 500), (4, 2000), (2, 1000), (8, 1000)),
     "bibtex": ((4, 20), (4, 80), (8, 40)),
+}
+PUBLISHED = {
+    "eurlex": "eurlex-4k",
+    "wiki31": "wiki10-31k",
+    "amztitle": "lf-amazontitles-131k",
+    "wikititle": "lf-wikiseealsotitles-320k",
 }
 KEPT = ("P@1", "P@3", "P@5", "P@1 infrequent")
 
@@ -65,6 +73,7 @@ def main() -> None:
     add_running(parser)
     parser.add_argument("--examples", type=int, help="training instances, where there are too many")
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--law", choices=("drawn", "matched"), default="drawn", help="of labels")
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm's config"
     )
@@ -79,6 +88,7 @@ def main() -> None:
         return
     more: dict[str, Any] = overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {})
     for shape in [] if a.report_only else a.shapes:
+        changes = overlay(matched(shape), more) if a.law == "matched" and shape in SHAPES else more
         choose_and_run(
             shape,
             CONFIGS / "fedmlh" / f"{shape}.toml",
@@ -89,9 +99,16 @@ def main() -> None:
             jobs=a.jobs,
             runs=a.runs,
             fraction=0.1,
-            more=overlay(more, fewer(a.examples)) if a.examples and shape in SHAPES else more,
+            more=overlay(changes, fewer(a.examples)) if a.examples and shape in SHAPES else changes,
         )
     fedmlh_figures.write_page(a.out, a.report)
+
+
+def matched(shape: str) -> dict[str, Any]:
+    """Labels as rare as those of the published set."""
+    keys = keys_of(PUBLISHED[shape])
+    law = {name: keys[name] for name in ("law", "labels_per_example", "exponent", "head")}
+    return {"data": {"source": {"name": "synthetic", **law}}}
 
 
 def fewer(examples: int) -> dict[str, Any]:

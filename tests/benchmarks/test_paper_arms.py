@@ -11,6 +11,7 @@ from benchmarks.papers.two_stage import Candidate, experiment_of
 from benchmarks.papers.user_errors import error_by_user
 from benchmarks.quote.fedmlh import _sent_until
 from spreadout.config.effect import idle_keys
+from spreadout.config.values import overlay
 
 HELD = {"data": {"validation_fraction": 0.2}, "eval": {"split": "validation"}}
 SUITES: dict[str, tuple[Path, dict[str, Candidate]]] = {
@@ -36,6 +37,16 @@ def test_arms_are_sound_and_have_equally_many_points(suite: str) -> None:
         for point, changes in (points[0], points[-1]):
             made = experiment_of(base, f"{name}-{point}", changes, HELD)
             assert not idle_keys(made)
+
+
+@pytest.mark.parametrize("shape", fedmlh.SHAPES)
+def test_the_published_law_of_labels_fits_the_shapes(shape: str) -> None:
+    base, arms = SUITES[shape]
+    law = overlay(fedmlh.matched(shape), fedmlh.fewer(5000))
+    made = experiment_of(base, shape, overlay(arms["fedmlh"].points()[0][1], law), HELD)
+    source = made.data.source
+    assert (source.law, source.examples) == ("matched", 5000)  # type: ignore[attr-defined]
+    assert not idle_keys(made)
 
 
 def test_knobs_are_turned_one_at_a_time() -> None:
