@@ -333,6 +333,24 @@ def test_what_is_given_without_its_name_or_as_another_kind_is_one_line(toy: so.S
             ask()
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"data": {"validation_fraction": 0.1}}, r"data.validation_fraction: has no effect, as data=… takes the place of \[data\]"),
+        ({"model": {"hidden": [3]}}, r"model.hidden: has no effect, as encoder=… takes the place of \[model\]"),
+        ({"method": {"name": "fedaws"}}, r"method.name: has no effect, as method=… takes the place of \[method\]"),
+    ],
+)  # fmt: skip
+def test_keys_whose_place_a_part_takes_are_named(
+    values: dict[str, Any], said: str, toy: so.Splits
+) -> None:
+    class Own(so.PositiveOnly):
+        name: str = "own"
+
+    with pytest.raises(so.UserError, match=said):
+        so.run(values, data=toy, encoder=torch.nn.Linear(6, 4), method=Own)
+
+
 def test_run_needs_a_config_or_data(toy: so.Splits) -> None:
     with pytest.raises(so.UserError, match=r"so\.run: nothing says what to train on"):
         so.run()

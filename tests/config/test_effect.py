@@ -22,6 +22,10 @@ CASES: dict[str, tuple[list[str], str]] = {
         ["clients.input_lr=0.5"],
         "clients.input_lr = 0.5: has no effect, as model.encoder = 'mlp' has no feature rows: it is for a lookup",
     ),
+    "a key of another encoder": (
+        ["chosen=[]", "model.pooling=sum"],
+        "model.pooling = sum: has no effect, as model.encoder = 'mlp' has no use for it: leave it out",
+    ),
     "k without top-k": (
         ["method.k=7"],
         'method.k = 7: has no effect, as method.spreadout_form is "hinge": it is for "topk" or "both"',

@@ -183,8 +183,8 @@ def test_a_run_is_asked_with_files_of_its_own_kind(
     lines = [line for line in said.out.splitlines() if line.startswith("  ")]
     assert len(lines) == 2 * len(found)
     assert lines[0].split()[1] == found[0][0].id
-    if kind == "images":  # classes have names
-        assert {line.split()[2] for line in lines} < {"circle", "square", "triangle"}
+    if kind == "images":  # classes go by their names
+        assert {line.split()[1] for line in lines} < {"circle", "square", "triangle"}
     if kind == "histories":  # inputs have names
         assert said.out.startswith("0:\n")
     if kind == "rows":

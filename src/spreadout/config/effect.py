@@ -16,6 +16,7 @@ from spreadout.core.registry import Section, conditions_of
 from spreadout.data.dataset import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods.base import Method
+from spreadout.models.build import idle_keys as unused_keys
 
 if TYPE_CHECKING:
     from spreadout.config.experiment import Experiment
@@ -89,6 +90,10 @@ def _of_method(e: Experiment, data: Splits | None, method: Method) -> Found:
 
 def _of_encoder(e: Experiment, data: Splits | None, method: Method) -> Found:
     known = "encoder" in e.model.model_fields_set or data is not None
+    if known and "encoder" not in e.own:
+        for key in unused_keys(e.model.encoder):
+            why = f"as model.encoder = {e.model.encoder!r} has no use for it: leave it out"
+            yield f"model.{key}", why
     if known and not e.model.features_are_rows:
         why = f"as model.encoder = {e.model.encoder!r} has no feature rows: it is for a lookup"
         yield "clients.input_lr", why

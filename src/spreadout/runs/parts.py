@@ -63,6 +63,21 @@ def refuse_nameless(values: Mapping[str, Any], function: str) -> None:
         )
 
 
+def refuse_replaced(values: Mapping[str, Any], data: object, encoder: object, method: object) -> None:
+    """Keys of plain values in whose section's place a part is given beside them."""
+    parts = {"data": data, "model": encoder, "method": None if isinstance(method, str) else method}
+    for section, part in parts.items():
+        described = values.get(section)
+        if part is None or not described or set(described) == {"input_scaling"}:
+            continue  # that one says how inputs are dropped out, whatever the encoder
+        key = next(iter(described)) if isinstance(described, Mapping) else ""
+        given = "encoder" if section == "model" else section
+        raise UserError(
+            f"{section}{'.' * bool(key)}{key}: has no effect, as {given}=… takes the place of "
+            f"[{section}]; leave one of them out"
+        )
+
+
 def chosen_method(
     experiment: Experiment, method: Method | type[Method] | str | None
 ) -> tuple[Experiment, Method | None]:

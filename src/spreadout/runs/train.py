@@ -24,6 +24,7 @@ from spreadout.runs.parts import (
     as_splits,
     chosen_method,
     refuse_nameless,
+    refuse_replaced,
     refuse_unheard,
     refuse_unknown,
 )
@@ -76,8 +77,10 @@ def run(
     """
     refuse_unknown(unnamed, keys, run)
     experiment = {} if experiment is None else experiment
-    if isinstance(experiment, Mapping) and data is None:
-        refuse_nameless(experiment, "run")
+    if isinstance(experiment, Mapping):
+        refuse_replaced(experiment, data, encoder, method)
+        if data is None:
+            refuse_nameless(experiment, "run")
     experiment, method = chosen_method(as_described(experiment, data, method), method)
     own = (as_splits(data), encoder, method)
     place = None if out is None else partial(RunFolder.claimed, Path(out), force=force)
