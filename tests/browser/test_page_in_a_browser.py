@@ -100,7 +100,7 @@ def test_what_is_drawn_is_what_was_measured(chromium: Any, page: Path, arms: lis
         values = [low + (y - at_low) / (at_high - at_low) * (high - low) for y in found["dots"]]
         expected = [np.mean([h[i]["P@1"] for h in arm.histories]) for arm in arms for i in range(5)]
         assert values == pytest.approx(expected, abs=0.02)
-        beside = one.page.locator("#curves figure").first.locator(".entry").all_inner_texts()
+        beside = one.page.locator("#curves figure").first.locator(".entry").all_text_contents()
         references = arms[0].summaries[0]["references"]
         assert [text.rpartition(" ")[0] for text in beside] == list(references)  # lines of what it is compared with
         assert one.page.locator("#curves figure").first.locator(".plot .reference-line").count() == len(references)
