@@ -12,7 +12,7 @@ demo: $(READY)
 	@echo "The report: $(CURDIR)/runs/demo/report.html"
 
 test: $(READY) check
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile -rs  # names what was skipped, and why
 
 # The longer scenarios of killed, interrupted and attacked deployments: real processes, about five minutes.
 test-deploy: $(READY)
