@@ -11,8 +11,9 @@ demo: $(READY)
 	@echo
 	@echo "The report: $(CURDIR)/runs/demo/report.html"
 
+# -rs: what was skipped, and why (no Chromium, no data sets).
 test: $(READY) check
-	$(BIN)/pytest -n 2 --dist loadfile -rs  # names what was skipped, and why
+	$(BIN)/pytest -n 2 --dist loadfile -rs
 
 # The longer scenarios of killed, interrupted and attacked deployments: real processes, about five minutes.
 test-deploy: $(READY)
