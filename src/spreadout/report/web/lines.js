@@ -62,7 +62,7 @@ function drawLines(figure, parts, spec) {
     const at = px(mark.x), colour = `stroke:${colourOf(mark.style)}`;
     drawn.image.append(svg("line", { class: "moment", x1: at, x2: at, y1: MARGIN.top, y2: drawn.height - MARGIN.bottom, style: colour }));
     const end = at > drawn.width * 0.7 ? "end" : "start";
-    drawn.image.append(svg("text", { class: "tick", x: at + (end === "end" ? -5 : 5), y: MARGIN.top + 11 + 15 * mark.place, "text-anchor": end },
+    drawn.image.append(svg("text", { class: "tick over", x: at + (end === "end" ? -5 : 5), y: MARGIN.top + 11 + 15 * mark.place, "text-anchor": end },
       fitted(mark.text, end === "end" ? at - drawn.left - 10 : drawn.width - at - 12, 12.5)));
   }
   pointAt(figure, parts, spec, drawn, shown.map((one) => ({ ...one, use: (i) => usable(one, i) })), px, py);
