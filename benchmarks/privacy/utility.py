@@ -68,8 +68,8 @@ POINTS = {  # a clip, and the server's rate times that: how far a round goes at 
 }
 RATES = (0.3, 1.0, 3.0, 10.0)  # without noise
 ADAM = frozenset({"movielens-1m"})  # plain steps hardly train items that few clients hold
-ADAM_POINTS = ((0.02, 0.02), (0.1, 0.006), (0.1, 0.02), (0.1, 0.06))  # a clip, and the server's rate
-ADAM_RATES = (0.01, 0.03, 0.06, 0.1)
+ADAM_POINTS = ((0.02, 0.02), (0.02, 0.06), (0.1, 0.02), (0.1, 0.06))  # a clip, and the server's rate
+ADAM_RATES = (0.03, 0.06, 0.1, 0.2)
 SELF = ("server.lr_decay=none", "clients.lr_decay=none", "clients.row_lr=0.5")
 METRIC = {"digits": "P@1", "bibtex": "P@1", "movielens-1m": "R@10"}
 
