@@ -91,6 +91,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedalc-weighed": lambda: fedalc.weighed(
         "results/fedalc/bibtex-tuning.json", "results/fedalc/bibtex.json"
     ),
+    "fedalc-correlations": lambda: fedalc.correlated("results/fedalc/bibtex-correlations-small.json"),
     "fedalc-known": lambda: fedalc.known("results/fedalc/bibtex-known-small.json"),
     "fedalc-bytes": lambda: fedalc.sent("results/fedalc/bibtex.json"),
     "correlations": lambda: parts.correlations("results/fedalc/scale.json"),
