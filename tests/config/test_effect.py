@@ -58,6 +58,10 @@ CASES: dict[str, tuple[list[str], str]] = {
         ["clients.selection=weighted"],
         'clients.selection = weighted: has no effect, as clients.per_round = "all" takes everybody: set it to a number',
     ),
+    "a cohort of one place": (
+        ["method.name=centralized", "clients.per_round=2"],
+        "clients.per_round = 2: has no effect, as method.name = 'centralized' has all examples in one place: leave it out",
+    ),
     "a remainder of everything": (
         ["clients.batch=full", "clients.drop_remainder=true"],
         'clients.drop_remainder = True: has no effect, as clients.batch = "full" has no remainder: leave it out',

@@ -288,7 +288,8 @@ def arm(method: str, drift: str | None, executor: str, toy: Splits) -> tuple[Fed
         data, e, clients = tagged(), tagged_config(own), {"batch": 6, "lr": 0.3, "local_steps": 3}
     else:
         data, e = toy, so.Experiment.of({**BASE, "method": own})
-        clients = {"batch": 3, "lr": 0.1, "local_steps": 4, "per_round": 4}
+        clients = {"batch": 3, "lr": 0.1, "local_steps": 4}
+        clients |= {} if method.startswith("centralized") else {"per_round": 4}
     values = e.model_dump(mode="json", exclude_none=True)
     values |= {"clients": {**clients, **named}, "run": {"executor": executor}}
     f = build_federation(so.Experiment.of(values), data, CPU)

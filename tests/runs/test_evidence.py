@@ -86,8 +86,10 @@ def test_without_privacy_what_a_method_asks_for_is_disclosed(
     method: dict[str, object], disclosed: set[str], tmp_path: Path
 ) -> None:
     data = tagged() if method["name"] == "fedalc" else None
-    found = written(tmp_path / "run", data, rounds=1, method=method)
-    always = set() if method["name"] == "centralized" else {"presence", "timing"}
+    central = method["name"] == "centralized"
+    clients = {} if central else TOY["clients"]
+    found = written(tmp_path / "run", data, rounds=1, method=method, clients=clients)
+    always = set() if central else {"presence", "timing"}
     assert {name for name, one in status(found).items() if one == "disclosed"} == disclosed | always
     assert str(found["guarantee"]).startswith("none: ")
     assert ("the same rows" in str(found["adjacency"])) == ("rows" in disclosed)

@@ -104,6 +104,12 @@ def _of_encoder(e: Experiment, data: Splits | None, method: Method) -> Found:
 
 
 def _of_cohort(e: Experiment, data: Splits | None, method: Method) -> Found:
+    if method.is_centralized:
+        for key in ("per_round", "selection"):
+            yield (
+                f"clients.{key}",
+                f"as method.name = {method.name!r} has all examples in one place: leave it out",
+            )
     if e.clients.per_round == "all" and e.clients.selection in ("weighted", "by_size", "fixed"):
         yield "clients.selection", 'as clients.per_round = "all" takes everybody: set it to a number'
 
