@@ -24,9 +24,9 @@ FUZZ_SECONDS ?= 600
 fuzz: $(READY)
 	SPREADOUT_CACHE=$$(mktemp -d) PYTHONPATH=tests/support $(BIN)/python -W ignore -m fuzz.run --seconds $(FUZZ_SECONDS)
 
-# The documentation site, in build/site; a warning is an error (mkdocs.yml).
+# The documentation site, in build/site; a warning is an error, which --quiet would not notice.
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "The site: $(CURDIR)/build/site/index.html"
 
 # Asks every other host that the documentation links to; needs a network.

@@ -73,6 +73,13 @@ def pages(site: Path) -> dict[Path, Anchors]:
     return found
 
 
+def test_make_docs_fails_on_a_warning_too() -> None:
+    """With --quiet, MkDocs counts no warnings."""
+    (recipe,) = re.findall(r"^\t.*mkdocs build.*$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert "--strict" in recipe
+    assert "--quiet" not in recipe
+
+
 def test_every_document_is_a_page(site: Path) -> None:
     documents = {path.stem for path in (ROOT / "docs").glob("*.md")}
     assert documents
