@@ -66,7 +66,7 @@ def unseen(path: str, known: Collection[str] = ("digits",)) -> str:
 
 
 def _references(found: dict[str, Runs]) -> dict[str, float]:
-    """P@1 of each reference, mean over all runs: seeds hold out other rows where a set has no test part."""
+    """P@1 of each reference, mean over all runs: without a test part seeds hold out other rows."""
     runs = [run["references"] for own in found.values() for run in own]
     return {one: statistics.mean(run[one]["P@1"] for run in runs) for one in runs[0]}
 
