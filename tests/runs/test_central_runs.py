@@ -5,11 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import spreadout as so
 from spreadout.federated.cohort import draw_clients
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.runs import session
+from spreadout.runs.build import build_federation
+from spreadout.runs.files import WEIGHTS
 from tiny import tiny, tiny_data
 from toys import several_classes
 
@@ -133,6 +137,25 @@ def test_an_interrupted_run_leaves_its_evidence_and_goes_on_to_the_same_end(tmp_
     whole = so.run(config(), data=tiny_data())
     assert result.summary["privacy"] == whole.summary["privacy"]
     assert result.history[-1]["weights_norm"] == whole.history[-1]["weights_norm"]  # the same noise
+
+
+def test_rows_that_nobody_read_have_their_noise_wherever_a_run_stops(tmp_path: Path) -> None:
+    """Noise is drawn when a row is read; a checkpoint, and a model that is saved, read all of them."""
+    method = {"name": "fedss", "negatives": 1}
+    lazy = config(method=method, rounds=3, clients={"per_round": 1, "lr": 0.1}, eval={"every": 3})
+    f = build_federation(lazy, several_classes(), torch.device("cpu"))
+    first = f.model.initial(f.seed, f.device)[1]["classes"]
+    rounds = iter([False, True])
+    with pytest.raises(so.Interrupted):
+        so.run(lazy, data=several_classes(), out=tmp_path / "run", stop=lambda: next(rounds, False))
+    (saved,) = (tmp_path / "run" / "checkpoint").glob("*.safetensors")
+    kept = load_file(saved)
+    assert (kept["central:paid/classes"] == kept["central:owed/classes"]).all()
+    assert ((kept["tables:classes"] - first).norm(dim=1) > 0.1).all()
+    result = so.resume(tmp_path / "run", data=several_classes())
+    model = load_file(tmp_path / "run" / WEIGHTS)["table.classes"]
+    assert torch.equal(model, result.state.tables["classes"])
+    assert ((model - kept["tables:classes"]).norm(dim=1) > 0.1).all()
 
 
 def test_what_the_config_leaves_open_is_filled_in() -> None:
