@@ -106,6 +106,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-histories": lambda: defaults.next_items("results/defaults/table.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json"),
+    "defaults-beside-tuned": lambda: defaults.beside_tuned("results/defaults/table.json"),
     "defaults-tuned": lambda: defaults.tuned("results/defaults/tuned.json", "results/defaults/cpu.json"),
     "defaults-trials": lambda: defaults.trials("results/defaults/trials.json"),
     "defaults-rates": lambda: defaults.found_rates("results/defaults/rates.json"),

@@ -13,6 +13,13 @@ ALL = {**METHODS, "fedavg": "FedAvg", "fedmlh": "FedMLH"}
 CENTRAL = {"centralized": "softmax", "centralized-sets": "label sets"}
 REFERENCES = ("most frequent", "nearest neighbours", "ridge")
 HISTORIES, NEXT = "dual_encoder", ("R@1", "R@10", "nDCG@10")
+TUNED = {  # files of configs that were tuned on a set: their arms, and which method each is
+    "bibtex": (
+        "results/fedalc/bibtex.json",
+        {"fedaws": "fedaws", "fedaws-mined": "fedaws", "fedalc": "fedalc", "fedalc-mined": "fedalc"},
+    ),
+    "omniglot": ("results/fedss/omniglot.json", {"fedss-10": "fedss", "full": "fedavg"}),
+}
 Runs = list[dict[str, Any]]
 
 
@@ -94,6 +101,20 @@ def tuned(path: str, defaults: str) -> str:
         )
     head = ("set", "method", "points", "default", "tuned", "default in % of tuned", "best point")
     return table(head, rows, path, note="P@1 on the test part, mean of three seeds.")
+
+
+def beside_tuned(path: str) -> str:
+    """The defaults beside configs that were tuned on the set by validation examples, for other pages."""
+    plain, rows = _by_set(path), []
+    for name, (file, methods) in TUNED.items():
+        arms = {one["name"]: one for one in read(file)["variants"]}
+        for arm, method in methods.items():
+            metric, ours = _metric(plain[name]), plain[name][method]
+            best = arms[arm]["metrics"][metric]["mean"]
+            share = _percent(_p1(ours) / best)
+            rows.append([name, arms[arm]["label"], metric, _mean(ours), f"{best:.1f}", share])
+    head = ("set", "method", "metric", "default", "tuned", "default in % of tuned")
+    return table(head, rows, *(file for file, _ in TUNED.values()))
 
 
 def next_items(path: str) -> str:
