@@ -1,11 +1,16 @@
 """Data in one place is one training: its optimisers go on from round to round, clients' begin anew."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import spreadout as so
+from spreadout.runtime.simulator import graphs
+from spreadout.runtime.simulator.executor import Simulator
 
 
 def settings(
@@ -44,6 +49,44 @@ def test_six_steps_are_the_same_in_any_rounds(executor: str, optimizer: dict[str
         cut = trained(rounds, 6 // rounds, executor=executor, **optimizer)
         for one, other in zip(weights(cut), weights(whole), strict=True):
             torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
+
+
+class Eager:
+    """A cache of graphs that replays by doing the steps, on copies of its inputs as a graph has them."""
+
+    ran = 0
+
+    def takes(self, steps: int, trained: int) -> bool:
+        return True
+
+    def places(self, active: Sequence[int]) -> tuple[int, ...]:
+        return tuple(active)
+
+    def room(self, what: str, needed: int, round_to: int = 1) -> int:
+        return needed
+
+    def run(
+        self, objective: Any, training: Any, inputs: graphs.Inputs, places: Sequence[int], about: Any
+    ) -> Any:
+        own = {part: {name: t.clone() for name, t in some.items()} for part, some in inputs.items()}
+        done = graphs._update(objective, training, own, places)
+        graphs.keep_memory_(inputs, own)
+        self.ran += "memory" in inputs
+        return done
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_replayed_steps_remember_too(
+    optimizer: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = trained(3, 2, **optimizer)
+    made, eager = Simulator.from_options, Eager()
+    monkeypatch.setattr(Simulator, "from_options", lambda options: replace(made(options), graphs=eager))
+    replayed = trained(3, 2, **optimizer)
+    assert eager.ran == 3
+    for one, other in zip(weights(replayed), weights(plain), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+    assert not torch.equal(weights(plain)[0], weights(trained(2, 2, **optimizer))[0])
 
 
 def test_clients_of_a_federation_begin_every_round_from_rest() -> None:

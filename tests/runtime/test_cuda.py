@@ -32,6 +32,13 @@ ARMS = {
     "fused": ["clients.local_steps=1"],
     "topk": ["method.spreadout_form=topk", "method.k=2", "clients.local_steps=2"],
     "fedavg": ["method.name=fedavg", "method.scale=5", "server.optimizer=adam", "server.lr=0.1"],
+    "in one place": [  # Adam goes on from round to round, through the graph's own copies too
+        "method.name=centralized",
+        "method.scale=5",
+        "clients.local_steps=3",
+        "clients.optimizer=adam",
+        "clients.lr=0.01",
+    ],
     "private": ["privacy.clip=0.1", "privacy.noise=0.5"],
     "fedprox": ["clients.local_steps=4", "clients.drift=fedprox", "clients.drift.mu=0.5"],
     "scaffold": ["clients.local_steps=4", "clients.drift=scaffold"],

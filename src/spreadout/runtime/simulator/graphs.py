@@ -134,6 +134,12 @@ def _update(
     )
 
 
+def keep_memory_(inputs: Inputs, own: Inputs) -> None:
+    """What optimisers remember, back from a graph's own copy, which its steps have changed."""
+    for name, tensor in inputs.get("memory", {}).items():
+        tensor.copy_(own["memory"][name])
+
+
 class _Captured:
     """One graph with the memory its inputs and outputs live in."""
 
@@ -155,8 +161,7 @@ class _Captured:
             for name, tensor in tensors.items():
                 self._inputs[part][name].copy_(tensor)
         self._graph.replay()
-        for name, tensor in inputs.get("memory", {}).items():  # the graph has changed its own copy
-            tensor.copy_(self._inputs["memory"][name])
+        keep_memory_(inputs, self._inputs)
         return self._outputs
 
 
