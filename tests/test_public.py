@@ -14,6 +14,8 @@ import torch
 
 import spreadout as so
 from spreadout.config.presets import OWN, presets
+from spreadout.runs.compare import Suite
+from spreadout.runs.parts import as_described
 
 SHORT = so.Experiment(rounds=2, clients={"local_steps": 1})
 
@@ -388,29 +390,21 @@ def test_what_a_preset_had_for_other_data_or_another_method_is_chosen_anew_in_py
     class Own(so.PositiveOnly):
         name: str = "own"
 
-    def ran(**given: Any) -> so.Experiment:
-        seen: list[so.Experiment] = []
-
-        class First(so.Observer):
-            def started(self, experiment: so.Experiment, round: int) -> None:
-                seen.append(experiment)
-
-        with pytest.raises(so.Interrupted):
-            so.run("digits-fedaws", observer=First(), stop=lambda: True, **given)
-        return seen[0]
-
-    plain = ran()
-    assert (plain.rounds, plain.clients.lr, plain.chosen) == (200, 0.3, [])
-    assert ran(method="fedaws").clients.lr == 0.3
-    for given in ({"method": "fedavg"}, {"method": so.FullSoftmax(name="fedavg")}, {"method": Own}):
-        found = ran(**given)
+    plain = as_described("digits-fedaws", None, None)
+    assert (plain.rounds, plain.clients.lr) == (200, 0.3)
+    assert as_described("digits-fedaws", None, "fedaws") == plain
+    for method in ("fedavg", so.FullSoftmax(name="fedavg"), Own):
+        found = as_described("digits-fedaws", None, method)
         assert found.data.source.name == "digits"
-        assert {"rounds", "clients.lr", "server.lr"} <= set(found.chosen or [])
-    found = ran(data=toy)
-    assert found.method.name == "fedaws"
-    assert {"rounds", "clients.lr", "model.dim"} <= set(found.chosen or [])
-    arms = so.compare({"a": "digits-fedaws"}, data=toy, stop=None)
-    assert arms[0].summaries[0]["rounds"] != 200
+        assert not {"rounds", "clients", "server", "model"} & found.model_fields_set
+    found = as_described("digits-fedaws", toy, None)
+    assert (found.data.source.name, found.method.name) == ("python", "fedaws")
+    assert not {"rounds", "clients", "server", "model"} & found.model_fields_set
+    (compared,) = Suite.of({"a": "digits-fedaws"}, data=toy).variants.values()
+    assert (compared.method.name, compared.clients.model_fields_set) == ("fedaws", set())
+    with pytest.raises(so.Interrupted) as stopped:
+        so.run("digits-fedaws", data=toy, method="baseline-2", stop=lambda: True)
+    assert stopped.value.result.summary["method"] == "baseline-2"
 
 
 def test_a_comparison_takes_plain_values(toy: so.Splits) -> None:

@@ -225,6 +225,8 @@ class FedSS(AdjustedLogits):
 
     def warnings(self, data: FederatedDataset) -> str | None:
         own = data.rows_of(torch.arange(data.clients))["classes"].lengths
+        if self.loss_form == "positives" and (said := _alone(own, self.name)):
+            return said
         if self.sampled_rows is not None and int(own.max()) >= self.sampled_rows:
             full = int((own >= self.sampled_rows).sum())
             return (
@@ -255,8 +257,23 @@ class FedAwSSoftmax(Spreadout, AdjustedLogits):
     weighting: Weighting = "examples"
     merge: RowMerge = "weighted-mean"
 
+    def warnings(self, data: FederatedDataset) -> str | None:
+        own = data.rows_of(torch.arange(data.clients))["classes"].lengths
+        return _alone(own, self.name) or super().warnings(data)
+
     @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         scores = model.embed(params, batch) @ model.class_vectors(params).T  # (B, |P_k|)
         each = self.cross_entropy(scores, batch["y"], info.present["classes"], info)
         return losses.masked_mean(each, batch["mask"])
+
+
+def _alone(own: Tensor, method: str) -> str | None:
+    """Clients with one class each, whose softmax over their own is 1 whatever the model does."""
+    held = own[own > 0]
+    if not len(held) or int((held == 1).sum()) < 0.5 * len(held):
+        return None
+    return (
+        f"method.name = {method!r}: {int((held == 1).sum())} of {len(held)} clients hold one class, and a "
+        'softmax over one learns nothing; take data.partition = "few_classes", or method.name = "fedaws"'
+    )
