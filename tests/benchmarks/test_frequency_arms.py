@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.papers.by_frequency import HELD_OUT, SHAPES, arms_of
-from benchmarks.papers.two_stage import _experiment
+from benchmarks.papers.two_stage import experiment_of
 from spreadout.config.effect import idle_keys
 from spreadout.runs.misfits import _refuse_other_weights
 
@@ -15,7 +15,7 @@ def test_all_arms_are_configs_with_equally_many_points(shape: str) -> None:
     held = {"data": {"validation_fraction": HELD_OUT}, "eval": {"split": "validation"}}
     for name, arm in arms.items():
         for point, changes in arm.points():
-            made = _experiment(SHAPES[shape].base, name, changes, held)
+            made = experiment_of(SHAPES[shape].base, name, changes, held)
             assert idle_keys(made) == {}, (name, point)
             _refuse_other_weights(made, made.method)
             assert "P@1 infrequent" in made.eval.metrics
