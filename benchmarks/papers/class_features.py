@@ -100,11 +100,14 @@ def measured(
         config = experiment(name, arm, *points[best], seed, rounds, folder)
         results.append(scores(run(config, data=data, device=device), data, data.test))
     print(name, arm, "test", results, flush=True)
+    written = config.model_dump(mode="json", exclude_defaults=True)
+    if kept_file := written["method"].get("class_features"):
+        written["method"]["class_features"] = Path(kept_file).name
     return {
         "tuning": tuning,
         "chosen": {"rates": points[best][0], "kept": points[best][1]},
         "test": {key: _over([one[key] for one in results]) for key in results[0]},
-        "config": config.model_dump(mode="json", exclude_defaults=True),
+        "config": written,
     }
 
 
