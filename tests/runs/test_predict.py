@@ -32,8 +32,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "data": {"source": "movielens", "path": str(data)},
             "model": {"encoder": "attention", "dim": 8, "init": 0.5},
             "method": {"name": "dual_encoder", "loss_form": "global_softmax", "scale": 10.0},
-            "clients": {"lr": 0.3, "batch": 4},
-            "server": {"optimizer": "adam", "lr": 0.03},
+            "clients": {"lr": 0.3, "batch": 4, "local_epochs": 1},
+            "server": {"optimizer": "adam", "lr": 0.03, "lr_decay": "none"},
             "eval": {"metrics": ["R@1"], "every": 60},
         }
     )
