@@ -102,7 +102,8 @@ def tuned(path: str, defaults: str) -> str:
                 _changed(best[0]) if best[0]["changes"] else "the default",
             ]
         )
-    head = ("set", "method", "points", "seeds", "default", "tuned", "default in % of tuned", "best point")
+    scores = ("default", "tuned", "default in % of tuned")
+    head = ("set", "method", "points", "seeds", *scores, "best point")
     return table(head, rows, path, note="P@1 on the test part, mean over the same seeds.")
 
 
