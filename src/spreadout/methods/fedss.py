@@ -274,6 +274,7 @@ def _alone(own: Tensor, method: str) -> str | None:
     if not len(held) or int((held == 1).sum()) < 0.5 * len(held):
         return None
     return (
-        f"method.name = {method!r}: {int((held == 1).sum())} of {len(held)} clients hold one class, and a "
-        'softmax over one learns nothing; take data.partition = "few_classes", or method.name = "fedaws"'
+        f"method.name = {method!r}: {int((held == 1).sum())} of {len(held)} clients hold one class, and "
+        "a softmax over one learns nothing; "
+        'take data.partition = "few_classes", or method.name = "fedaws"'
     )
