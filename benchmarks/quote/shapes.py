@@ -31,7 +31,7 @@ def labels(path: str) -> str:
 def _cost(made: dict[str, Any]) -> str:
     cost = made["cost"]
     spent = f"{cost['seconds']:.0f} s with {cost['memory_mb']} MB of memory"
-    return f"All of {cost['shape']} is written in {spent}, beside much other work."
+    return f"All of {cost['shape']} is written in {spent}, on one core."
 
 
 def drawn(path: str) -> str:
