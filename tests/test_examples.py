@@ -298,7 +298,7 @@ sys.path.insert(0, sys.argv[1])
 import own_preset, torch, spreadout as so
 from deployment import assert_same
 from memory_grid import deployed, served
-experiment = so.Experiment.load("spiral-nearest", ["rounds=3", "deploy.nodes=2", "clients.input_dropout=0"])
+experiment = so.Experiment.load("spiral-nearest", ["rounds=3", "deploy.nodes=2", "clients.input_dropout=0", "clients.local_epochs=1"])
 data, out = so.load_data(experiment.data), Path(sys.argv[2])
 result = served(deployed(data, experiment, out / "project"), data, experiment, out / "run")
 assert_same(so.run(experiment, data=data), result)

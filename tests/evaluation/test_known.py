@@ -10,7 +10,7 @@ import spreadout as so
 from spreadout.cli.main import main
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
-from spreadout.evaluation.known import KnownExamples
+from spreadout.evaluation.known import KnownExamples, _within
 from spreadout.objectives.neighbours import nearest
 
 
@@ -45,6 +45,11 @@ def test_few_known_examples_leave_the_rest_to_class_vectors() -> None:
     known = KnownExamples(torch.eye(4)[:1], Ragged.from_lists([[2]]), 20)
     asked = project_to_sphere(torch.tensor([[0.5, 0.9, 0.1, 0.3]]))
     assert known.best(asked, table, nearest(asked, table, 3)).ids.tolist() == [[2, 1, 0]]
+
+
+def test_labels_without_a_row_have_no_vote() -> None:
+    labels = _within(Ragged.from_lists([[0, 9], [9], [], [2, 1]]), first=1, classes=3)
+    assert [labels[i].tolist() for i in range(4)] == [[], [], [], [2, 1]]
 
 
 def settings(**eval_: object) -> dict[str, object]:

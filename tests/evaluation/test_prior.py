@@ -40,7 +40,7 @@ def config(**method: object) -> so.Experiment:
             "method": {"name": "fedaws", **method},
             "clients": {"lr": 0.1, "row_lr": 0.3, "local_steps": 1, "batch": "full"},
             "server": {"optimizer": "adam", "lr": 0.01},
-            "eval": {"every": 15, "metrics": ["P@1", "mean rank"]},
+            "eval": {"every": 15, "keep": "last", "metrics": ["P@1", "mean rank"]},
         }
     )
 

@@ -73,6 +73,9 @@ def test_weights_that_do_not_belong_to_the_draw_are_refused() -> None:
     drifting = {**clients, "drift": "scaffold"}
     with pytest.raises(so.UserError, match="not by how they were drawn"):
         so.run(so.Experiment.of({"clients": drifting, "method": by_examples}), data=several_classes())
+    averaged = {"name": "fedavg"}  # rows by weighted-mean: n_i a second time
+    with pytest.raises(so.UserError, match=r"'by_size': method\.merge = 'weighted-mean' would weigh rows"):
+        so.run(so.Experiment.of({"clients": clients, "method": averaged}), data=several_classes())
     private = {"clients": clients, "privacy": {"clip": 1.0, "noise": 1.0}}
     with pytest.raises(so.UserError, match=r"'by_size': chooses clients by their numbers of examples"):
         so.run(so.Experiment.of(private), data=several_classes())

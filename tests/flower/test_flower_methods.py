@@ -37,6 +37,7 @@ ARMS = {
     "adjusted logits of a sample": ["method.name=fedss", "method.negatives=2", "method.draw=popular", "method.logit_adjustment=1"],
     "spreadout weighted by frequency": ["method.name=fedaws", "method.weighted=true"],
     "both forms of spreadout, rows warmed up": ["method.spreadout_form=both", "method.k=2", "clients.row_warmup=2"],
+    "fixed rows of buckets": ["method.name=baseline-2", "method.hash_tables=2", "method.buckets=4", "method.prior=0", "seed=3"],
     "drawn by size": ["clients.per_round=3", "clients.selection=by_size", "method.weighting=examples"],
     "rates that fall": ["clients.lr_decay=cosine"],
     "inputs corrupted": ["clients.input_noise=0.3", "clients.input_dropout=0.2"],

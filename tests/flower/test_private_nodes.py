@@ -341,7 +341,7 @@ def test_a_crash_between_checkpoints_forgets_no_release(tmp_path: Path) -> None:
     ledger = ledger_of(grid.nodes[100])
     assert {own.releases for own in ledger.accounts().values()} == {4}
     assert told["guarantee"].startswith("local: ")
-    assert "of this run alone" in told["guarantee"]
+    assert "for this run only" in told["guarantee"]
 
 
 @pytest.mark.parametrize("noise", [NOISE, 0.0])

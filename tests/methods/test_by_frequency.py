@@ -110,6 +110,12 @@ def test_counts_are_a_clients_own_or_those_of_all() -> None:
     everywhere = class_counts(whole, clients, ids, "all")
     assert everywhere[1].tolist() == [int((label == c).sum()) for c in (3, 4, 5, 6, 7)]
     assert everywhere[0, 4] == 0  # padding
+    capped = so.Experiment.of(
+        {"rounds": 1, "method": {"name": "fedavg", "logit_adjustment": 1.0}, "server": {"claim_quantile": 0.3}}
+    )
+    run = so.run(capped, data=several_classes())  # the loss sees what the server has added up
+    torch.testing.assert_close(run.federation.data.public_counts, run.state.scoring["counts"])
+    assert run.state.scoring["counts"].sum() < data.examples
 
 
 def test_who_has_to_tell_what() -> None:
@@ -169,6 +175,10 @@ def test_logits_adjusted_while_training_are_a_prior_in_closed_form() -> None:
     """Centralised, with weight 1: scale · cosine + log n_c is log p(c | x); so τ is 1 / scale."""
     assert Centralized(scale=10, logit_adjustment=0.5).known_prior == 0.05
     assert Centralized(scale=10).known_prior is None
+    assert FedSS(negatives=3, scale=10, logit_adjustment=1).known_prior == 0.1
+    for other in ({"correct": False}, {"loss_form": "negatives"}):  # no stand-in for the whole softmax
+        assert FedSS(negatives=3, scale=10, logit_adjustment=1, **other).known_prior is None
+    assert FedAwSSoftmax(logit_adjustment=1).known_prior is None
     method = {"name": "centralized", "scale": 8.0, "logit_adjustment": 1.0, "prior": "likelihood"}
     run = so.run(so.Experiment.of({"rounds": 1, "method": method}), data=several_classes())
     assert run.history[-1]["prior"] == 1 / 8

@@ -62,6 +62,11 @@ def test_a_row_is_what_its_features_and_a_gated_free_vector_make() -> None:
     assert torch.equal(silent, rows)  # features that say nothing bind nobody
 
 
+def test_a_row_opposite_to_its_features_keeps_its_length() -> None:
+    east = torch.tensor([[1.0, 0.0]])
+    assert realised(-east, east, torch.tensor([0.6])).norm() == pytest.approx(1)
+
+
 def test_names_share_words_and_pieces() -> None:
     found = _dense(of_names(["TAG_clustering", "TAG_clusters", "TAG_music", "TAG_musical"]))
     near = found @ found.T
@@ -86,6 +91,17 @@ def test_features_are_read_and_what_does_not_fit_is_refused(tmp_path: Path) -> N
     np.save(tmp_path / "c.npy", dense * np.nan)
     with pytest.raises(UserError, match="not finite"):
         read_features(tmp_path / "c.npy", 3)
+    (tmp_path / "d.npy").touch()
+    (tmp_path / "e.npz").write_bytes(b"PK\x03\x04 torn")
+    for torn in ("d.npy", "e.npz"):
+        with pytest.raises(UserError, match=f"{torn}'?: cannot be read"):
+            read_features(tmp_path / torn, 3)
+    np.save(tmp_path / "f.npy", np.array([["a", "b"]] * 3))
+    with pytest.raises(UserError, match="values that are no numbers"):
+        read_features(tmp_path / "f.npy", 3)
+    np.savez(tmp_path / "g.npz", indices=[0, 5], indptr=[0, 1, 1, 2], data=[3.0, 4], shape=[3, 2])
+    with pytest.raises(UserError, match="names features beyond the 2"):
+        read_features(tmp_path / "g.npz", 3)
     with pytest.raises(so.UserError, match="borrow"):
         so.Experiment.of({"method": {"name": "fedaws", "borrow": 3}})
     method = {"name": "fedaws", "prior": 0, "class_features": str(tmp_path / "a.npy")}

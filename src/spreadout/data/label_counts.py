@@ -32,7 +32,15 @@ def counts_by_client(y: Column, offsets: Tensor, classes: int) -> tuple[Ragged, 
     return Ragged(ends, pairs % classes), Ragged(ends, times)
 
 
-def total_counts(by_client: tuple[Ragged, Ragged], classes: int) -> Tensor:
-    """Of each class, over all clients: (C,) float32."""
+def total_counts(by_client: tuple[Ragged, Ragged], classes: int, most: int | None = None) -> Tensor:
+    """Of each class, over all clients: (C,) float32.
+
+    most: examples that a client may count for; one that has more has all its counts scaled down.
+    """
     named, times = by_client
-    return torch.bincount(named.values, weights=times.values.double(), minlength=classes).float()
+    counted = times.values.double()
+    if most is not None:
+        owner = torch.repeat_interleave(torch.arange(len(times)), times.lengths)
+        said = torch.bincount(owner, weights=counted, minlength=len(times))
+        counted = counted * (most / said.clamp_min(most))[owner]
+    return torch.bincount(named.values, weights=counted, minlength=classes).float()

@@ -52,11 +52,12 @@ class KnownExamples:
         decode: Decode,
         neighbours: int,
     ) -> KnownExamples:
-        """Embed those of the examples that have labels."""
-        labelled = (examples.labels.lengths > 0).nonzero()[:, 0]
+        """Embed those of the examples that have labels that can be ranked."""
+        ranked = _within(examples.labels, model.first_class, model.tables["classes"].count)
+        labelled = (ranked.lengths > 0).nonzero()[:, 0]
         parts = [embed(model, state, examples, some) for some in blocks(examples, model.outputs)]
         rows = torch.cat(parts)[labelled.to(parts[0].device)]
-        labels = examples.labels.select(labelled)
+        labels = ranked.select(labelled)
         return cls(rows, labels, neighbours, BOTH if decode == "both" else TIE)
 
     def votes(self, embedded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,6 +96,13 @@ class KnownExamples:
         first = torch.searchsorted(asked, every)  # every input has at least its k
         chosen = order[first[:, None] + torch.arange(k, device=embedded.device)]
         return Nearest(score[chosen], label[chosen])
+
+
+def _within(labels: Ragged, first: int, classes: int) -> Ragged:
+    """The same without labels that have no row in the table."""
+    kept = (labels.values >= first) & (labels.values < classes)
+    before = torch.cat([kept.new_zeros(1, dtype=torch.int64), kept.cumsum(0)])
+    return Ragged(before[labels.offsets], labels.values[kept])
 
 
 def known_examples(

@@ -52,4 +52,4 @@ def server_setup(federation: Federation, state: ServerState) -> None:
 
 def _context(f: Federation, messages: Iterable[SetupMessage]) -> SetupContext:
     clients = 0 if f.executor.clients_elsewhere else f.data.clients
-    return SetupContext(messages, clients, f.noise_seed, f.server.claim_cap)
+    return SetupContext(messages, clients, f.noise_seed, f.server.claim_cap, f.seed)

@@ -78,6 +78,7 @@ class SetupContext:
     clients: int  # to whom the server sends what all must know
     noise_seed: int | None  # of the server's own noise, as in `ServerContext`
     most: int | None = None  # examples that a client may count for; None: as many as it says
+    seed: int = 0  # of the run: public, and the same in a simulation and a deployment
 
 
 @dataclass(frozen=True)

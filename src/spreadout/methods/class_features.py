@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -109,7 +110,7 @@ def of_names(names: Sequence[str]) -> ClassFeatures:
     A piece that one class has alone says nothing of its kin, one that all have nothing of any.
 
     >>> of_names(["data mining", "text mining", "sports"]).offsets.diff().tolist()  # words and pieces
-    [14, 14, 0]
+    [16, 16, 0]
     """
     pieces = [Counter(_pieces(name)) for name in names]
     shared = Counter(piece for own in pieces for piece in own)
@@ -133,8 +134,8 @@ def read_features(path: Path, classes: int) -> ClassFeatures:
     """From a `.npy` array (C, f), or a `.npz` as scipy's `save_npz` writes a CSR matrix."""
     try:
         stored = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        reason = getattr(error, "strerror", None) or (str(error).splitlines() or ["empty"])[0]
         raise UserError(f"method.class_features = {str(path)!r}: cannot be read ({reason})") from None
     if isinstance(stored, np.ndarray):
         if stored.ndim != 2:
@@ -149,6 +150,10 @@ def read_features(path: Path, classes: int) -> ClassFeatures:
         raise UserError(f"{path}: is no CSR matrix as scipy.sparse.save_npz writes one")
     if len(rows) != classes:
         raise UserError(f"{path}: has {len(rows)} rows; there are {classes} classes, one row for each")
+    if any(v.dtype.kind not in "biuf" for v in values):
+        raise UserError(f"{path}: has values that are no numbers; class features are numbers")
+    if any(len(row) and not 0 <= row.min() <= row.max() < width for row in rows):
+        raise UserError(f"{path}: names features beyond the {width} that its shape says")
     if not all(np.isfinite(v).all() for v in values):
         raise UserError(f"{path}: has values that are not finite")
     return ClassFeatures.of(rows, [np.asarray(v, dtype=np.float64) for v in values], width)

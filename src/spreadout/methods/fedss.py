@@ -150,6 +150,12 @@ class FedSS(AdjustedLogits):
             drawn = with_negatives(own, counts, bounds, stream, numbers)
         return {**requests, "classes": drawn}
 
+    @property
+    def known_prior(self) -> float | None:
+        """Of a corrected sample alone, which stands for the softmax over all classes (Eq. 3)."""
+        whole = self.correct and self.loss_form == "sampled"
+        return super().known_prior if whole else None
+
     def client_setup(self, data: FederatedDataset, *, key: bytes, seed: int) -> Iterator[SetupMessage]:
         """The classes each client holds, where negatives are drawn by popularity."""
         if self.collects_counts:
@@ -260,6 +266,10 @@ class FedAwSSoftmax(Spreadout, AdjustedLogits):
     def warnings(self, data: FederatedDataset) -> str | None:
         own = data.rows_of(torch.arange(data.clients))["classes"].lengths
         return _alone(own, self.name) or super().warnings(data)
+
+    @property
+    def known_prior(self) -> float | None:
+        return None  # a softmax over a client's own classes says nothing of the others
 
     @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:

@@ -126,7 +126,7 @@ class Baseline2(PositiveOnly):
         """The rows of buckets in place of rows of classes."""
         traffic = super().server_setup(setup, state, model)
         if self.hash_tables is not None and self.buckets is not None:
-            seed, table = setup.noise_seed or 0, local_of(state.tables["classes"])
+            seed, table = setup.seed, local_of(state.tables["classes"])
             hashes = HashFamily.drawn(self.hash_tables, self.buckets, seed=seed, use="labels")
             count = self.hash_tables * self.buckets
             shape = replace(model.tables["classes"], count=count)

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from spreadout.core.rows import project_to_sphere
+
 
 @dataclass(frozen=True)
 class ClassFeatures:
@@ -102,4 +104,4 @@ def realised(rows: Tensor, predicted: Tensor, gate: Tensor) -> Tensor:
     most = gate.clamp(0, 1)[:, None]  # sin of the largest angle
     least = (1 - most.square()).sqrt()
     free = (gate[:, None] >= 1) | (near >= least) | (length < 1e-12)
-    return torch.where(free, rows, least * says + most * side)
+    return torch.where(free, rows, project_to_sphere(least * says + most * side))

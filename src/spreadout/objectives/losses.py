@@ -166,7 +166,7 @@ def logit_adjustment(count: Tensor, weight: float) -> Tensor:
 
     >>> import torch
     >>> import spreadout as so
-    >>> so.losses.logit_adjustment(torch.tensor([1.0, 100.0]), weight=1).exp()
+    >>> so.losses.logit_adjustment(torch.tensor([1.0, 100.0]), weight=1).exp().round()
     tensor([  1., 100.])
     """
     return weight * count.clamp_min(0.5).log()

@@ -137,7 +137,8 @@ def _train_data(
     if method.needs_popularity and data.clients:
         data = replace(data, public_popularity=data.popularity)
     if method.needs_counts == "all" and data.clients and data.public_counts is None:
-        data = replace(data, public_counts=total_counts(data.label_counts, data.classes))
+        most = cap_of(e, method, data.sizes, 1.0)
+        data = replace(data, public_counts=total_counts(data.label_counts, data.classes, most))
     return data.pooled() if method.is_centralized else data
 
 

@@ -96,6 +96,12 @@ def _refuse_other_weights(e: Experiment, method: Method) -> None:
             "clients.selection = 'by_size': stands for the mean by examples, n_i/n; set "
             'method.weighting = "examples", or take clients.selection = "weighted"'
         )
+    twice = sorted(set(method.rules().rows.values()) - {"replace", "sum"})
+    if twice:
+        raise UserError(
+            f"clients.selection = 'by_size': method.merge = {twice[0]!r} would weigh rows by how they "
+            'were drawn and by n_i again; set method.merge = "sum", or clients.selection = "uniform"'
+        )
     if e.clients.drift is not None and e.clients.drift.keeps_state:
         raise UserError(
             f"clients.drift = {e.clients.drift.name!r}: weighs the states of all clients by n_i/n, not "

@@ -35,9 +35,9 @@ class Result:
     >>> import spreadout as so
     >>> result = so.run(so.Experiment(rounds=2, clients={"local_steps": 1}))
     >>> result.summary["bytes"]["participations"], len(result.history)
-    (20, 2)
+    (20, 3)
     >>> result.to_pandas()["round"].tolist()
-    [0, 2]
+    [0, 1, 2]
     """
 
     summary: dict[str, Any]  # as in summary.json

@@ -24,7 +24,7 @@ class LabelLaw:
 
     >>> law = LabelLaw(classes=4, positives=20, exponent=1.0, head=1.0)
     >>> law.counts().tolist()
-    [10, 5, 3, 2]
+    [8, 5, 4, 3]
     """
 
     classes: int
