@@ -209,6 +209,26 @@ def test_clients_without_examples_are_not_named(tmp_path: Path, toy: Splits) -> 
     assert result.summary["clients"] == 5
 
 
+@pytest.mark.parametrize("private", [True, False])
+def test_batches_of_chosen_sizes_do_not_measure_clients(tmp_path: Path, private: bool) -> None:
+    """hello named the clients that have a whole batch, so eight configs told every n_k."""
+    named: dict[int, set[int]] = {}
+    for batch in (3, 5, 13):
+        for drop in ("true", "false"):
+            asks = [f"clients.batch={batch}", f"clients.drop_remainder={drop}", "method.name=fedaws"]
+            e = experiment(*asks) if private else Experiment.of(QUICK, overrides=asks)
+            node = private_nodes(tmp_path / f"{batch}{drop}", e, 1).nodes[100]
+            task = RecordDict({"task": ConfigRecord({"run": "1", "round": 0})})
+            answer = asked(node, HELLO, task)
+            if drop == "true":
+                assert "clients.drop_remainder = true" in problem(answer)
+                continue
+            found = messages.tensors_in(answer, "clients")
+            assert set(found["sizes"].tolist()) == {1}
+            named[batch] = set(found["numbers"].tolist())
+    assert set(map(frozenset, named.values())) == {frozenset(range(6))}
+
+
 def test_a_round_is_answered_once_however_often_it_is_asked_for(tmp_path: Path) -> None:
     """One node answered 400 messages of a round, and their mean had no noise left."""
     e = experiment("rounds=2")

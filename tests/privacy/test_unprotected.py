@@ -114,6 +114,16 @@ def test_clients_are_not_chosen_by_what_they_must_not_tell() -> None:
         federation(several_classes(), clients={"per_round": 2, "selection": "weighted"})
 
 
+def test_clients_do_not_train_only_if_they_have_a_whole_batch() -> None:
+    whole = {"local_steps": 2, "batch": 8, "lr": 0.5, "drop_remainder": True}
+    with pytest.raises(so.UserError, match=r"with \[privacy\] set clients\.drop_remainder = false"):
+        federation(several_classes(), clients=whole)
+    with pytest.raises(so.UserError, match=r"with method\.dummies set clients\.drop_remainder = false"):
+        arm = {**LABEL_ARMS["fedalc"], "dummies": 20}
+        build_federation(tagged_config(arm, clients=whole), tagged(), CPU)
+    federation(several_classes(), clients=whole, privacy=None)
+
+
 @pytest.mark.parametrize("name", ["fedaws", "fedss", "fedavg", "fedaws-softmax", "fedmlh"])
 def test_what_a_config_leaves_open_is_filled_and_stays_so(name: str, tmp_path: Path) -> None:
     """A private config names its method and no more; the run's own config.toml gives the same run."""

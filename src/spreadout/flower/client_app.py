@@ -46,6 +46,7 @@ from spreadout.flower.secure_node import SecureNode
 from spreadout.methods.base import Method
 from spreadout.privacy.ledger import NodeLedger, Refusal, Release
 from spreadout.runs.build import build_federation, pick_device
+from spreadout.runs.unprotected import TELLS_SIZES
 
 FEW = 64  # with up to so many clients, a node sends their requests with its hello
 STATES, CLIENTS, VALUES = "states", "|clients", "|values"  # of what stays with clients
@@ -207,13 +208,13 @@ def host(
     """The node's clients, from its data and its Flower state."""
     e, node = settled(Experiment.load(experiment)), context.node_config
     seed, ledger = node_seed(node, e), node_ledger(node, e.privacy)  # or no data is read
+    if has_budget(ledger) and e.clients.drop_remainder:
+        raise Refusal(f"clients.drop_remainder = true: {TELLS_SIZES}; set it to false")
     data = node_data(e, node)
     if data.numbers is None:
         raise UserError("the node's data has no client numbers: make it with own_arrays or own_file")
-    if (
-        e.privacy is not None or (method or e.method).hides_sizes or has_budget(ledger)
-    ):  # 0 is a size too
-        data = data.part(torch.from_numpy(e.clients.schedule.usable(data.sizes).nonzero()[0]))
+    if e.privacy is not None or (method or e.method).hides_sizes or has_budget(ledger):
+        data = data.part(torch.from_numpy(data.sizes.nonzero()[0]))  # 0 is a size too
     if "public" in content:
         public_in(content, data.classes)  # refused before it is kept
         context.state["public"] = content["public"]

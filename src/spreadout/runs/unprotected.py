@@ -15,6 +15,8 @@ from spreadout.models.nn.scaling import standardized_in
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.mechanism import GaussianMechanism
 
+TELLS_SIZES = "that a client trains tells that it has at least clients.batch examples"
+
 
 def refuse_unprotected(e: Experiment, method: Method) -> None:
     """Raise an error, with the remedy, for what would travel beside the noise."""
@@ -56,6 +58,11 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
         raise UserError(
             f"clients.selection = {e.clients.selection!r}: chooses clients by their numbers of "
             f'examples, told {told}; with {where} set clients.selection = "uniform"'
+        )
+    if e.clients.drop_remainder and not (e.privacy and e.privacy.on_the_server):
+        raise UserError(
+            f"clients.drop_remainder = true: {TELLS_SIZES}; with {where} set "
+            "clients.drop_remainder = false"
         )
     if e.model.input_scaling == "standard":
         raise UserError(
