@@ -118,8 +118,8 @@ def test_clients_do_not_train_only_if_they_have_a_whole_batch() -> None:
     whole = {"local_steps": 2, "batch": 8, "lr": 0.5, "drop_remainder": True}
     with pytest.raises(so.UserError, match=r"with \[privacy\] set clients\.drop_remainder = false"):
         federation(several_classes(), clients=whole)
+    arm = {**LABEL_ARMS["fedalc"], "dummies": 20}
     with pytest.raises(so.UserError, match=r"with method\.dummies set clients\.drop_remainder = false"):
-        arm = {**LABEL_ARMS["fedalc"], "dummies": 20}
         build_federation(tagged_config(arm, clients=whole), tagged(), CPU)
     federation(several_classes(), clients=whole, privacy=None)
 
