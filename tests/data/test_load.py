@@ -192,6 +192,45 @@ class Remembers(torch.nn.Module):
         return x - self.seen
 
 
+class RemembersSome(torch.nn.Module):
+    """Keeps an example of batches of some sizes, in a buffer and in a frozen parameter."""
+
+    def __init__(self, sizes: range) -> None:
+        super().__init__()
+        self.sizes, self.layer = sizes, torch.nn.Linear(6, 4)
+        self.register_buffer("seen", torch.zeros(6))
+        self.frozen = torch.nn.Parameter(torch.zeros(6), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(x) in self.sizes:
+            self.seen.copy_(x.detach()[0])
+            self.frozen.data.copy_(x.detach()[0])
+        return self.layer(x)  # type: ignore[no-any-return]
+
+
+def remembering(executor: str) -> so.Experiment:
+    clients = {"batch": 3, "lr": 0.3, "local_steps": 1, "input_dropout": 0.0}
+    return so.Experiment.of(
+        {"rounds": 1, "run": {"executor": executor}, "clients": clients, "chosen": []}
+    )
+
+
+def test_what_an_encoder_writes_while_it_trains_is_thrown_away(toy: so.Splits) -> None:
+    """A batch of three left a raw example in the exported model, under [privacy] too."""
+    encoder = RemembersSome(range(3, 4)).requires_grad_(True)
+    encoder.frozen.requires_grad_(False)
+    trained = so.run(remembering("sequential"), data=toy, encoder=encoder).predictor.encoder
+    assert not bool(trained.seen.any())
+    assert not bool(trained.frozen.any())
+
+
+def test_what_an_encoder_keeps_of_two_examples_is_found(toy: so.Splits) -> None:
+    with pytest.raises(so.UserError, match="its buffer seen changes with the inputs"):
+        so.run(remembering("sequential"), data=toy, encoder=RemembersSome(range(2, 3)))
+    with pytest.raises(so.UserError, match="where clients that train at once would mix"):
+        so.run(remembering("simulator"), data=toy, encoder=RemembersSome(range(3, 99)))
+
+
 @pytest.mark.parametrize(
     ("layer", "complaint"),
     [

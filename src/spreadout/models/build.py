@@ -213,7 +213,9 @@ def _refuse_misfits(encoder: nn.Module, shape: DataShape, config: ModelConfig) -
             )
     try:
         with torch.no_grad(), unmoved_buffers(name, encoder):
-            found = tuple(encoder(torch.ones(1, *(shape.image or (features_of(shape, config),)))).shape)
+            one = torch.ones(1, *(shape.image or (features_of(shape, config),)))
+            encoder(torch.cat([one, one]))  # statistics of a batch need two
+            found = tuple(encoder(one).shape)
     except (RuntimeError, ValueError, TypeError):
         return  # inputs of another form, such as sequences: the data will show
     if found != (1, config.dim):
@@ -222,7 +224,10 @@ def _refuse_misfits(encoder: nn.Module, shape: DataShape, config: ModelConfig) -
 
 @contextmanager
 def unmoved_buffers(name: str, encoder: nn.Module) -> Iterator[None]:
-    """While an encoder is tried on an input: an error if it keeps something of that."""
+    """While an encoder is tried on an input: an error if it keeps something of that.
+
+    What it keeps of other inputs only is thrown away in training (`models/nn/untouched.py`).
+    """
     before = {buffer: value.clone() for buffer, value in encoder.named_buffers()}
     yield
     for buffer, value in encoder.named_buffers():

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from spreadout.core import randomness
 from spreadout.core.rows import project_to_sphere
@@ -17,6 +16,7 @@ from spreadout.core.tables import Sharded, Table, Tables
 from spreadout.core.types import Batch, Params, Tensors
 from spreadout.models.nn.scaling import standardized_in
 from spreadout.models.nn.unit import unit
+from spreadout.models.nn.untouched import output_of
 from spreadout.objectives.neighbours import Nearest, nearest
 
 DRAWN_AT_ONCE = 1 << 16  # rows; a multiple of sixteen, in which torch draws
@@ -140,7 +140,7 @@ class EmbeddingModel:
     def embed(self, params: Params, batch: Batch) -> Tensor:
         """g(x): unit embeddings of a batch (B, dim)."""
         inputs = tuple(batch[name] for name in self.inputs)
-        output: Tensor = functional_call(self.encoder, params.dense, inputs)
+        output = output_of(self.encoder, params.dense, inputs)
         return unit(output.float())
 
     def class_vectors(self, params: Params) -> Tensor:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor
-from torch.func import functional_call
 from torch.nn import functional as F
 
 from spreadout.core.types import Batch, Params
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.nn.unit import unit
+from spreadout.models.nn.untouched import output_of
 
 Pooling = Literal["mean", "sqrtn", "sum"]
 """What a weighted sum of rows is divided by: Σ|x|, the root of Σx², or nothing."""
@@ -34,5 +34,5 @@ class LookupModel(EmbeddingModel):
         if self.pooling != "sum":
             x = F.normalize(x, p=1 if self.pooling == "mean" else 2, dim=-1)
         pooled = x @ params.rows["inputs"]  # (B, width)
-        output: Tensor = functional_call(self.encoder, params.dense, (pooled,))
+        output = output_of(self.encoder, params.dense, (pooled,))
         return unit(output.float())

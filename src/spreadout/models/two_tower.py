@@ -13,12 +13,12 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from spreadout.core.types import Batch, Params
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.nn.gather import gathered
 from spreadout.models.nn.unit import unit
+from spreadout.models.nn.untouched import output_of
 
 Similarity = Literal["cosine", "dot"]
 
@@ -38,12 +38,12 @@ class TwoTower(EmbeddingModel):
         present = history >= 0
         rows = gathered(history.clamp_min(0), params.rows["classes"])  # (B, L, d)
         rows = rows * present[..., None]
-        found: Tensor = functional_call(self.encoder, params.dense, (rows, present))
+        found = output_of(self.encoder, params.dense, (rows, present))
         return self._sized(found.float())
 
     def class_vectors(self, params: Params) -> Tensor:
         """g(y): every item of the client, (m, dim)."""
-        found: Tensor = functional_call(self.encoder, params.dense, (params.rows["classes"], None))
+        found = output_of(self.encoder, params.dense, (params.rows["classes"], None))
         return self._sized(found.float())
 
     def _sized(self, vectors: Tensor) -> Tensor:

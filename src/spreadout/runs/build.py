@@ -288,6 +288,7 @@ def _own_encoder(data: FederatedDataset, given: nn.Module) -> tuple[nn.Module, i
     try:
         with torch.no_grad(), unmoved_buffers("encoder", module):
             given_back = module(one)
+            module(torch.cat([one, one]))  # statistics of a batch need two
     except (RuntimeError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"encoder: fails on an input of shape {tuple(one.shape)} ({reason})") from None

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from spreadout.core.types import Batch, Params, Tensors
 from spreadout.federated.federation import Federation
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.nn.images import ImageEncoder
 from spreadout.models.nn.unit import unit
+from spreadout.models.nn.untouched import output_of
 
 
 class Encoded(EmbeddingModel):
@@ -50,7 +50,7 @@ def shared_outputs(
     if x.is_cuda:  # the form in which a GPU's fast convolutions take images
         images = images.contiguous(memory_format=torch.channels_last)
     with torch.autocast(f.device.type, torch.bfloat16, enabled=f.bf16):
-        found: Tensor = functional_call(f.model.encoder, dense, (images,))
+        found = output_of(f.model.encoder, dense, (images,))
     found = found.float()
     if slots is not None:
         # Ones, not zeros: a vector without a direction has no gradient, and a loss masks both alike.
