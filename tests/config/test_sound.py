@@ -172,6 +172,9 @@ def test_metrics_are_those_of_the_kind(
     kind: str, metrics: list[str], data_of: dict[str, dict[str, object]]
 ) -> None:
     assert sound.prepared(so.Experiment.of({"data": data_of[kind]}))[0].eval.metrics == metrics
+    private = so.Experiment.of({"data": data_of[kind], "privacy": {"clip": 1.0, "noise": 5.0}})
+    untold = [name for name in metrics if "PSP" not in name]  # propensities are made of clients' counts
+    assert sound.prepared(private)[0].eval.metrics == untold
 
 
 def test_a_client_is_somebody_where_the_data_says_who(data_of: dict[str, dict[str, object]]) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,9 +10,12 @@ import torch
 
 import spreadout as so
 from spreadout.core.rows import Update, sub_model
+from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
-from spreadout.methods import FedSS
+from spreadout.federated.setup import client_setup
+from spreadout.federated.shared_noise import noised_sum
+from spreadout.methods import FedAvg, FedSS
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runtime.sequential import train_client
 from toys import LABEL_ARMS, several_classes, tagged, tagged_config
@@ -165,3 +169,63 @@ def test_states_that_follow_from_sizes_are_refused_where_dummies_hide_these(drif
     assert build_federation(tagged_config(hidden, clients=prox), tagged(), CPU).hides_sizes
     plain = build_federation(tagged_config(LABEL_ARMS["fedalc"], clients=drifting), tagged(), CPU)
     assert plain.clients.keeps_state
+
+
+@pytest.mark.parametrize("metric", ["PSP@3", "P@1 frequent", "P@1 infrequent"])
+@pytest.mark.parametrize("model", ["local", "central", "example"])
+def test_scores_made_of_counts_of_clients_classes_are_refused(metric: str, model: str) -> None:
+    """Before the first round PSP@3 told whether a client was there: 50.3 with it, 48.8 without."""
+    scored = {"metrics": ["P@1", metric]}
+    with pytest.raises(so.UserError, match=f"eval.metrics: {metric} needs how often"):
+        federation(several_classes(), privacy={**PRIVATE, "model": model}, eval=scored)
+    federation(several_classes(), privacy=None, eval=scored)
+
+
+class Telling(so.PositiveOnly):
+    """Sends its clients' examples before the first round."""
+
+    name: str = "telling"
+
+    def client_setup(self, data, *, key, seed):  # type: ignore[no-untyped-def]
+        yield from ({"x": data.view(i).columns["x"].take(torch.zeros(1).long())} for i in range(2))
+
+
+class Lying(Telling):
+    """Says that it sends nothing."""
+
+    sends_at_setup: ClassVar[None] = None  # type: ignore[assignment, misc]
+
+
+class Silent(FedAvg):
+    """Declares what the class above it declares, and changes nothing of that."""
+
+    name: str = "silent"
+
+
+def test_a_method_of_one_s_own_sends_nothing_at_first_without_saying_so() -> None:
+    e = so.Experiment.of({"rounds": 1, "privacy": PRIVATE, "chosen": []})
+    with pytest.raises(so.UserError, match="has a client_setup of its own and no sends_at_setup"):
+        build_federation(e, world(False), CPU, method=Telling(weighting="uniform", prior=0))
+    f = build_federation(e, world(False), CPU, method=Lying(weighting="uniform", prior=0))
+    with pytest.raises(so.UserError, match="its client_setup sends x without noise"):
+        list(client_setup(f, b""))
+    silent = build_federation(
+        e, world(False), CPU, method=Silent(weighting="uniform", merge="mean", prior=0)
+    )
+    assert not list(client_setup(silent, b""))
+
+
+@pytest.mark.parametrize("colluding", [0, 1])
+@pytest.mark.parametrize("clients", [1, 3, 9])
+def test_a_simulated_sum_of_few_clients_has_the_noise_of_the_threshold(
+    clients: int, colluding: int
+) -> None:
+    """Three clients of a Poisson cohort of nine had two thirds of the noise that ε is made of."""
+    mechanism = {"model": "distributed", "clip": 1.0, "noise": 2.0, "colluding": colluding}
+    f = federation(world(False), privacy=mechanism, method={"name": "fedavg"})
+    f = replace(f, server=replace(f.server, per_round=9))
+    zero = Aggregate({"w": torch.zeros(20_000)}, float(clients), {}, clients, clients, torch.zeros(()))
+    noised = noised_sum(f, 0, zero).dense["w"]
+    # What those who do not collude have added of it, when as many came as the threshold or more.
+    unknown = float(noised.std()) * ((max(clients, 7) - colluding) / max(clients, 7)) ** 0.5
+    assert unknown > 0.98 * 2.0

@@ -238,7 +238,9 @@ def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     elif "history" in splits.train.columns:
         names = ["R@10", "R@1", "nDCG@10"]
     elif _has_sets(judged.labels):
-        names = ["P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5"]
+        names = ["P@1", "P@3", "P@5"]
+        if experiment.privacy is None:  # propensities follow from counts of clients' classes
+            names += ["PSP@1", "PSP@3", "PSP@5"]
     else:
         names = ["P@1"]
     found = [find_metric(name) for name in names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
+from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.federated import input_scale
@@ -21,12 +22,25 @@ def client_setup(federation: Federation, key: bytes) -> Iterator[SetupMessage]:
     """
     f = federation
     asked = f.method.client_setup(f.data, key=key, seed=f.seed)
+    if f.clients.privacy is not None:
+        asked = _nothing(asked, f.method.name)
     if standardized_in(f.model.encoder) is None:
         yield from asked
         return
     nothing: SetupMessage = {}
     for one, other in zip_longest(asked, input_scale.messages_of(f.data), fillvalue=nothing):
         yield {**one, **other}
+
+
+def _nothing(messages: Iterator[SetupMessage], method: str) -> Iterator[SetupMessage]:
+    """Messages with nothing in them: a method may send more than it says, without noise."""
+    for message in messages:
+        if message:
+            raise UserError(
+                f"method.name = {method!r}: its client_setup sends {', '.join(sorted(message))} without "
+                "noise; with [privacy] it must send nothing"
+            )
+        yield message
 
 
 def server_setup(federation: Federation, state: ServerState) -> None:

@@ -16,16 +16,20 @@ from torch import Tensor
 from spreadout.core import randomness
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.federation import Federation
-from spreadout.privacy.thresholds import LEAST_NODES, noisy
+from spreadout.privacy.thresholds import LEAST_NODES, least, noisy
 
 
 def noised_sum(f: Federation, round: int, summed: Aggregate) -> Aggregate:
-    """A sum with the noise of its clients, each a node of its own, from (seed, round)."""
+    """A sum with the noise of its clients, each a node of its own, from (seed, round).
+
+    Real nodes unmask no sum of fewer than the threshold; here it has the noise of as many.
+    """
     mechanism = f.clients.privacy
     assert mechanism is not None
     nodes = max(f.server.per_round, LEAST_NODES)
     enough = noisy(nodes, mechanism.share, mechanism.colluding)
-    deviation = mechanism.noise * mechanism.clip * math.sqrt(summed.clients / enough)
+    parts = max(summed.clients, least(nodes, mechanism.share))
+    deviation = mechanism.noise * mechanism.clip * math.sqrt(parts / enough)
     draw = randomness.generator(f.seed, "shared noise", round)
 
     def noised(value: Tensor) -> Tensor:

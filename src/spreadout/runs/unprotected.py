@@ -10,6 +10,7 @@ from torch import nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
+from spreadout.evaluation.metrics import find_metric
 from spreadout.methods.base import Method
 from spreadout.models.nn.scaling import standardized_in
 from spreadout.privacy.accounting import epsilon_of
@@ -71,6 +72,7 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
         )
     if e.privacy is not None:
         _refuse_setup(method)
+        _refuse_frequencies(e)
         if not e.privacy.on_the_server and e.privacy.model != "example":
             refuse_empty_budget(e.privacy, epsilon_of(e.privacy.noise, 1, e.privacy.delta))
         if e.privacy.needs_others and e.clients.max_update_norm is not None:
@@ -115,6 +117,11 @@ def _refuse_for_examples(e: Experiment, method: Method) -> None:
         raise UserError(
             f"clients.max_examples = {e.clients.max_examples}: without one of the first examples "
             f"another takes its place, and both move the sums; with {example} leave it out"
+        )
+    if e.clients.request_features == "seen":
+        raise UserError(
+            'clients.request_features = "seen": requests would name the features of the examples that '
+            f'were drawn, and ε counts on nobody knowing these; with {example} set "own"'
         )
 
 
@@ -197,3 +204,28 @@ def _refuse_setup(method: Method) -> None:
             f"method.name = {method.name!r}: clients would send {method.sends_at_setup} without noise; "
             f"with [privacy] take {remedy}"
         )
+    if not _declares_setup(type(method)):
+        raise UserError(
+            f"method.name = {method.name!r}: has a client_setup of its own and no sends_at_setup, which "
+            "says what clients send there without noise; with [privacy] leave client_setup out"
+        )
+
+
+def _declares_setup(method: type[Method]) -> bool:
+    """Whether the class that says what clients send at first, or one below it, says what that tells."""
+    order = method.__mro__
+    sends, declares = (
+        next(place for place, one in enumerate(order) if name in vars(one))
+        for name in ("client_setup", "sends_at_setup")
+    )
+    return declares <= sends
+
+
+def _refuse_frequencies(e: Experiment) -> None:
+    """Scores made of how often clients have each class are in the run's folder without noise."""
+    for name in e.eval.metrics:
+        if "frequencies" in find_metric(name).needs:
+            raise UserError(
+                f"eval.metrics: {name} needs how often clients have each class, told without noise; "
+                "with [privacy] take P@k, R@k or nDCG@k"
+            )
