@@ -77,6 +77,7 @@ def test_a_question_goes_by_the_names_of_its_columns_also_after_saving(
     assert ask(monkeypatch, folder, tmp_path / "x.csv") == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "no column 'height', which this model was trained on" in said
+    assert "known: \n" not in said  # what the table has is said, or the column that was meant
 
 
 def test_held_out_data_with_other_columns_is_refused() -> None:

@@ -52,6 +52,13 @@ def test_labels_without_a_row_have_no_vote() -> None:
     assert [labels[i].tolist() for i in range(4)] == [[], [], [], [2, 1]]
 
 
+def test_a_decoding_that_is_none_is_refused() -> None:
+    data = so.load_data(so.DataConfig(source="digits", validation_fraction=0.1))
+    predictor = so.run(so.Experiment.of({**settings(), "rounds": 1}), data=data).predictor
+    with pytest.raises(so.UserError, match=r"decode = 'kn': must be \"knn\" or \"both\""):
+        predictor.by_neighbours(data.validation, "kn")  # type: ignore[arg-type]
+
+
 def settings(**eval_: object) -> dict[str, object]:
     scored = {"metrics": ["P@1"], "every": 10, "references": False, **eval_}
     return {"rounds": 10, "chosen": [], "method": {"name": "fedaws"}, "eval": scored}

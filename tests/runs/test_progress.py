@@ -88,7 +88,7 @@ def test_a_log_is_empty_of_short_runs_and_never_of_long_ones() -> None:
     found = so.run(SHORT, observer=Several([Slow(), watch]))
     first, last = said()  # 6 s: nothing yet; 12 s: a line; 18 s: it is over
     score = found.history[1]["P@1"]
-    assert first.partition(", ")[2] == f"round 2/3, P@1 {score:.1f}, 6 s left"
+    assert first.partition(", ")[2] == f"round 2/3, P@1 {score:.1f} (round 1), 6 s left"
     assert first[:2] == "20"  # a date
     assert last.endswith(f"round 3/3, P@1 {found.metrics['P@1']:.1f}, 0 s left")
 

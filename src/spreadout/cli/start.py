@@ -108,7 +108,7 @@ def sweep(
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Try settings on validation data, in parallel; the same command goes on where it stopped."""
+    """Try settings on validation data, in parallel; with --out, the same command again goes on."""
     from spreadout.runs.sweep import Sweep
 
     folder = out or fresh_folder("sweep")

@@ -66,9 +66,10 @@ class InputColumns:
         """A table without a column of these, or with one that nobody knows."""
         for name in self.names:
             if name not in header:
+                others = [one for one in header if one not in self.names]
+                hint = near(name, others) if others else f"; it has {', '.join(header)[:200]}"
                 raise UserError(
-                    f"{origin}: no column {name!r}, which this model was trained on"
-                    f"{near(name, [one for one in header if one not in self.names])}"
+                    f"{origin}: no column {name!r}, which this model was trained on{hint}"
                 )
         unknown = [one for one in header if one not in (*self.names, *self.beside, *beside)]
         if unknown:

@@ -191,6 +191,8 @@ class Predictor:
         >>> voted.predict([[0.0] * 64], top=1)[0][0].score <= 1.001  # a share of the votes
         True
         """
+        if decode not in ("knn", "both"):
+            raise UserError(f'decode = {decode!r}: must be "knn" or "both"')
         if not self.model.has_class_table:
             raise UserError("this run has no embeddings to be near to: its method scores by buckets")
         return replace(

@@ -162,6 +162,7 @@ class Progress(Observer):
         self._label: str | None = None
         self._said: str | None = None  # of what was chosen
         self._name = self._scores = ""
+        self._scored = 0  # the round that these scores are of
         self._metrics: list[str] = []
 
     def __enter__(self) -> Progress:
@@ -182,7 +183,7 @@ class Progress(Observer):
         if self._says_chosen and round == 0 and chosen and chosen != self._said:
             self._said = chosen  # once for all seeds of a variant
             self._display.say(f"{self._who}{chosen}; see config.toml", warning=False)
-        self._name, self._scores = self._label or experiment.name, ""
+        self._name, self._scores, self._scored = self._label or experiment.name, "", round
         self._metrics = list(experiment.eval.metrics)
         self._pace.start(round, experiment.rounds)
         self._show()
@@ -193,6 +194,7 @@ class Progress(Observer):
 
     def evaluated(self, record: Record) -> None:
         self._scores = "  ".join(f"{name} {record[name]:.1f}" for name in self._metrics)
+        self._scored = int(record["round"])
         self._show()
 
     def warned(self, text: str) -> None:
@@ -208,4 +210,7 @@ class Progress(Observer):
         return f"{self._label}: " if self._label else ""
 
     def _show(self, *, last: bool = False) -> None:
-        self._display.show(self._name, self._pace, self._scores, last=last)
+        scores = self._scores
+        if scores and self._scored != self._pace.round:  # of an earlier round: not what this one reached
+            scores += f" (round {self._scored})"
+        self._display.show(self._name, self._pace, scores, last=last)

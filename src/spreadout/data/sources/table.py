@@ -206,7 +206,7 @@ def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[
         raise UserError(
             f"{path}: column {name!r} has {len(kinds)} different texts ({kinds[-1][:20]!r} …)"
             + (f", and is text{why}: correct that, or" if mostly else ":")
-            + " name the columns to learn from in data.source.features"
+            + ' name the columns to learn from, data.source.features = ["…", "…"]'
         )
     notes.append(f"{name}: is text{why} and became {len(kinds) - 1} indicators")
     found = np.array([[cell == kind for kind in kinds[1:]] for cell in cells], dtype=np.float64)
