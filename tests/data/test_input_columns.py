@@ -65,7 +65,7 @@ def test_a_question_goes_by_the_names_of_its_columns_also_after_saving(
         assert (
             best(model.predict(frame[["height", "girth"]].to_numpy())) == kinds
         )  # an array has no names
-        with pytest.raises(so.UserError, match="no column 'girth', which this model was trained on"):
+        with pytest.raises(so.UserError, match="no column 'girth', which this .* on; it has height"):
             model.predict(frame[["height"]])
         with pytest.raises(so.UserError, match="column 'colour' was not in the training data; leave it"):
             model.predict(frame.assign(colour=1))
@@ -77,7 +77,6 @@ def test_a_question_goes_by_the_names_of_its_columns_also_after_saving(
     assert ask(monkeypatch, folder, tmp_path / "x.csv") == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "no column 'height', which this model was trained on" in said
-    assert "known: \n" not in said  # what the table has is said, or the column that was meant
 
 
 def test_held_out_data_with_other_columns_is_refused() -> None:
