@@ -270,7 +270,7 @@ def test_another_runs_name_costs_what_it_costs_until_nothing_is_left(tmp_path: P
     assert spent[0] <= 4.0 < epsilon_of(NOISE, answers + 1, 1e-6)
 
 
-def hidden_classes(folder: Path) -> tuple[Node, list[set[int]], Federation]:
+def hidden_classes(folder: Path, *overrides: str) -> tuple[Node, list[set[int]], Federation]:
     """A node of ten FedSS clients, each with five of 200 classes among 25, and what they hide."""
     rng = np.random.default_rng(0)
     own = [np.sort(rng.choice(200, 5, replace=False)) for _ in range(10)]
@@ -279,7 +279,13 @@ def hidden_classes(folder: Path) -> tuple[Node, list[set[int]], Federation]:
     train = FederatedDataset.from_arrays(x, y, np.repeat(np.arange(10), 10), classes=200)
     data = Splits("toy", train, Examples.from_arrays(x, y))
     e = Experiment.of(
-        QUICK, overrides=[*PRIVATE, "method.name=fedss", "method.sampled_rows=25", "rounds=1"]
+        QUICK,
+        overrides=[
+            *PRIVATE,
+            "method.name=fedss",
+            "rounds=1",
+            *(overrides or ("method.sampled_rows=25",)),
+        ],
     )
     node = private_nodes(folder, e, 1, data).nodes[100]
     federation = build_federation(e, data, torch.device("cpu"))
@@ -306,6 +312,26 @@ def test_requests_without_training_do_not_name_the_classes(tmp_path: Path) -> No
     again = ConfigRecord({"run": "again", "round": 1, "clients": list(range(10))})
     assert "requests" in asked(node, REQUESTS, RecordDict({"task": again}))  # the same as before
     assert {len(one.looks) for one in ledger_of(node).accounts().values()} == {2}
+
+
+@pytest.mark.parametrize("how", ["method.draw=fresh", "method.draw=fixed", "method.draw=cover"])
+def test_other_configs_do_not_name_the_classes_either(tmp_path: Path, how: str) -> None:
+    """Round 0 with other numbers of negatives was one look, and with fixed ones none at all."""
+    answered, left = 0, set(range(200))
+    for size in (60, 20, 5, 10):
+        key = "cover" if how.endswith("cover") else "negatives"
+        asks = [f"method.{key}={size}", how]
+        node, own, _ = hidden_classes(tmp_path, *asks)
+        task = ConfigRecord({"run": f"run {size}", "round": 0, "clients": [0]})
+        assert "requests" not in asked(node, HELLO, RecordDict({"task": task}))
+        for _again in range(2):  # the same answer is free
+            answer = asked(node, REQUESTS, RecordDict({"task": task}))
+        answered += "requests" in answer
+        for rows in messages.requests_in(answer).values():
+            left &= set(rows["classes"].tolist())
+    assert answered == 2
+    assert left > own[0]
+    assert len(ledger_of(node).accounts()[0].looks) == 2
 
 
 def test_rows_left_out_of_a_model_do_not_name_them_either(tmp_path: Path) -> None:

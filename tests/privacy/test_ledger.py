@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spreadout.core.chained_log import ChainedLog
 from spreadout.core.errors import UserError
 from spreadout.privacy.accounting import epsilon_of
 from spreadout.privacy.ledger import LEDGER, Budget, NodeLedger, Release
@@ -50,15 +51,35 @@ def test_without_a_budget_it_counts_and_does_not_refuse(tmp_path: Path) -> None:
 
 def test_looks_keep_pace_with_training(tmp_path: Path) -> None:
     ledger = NodeLedger(tmp_path, Budget(100.0, spare_looks=0))
-    assert ledger.look("a", 0, [1]) == [1]
-    with pytest.raises(UserError, match=r"1 of its requests were seen, and it was trained in 0 rounds"):
-        ledger.look("a", 1, [1])
-    assert ledger.look("b", 0, [1]) == [1]  # seen before: nothing new
-    ledger.spend(Release("a", 0, 5.0), [1])
-    assert ledger.look("a", 1, [1]) == [1]
-    ledger.spend(Release("b", 0, 5.0), [1])  # another run trains the same round: no look is earned
+    assert ledger.look("a", 0, {1: "x"}) == [1]
+    with pytest.raises(UserError, match=r"1 of its requests were seen, and it was trained on 0: "):
+        ledger.look("a", 1, {1: "y"})
+    assert ledger.look("b", 0, {1: "x"}) == [1]  # seen before: nothing new
+    ledger.spend(Release("a", 0, 5.0), [1], {1: "x"})
+    assert ledger.look("a", 1, {1: "y"}) == [1]
+    ledger.spend(Release("b", 0, 5.0), [1], {1: "x"})  # trained on the same again: no look is earned
     with pytest.raises(UserError, match="2 of its requests"):
-        ledger.look("a", 2, [1])
+        ledger.look("a", 2, {1: "z"})
+
+
+def test_another_answer_for_a_round_that_was_seen_is_another_look(tmp_path: Path) -> None:
+    """Four configs got four requests of round 0 for one look, and their intersection was the classes."""
+    ledger = NodeLedger(tmp_path, Budget(100.0, spare_looks=1))
+    assert ledger.look("a", 0, {1: "60 negatives", 2: "x"}) == [1, 2]
+    assert ledger.look("b", 0, {1: "20 negatives", 2: "x"}) == [1, 2]
+    assert ledger.look("c", 0, {1: "1 negative", 2: "y"}) == [2]
+    assert ledger.look("d", 0, {1: "20 negatives"}) == [1]
+    assert {client: len(own.looks) for client, own in ledger.accounts().items()} == {1: 2, 2: 2}
+
+
+def test_looks_of_a_ledger_that_named_no_answers_still_count(tmp_path: Path) -> None:
+    ledger = NodeLedger(tmp_path, Budget(100.0, spare_looks=0))
+    old = {"kind": "look", "run": "a", "round": 0, "clients": [1]}
+    ChainedLog(tmp_path / LEDGER).append(old)
+    with pytest.raises(UserError, match="1 of its requests were seen"):
+        ledger.look("a", 0, {1: "x"})  # it may be another answer
+    ledger.spend(Release("a", 0, 5.0), [1])
+    assert ledger.look("a", 1, {1: "x"}) == [1]
 
 
 def test_a_line_cut_short_by_a_crash_is_not_a_release_and_a_changed_one_is_noticed(

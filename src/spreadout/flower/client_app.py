@@ -6,36 +6,33 @@ is kept in the node's Flower state, and is gone when the SuperNode is started an
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from logging import WARNING
 from pathlib import Path
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore import log
 from torch import nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
-from spreadout.core.client_state import ClientStates, PerClient
 from spreadout.core.errors import UserError, one_line
-from spreadout.core.rows import Rows, SubModel
+from spreadout.core.rows import SubModel
 from spreadout.data.dataset import FederatedDataset, Splits
 from spreadout.federated.federation import Federation
 from spreadout.federated.setup import client_setup
 from spreadout.flower import client_host, messages
-from spreadout.flower.agreed import config_digest
 from spreadout.flower.client_host import MissingRows
 from spreadout.flower.data import NOTHING_HELD_OUT, NodeConfig, NodeData, part_of_node
 from spreadout.flower.messages import Malformed
+from spreadout.flower.node_clients import NodeClients
 from spreadout.flower.node_settings import (
     LABEL_KEY,
     LEDGER,
-    SECRET,
     has_budget,
     node_ledger,
     node_seed,
@@ -44,96 +41,15 @@ from spreadout.flower.node_settings import (
 from spreadout.flower.questions import public_in, sub_model_in, task_in
 from spreadout.flower.secure_node import SecureNode
 from spreadout.methods.base import Method
-from spreadout.privacy.ledger import NodeLedger, Refusal, Release
+from spreadout.privacy.ledger import Refusal, Release
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.unprotected import TELLS_SIZES
 
 FEW = 64  # with up to so many clients, a node sends their requests with its hello
-STATES, CLIENTS, VALUES = "states", "|clients", "|values"  # of what stays with clients
 FAILED = "it failed; its own log says why"
 RESTARTED = "restarted"  # a node that has lost what it kept, and says so
 
-Answer = Callable[["NodeClients", RecordDict], RecordDict]
-
-
-@dataclass(frozen=True)
-class NodeClients:
-    """The clients of a node, and what the node has kept for them."""
-
-    federation: Federation
-    experiment: Experiment
-    node: NodeConfig
-    state: RecordDict  # Flower keeps it between messages
-    ledger: NodeLedger | None = None  # what it has given away, which Flower does not keep
-
-    @property
-    def hides_sizes(self) -> bool:
-        """A node with a budget tells none, whatever a server's config says."""
-        return self.federation.hides_sizes or has_budget(self.ledger)
-
-    @property
-    def numbers(self) -> list[int]:
-        data = self.federation.data
-        return [int(number) for number in data.number_of(torch.arange(data.clients))]
-
-    @property
-    def draws_anew(self) -> bool:
-        """Whether every round's request tells more of what a client holds."""
-        f = self.federation
-        return f.clients.requests_seen or (f.method.row_access == "sample" and not f.method.draws.fixed)
-
-    def kept(self) -> dict[str, Rows]:
-        """Rows of tables that never change, sent before."""
-        return messages.rows_in(self.state, "kept")
-
-    @property
-    def noise(self) -> float:
-        """Of its own, on what it sends; what a server adds is not in its hands."""
-        privacy = self.federation.clients.privacy
-        return 0.0 if privacy is None or privacy.on_the_server else privacy.noise
-
-    @property
-    def data_id(self) -> str:
-        """What the node's data is known by in its ledger: nothing to whoever lacks the secret."""
-        if self.ledger is None or SECRET not in self.node:
-            return ""
-        known = self.federation.data.fingerprint.encode()
-        return hmac.digest(read_secret(self.node, SECRET), known, "sha256").hex()[:16]
-
-    def secure(self) -> SecureNode | None:
-        """What it needs for secure sums, where updates are not sent in any other way."""
-        mechanism = self.federation.clients.privacy
-        if mechanism is None or not mechanism.needs_others:
-            return None
-        config = config_digest(self.experiment)
-        return SecureNode(mechanism, self.node, self.state, self.ledger, config)
-
-    def client_states(self) -> ClientStates:
-        """What stayed with the node's clients from earlier rounds."""
-        found = messages.tensors_in(self.state, STATES)
-        parts = {name.removesuffix(CLIENTS) for name in found if name.endswith(CLIENTS)}
-        return {part: PerClient(found[part + CLIENTS], found[part + VALUES]) for part in parts}
-
-    def keep_states(self, before: ClientStates, new: Iterable[ClientStates]) -> None:
-        """Keep the clients' states until their next round."""
-        kept = dict(before)
-        for its in new:
-            for part, theirs in its.items():
-                own = PerClient(theirs.clients.cpu(), theirs.values.cpu())
-                kept[part] = kept[part].updated(own) if part in kept else own
-        if kept:
-            named = {part + CLIENTS: states.clients for part, states in kept.items()}
-            named |= {part + VALUES: states.values for part, states in kept.items()}
-            self.state[STATES] = messages.packed(named)
-
-    def requests(self, numbers: Sequence[int], run: str, round: int) -> ArrayRecord:
-        """The requests of these clients, without the rows that the node has kept."""
-        if self.ledger is not None and self.draws_anew:
-            numbers = self.ledger.look(run, round, numbers)
-        requests = client_host.requests(self.federation, numbers, round)
-        for table, rows in self.kept().items():
-            requests[table] = client_host.without(requests[table], rows.ids)
-        return messages.put_requests(numbers, requests)
+Answer = Callable[[NodeClients, RecordDict], RecordDict]
 
 
 def client_app(
@@ -268,7 +184,8 @@ def hello(clients_here: NodeClients, content: RecordDict) -> RecordDict:
         key = _label_key(clients_here) if f.method.needs_shared_key else b""
         messages.put_setup(reply, dict(zip(numbers, client_setup(f, key), strict=False)))
     knows = not f.method.needs_public_state or "public" in clients_here.state
-    if len(numbers) <= FEW and knows and not clients_here.draws_anew:  # those are asked for one by one
+    one_by_one = clients_here.draws_anew or clients_here.counts_looks
+    if len(numbers) <= FEW and knows and not one_by_one:
         reply["requests"] = clients_here.requests(numbers, task.run, task.round)
     return reply
 
@@ -314,11 +231,13 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     clients, ledger = task.clients, clients_here.ledger
     secure = clients_here.secure()
     party = None if secure is None else secure.letters(task, content, clients_here.numbers)
+    answers: dict[int, str] = {}
     release = Release(task.run, task.round, clients_here.noise, clients_here.data_id)
     if ledger is not None:
         clients = ledger.affordable(release, clients)
-        if clients_here.draws_anew:  # that rows are missing tells what was asked for, trained or not
-            clients = ledger.look(task.run, task.round, clients)
+        if clients_here.counts_looks:  # that rows are missing tells what was asked for, trained or not
+            answers = clients_here.answers(clients, task.round)
+            clients = ledger.look(task.run, task.round, answers)
     fresh = sub_model_in(content, task.round, f.model)
     fixed, rows = f.clients.training.fixed, dict(fresh.tables)
     for table, kept in clients_here.kept().items():
@@ -329,7 +248,7 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     sent = SubModel(task.round, fresh.dense, rows, fresh.control)
     trained = list(client_host.train(f, clients, sent, states, memory))
     if ledger is not None:  # before it leaves, whatever happens then
-        paid = set(ledger.spend(release, clients))
+        paid = set(ledger.spend(release, clients, answers))
         trained = [one for one in trained if one[0].client in paid]
     if secure is None or party is None:
         messages.put_updates(reply, (update for update, _ in trained))

@@ -4,8 +4,9 @@ The server counts too, but a guarantee against the server must not rest on its w
 written down before it leaves, so that a crash forgets none. The file belongs to the node, outside what
 Flower keeps, and outlives runs, restarts and new versions of the data.
 
-A look is a request that a server has seen. Where clients draw other rows in every round to hide their
-own, each look narrows down which are theirs, so there may not be many more looks than trainings.
+A look is a request that a server has seen. Where clients draw other rows to hide their own, each look
+narrows down which are theirs, so there may not be many more looks than trainings. What is asked follows
+from the round and from the config, which the server chooses: looks are told apart by what was answered.
 """
 
 from __future__ import annotations
@@ -48,11 +49,14 @@ class Line(Written):
     clients: list[Count]
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None  # of a release
     step: str = ""  # of a secure sum
+    answers: list[str] = Field(default_factory=list)  # what requests are known by; old ledgers: none
 
     @model_validator(mode="after")
     def _has_noise(self) -> Line:
         if self.kind == RELEASE and self.noise is None:
             raise ValueError("a release has no noise")
+        if self.answers and len(self.answers) != len(self.clients):
+            raise ValueError("answers of other clients")
         return self
 
 
@@ -72,8 +76,8 @@ class Account:
     mu_squared: float = 0.0  # Σ (Δ/z)²: Gaussian releases compose by it
     releases: int = 0
     last: dict[str, int] = field(default_factory=dict)  # by run, the last round it was trained in
-    trained: set[int] = field(default_factory=set)  # rounds of any run
-    looks: set[int] = field(default_factory=set)  # rounds: the same round gives the same answer
+    trained: set[str] = field(default_factory=set)  # requests that a training followed
+    looks: set[str] = field(default_factory=set)  # requests that were seen: again costs nothing
 
     def epsilon(self, delta: float) -> float:
         return epsilon_of_mu(math.sqrt(self.mu_squared), delta)
@@ -104,21 +108,33 @@ class NodeLedger:
         with self._held() as (_, accounts):
             return self._passed(clients, accounts, lambda own: self._why_not(release, own))
 
-    def spend(self, release: Release, clients: Sequence[int]) -> list[int]:
-        """Write a release down before it leaves; for which clients it may."""
+    def spend(
+        self, release: Release, clients: Sequence[int], answers: Mapping[int, str] | None = None
+    ) -> list[int]:
+        """Write a release down before it leaves; for which clients it may.
+
+        answers: by client, what the request is known by that it was trained on, where looks count.
+        """
         with self._held() as (log, accounts):
             paid = self._passed(clients, accounts, lambda own: self._why_not(release, own))
             if paid:
                 about = {"noise": release.noise, "data": release.data}
+                if answers:
+                    about["answers"] = [answers[client] for client in paid]
                 log.append(_record(RELEASE, release.run, release.round, paid) | about)
             return paid
 
-    def look(self, run: str, round: int, clients: Sequence[int]) -> list[int]:
-        """Write down that the server sees the requests of a round; whose it may."""
+    def look(self, run: str, round: int, answers: Mapping[int, str]) -> list[int]:
+        """Write down that the server sees the requests of a round; whose it may.
+
+        answers: by client, what its request is known by.
+        """
         with self._held() as (log, accounts):
-            seen = self._passed(clients, accounts, lambda own: self._unlooked(round, own))
-            if new := [client for client in seen if round not in _of(accounts, client).looks]:
-                log.append(_record(LOOK, run, round, new))
+            reasons = {c: self._unlooked(answer, _of(accounts, c)) for c, answer in answers.items()}
+            seen = _without_reason(reasons)
+            if new := [client for client in seen if answers[client] not in _of(accounts, client).looks]:
+                known = {"answers": [answers[client] for client in new]}
+                log.append(_record(LOOK, run, round, new) | known)
             return seen
 
     def once(self, run: str, round: int, step: str) -> None:
@@ -150,13 +166,13 @@ class NodeLedger:
             f"ε = {budget:g} at δ = {self.budget.delta:g}"
         )
 
-    def _unlooked(self, round: int, own: Account) -> str | None:
+    def _unlooked(self, answer: str, own: Account) -> str | None:
         most = len(own.trained) + 1 + self.budget.spare_looks
-        if round in own.looks or len(own.looks) < most:
+        if answer in own.looks or len(own.looks) < most:
             return None
         return (
-            f"{len(own.looks)} of its requests were seen, and it was trained in {len(own.trained)} "
-            "rounds: it shows no more (spare-requests in --node-config allows more)"
+            f"{len(own.looks)} of its requests were seen, and it was trained on {len(own.trained)}: "
+            "it shows no more (spare-requests in --node-config allows more)"
         )
 
     def _passed(
@@ -165,11 +181,7 @@ class NodeLedger:
         accounts: Mapping[int, Account],
         problem: Callable[[Account], str | None],
     ) -> list[int]:
-        reasons = {client: problem(_of(accounts, client)) for client in clients}
-        passed = [client for client, reason in reasons.items() if reason is None]
-        if clients and not passed:
-            raise Refusal(f"client {clients[0]}: {reasons[clients[0]]}")
-        return passed
+        return _without_reason({client: problem(_of(accounts, client)) for client in clients})
 
     @contextmanager
     def _held(self) -> Iterator[tuple[ChainedLog, dict[int, Account]]]:
@@ -203,6 +215,14 @@ def _record(kind: str, run: str, round: int, clients: Sequence[int]) -> dict[str
     return {"kind": kind, "time": now, "run": run, "round": round, "clients": list(clients)}
 
 
+def _without_reason(reasons: Mapping[int, str | None]) -> list[int]:
+    """The clients that nothing speaks against; an error with the first reason if there are none."""
+    passed = [client for client, reason in reasons.items() if reason is None]
+    for client in reasons if not passed else ():
+        raise Refusal(f"client {client}: {reasons[client]}")
+    return passed
+
+
 def _of(accounts: Mapping[int, Account], client: int) -> Account:
     return accounts.get(client) or Account()
 
@@ -211,14 +231,16 @@ def _accounts(records: Sequence[Mapping[str, Any]]) -> dict[int, Account]:
     found: dict[int, Account] = {}
     for record in records:
         round = int(record["round"])
-        for client in record["clients"]:
+        clients = record["clients"]
+        answers = record.get("answers") or [f"round {round}"] * len(clients)
+        for client, answer in zip(clients, answers, strict=True):
             own = found.setdefault(int(client), Account())
             if record["kind"] == LOOK:
-                own.looks.add(round)
+                own.looks.add(answer)
                 continue
             release = Release(record["run"], round, float(record["noise"]))
             own.mu_squared += release.mu_squared
             own.releases += 1
             own.last[release.run] = max(round, own.last.get(release.run, round))
-            own.trained.add(round)
+            own.trained.add(answer)
     return found
