@@ -27,7 +27,7 @@ from spreadout.flower.questions import sub_model_in
 from spreadout.flower.secure_grid import NOT_UNMASKED, TOO_FEW
 from spreadout.flower.secure_node import SecureNode
 from spreadout.privacy.accounting import epsilon_of
-from spreadout.privacy.ledger import Budget, NodeLedger, Refusal
+from spreadout.privacy.ledger import Budget, NodeLedger, Refusal, Release
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.privacy.secure_party import Party
 from spreadout.runs.result import Result
@@ -354,6 +354,52 @@ def test_nodes_of_which_one_is_asked_for_fewer_clients_sum_nothing(tmp_path: Pat
     result = run(tmp_path, e, grid)
     assert "has others of this node than are asked" in reasons[0]
     assert float(result.state.dense["1.bias"].abs().max()) > 100  # masks that do not cancel
+
+
+def test_a_node_adds_all_clients_that_the_list_names_or_none(tmp_path: Path) -> None:
+    """One whose client had spent its budget added the other alone, and nobody else knew."""
+    e = experiment("rounds=1", "privacy.noise=5.0")
+    grid = secure_nodes(tmp_path, e)
+    node = grid.nodes[100]
+    ledger = NodeLedger(tmp_path / "ledger100", Budget())
+    ledger.spend(Release("earlier", 0, 0.003), [0])  # all of client 0's budget, none of client 4's
+    reasons = answering_changed(node, lambda content: None)
+    result = run(tmp_path, e, grid)
+    assert ["client 0 is on its list" in reason for reason in reasons] == [True]
+    assert result.state.refused == {"node failed": 2}
+    assert 4 not in ledger.accounts()  # it paid nothing for a round that it is not in
+
+
+def test_keys_asked_for_again_lead_nowhere_with_what_was_sent_for_the_old_ones(tmp_path: Path) -> None:
+    """Step 1 is answered every time, with other keys; the steps that use the old ones are not."""
+    e = experiment("rounds=1")
+    grid = secure_nodes(tmp_path, e)
+    node, reasons, found = grid.nodes[100], [], []
+
+    def change(question: Message, reply: Message) -> list[Message]:
+        kind = question.metadata.message_type
+        if kind == KEYS:
+            found.append(secure_messages.keys_in(reply.content))
+        if kind == SHARES:  # between steps 2 and 3
+            keys_again = RecordDict({"task": question.content["task"]})
+            again = node.app(Message(keys_again, 100, KEYS), node.context).content
+            found.append(secure_messages.keys_in(again))
+            reasons.append(asked(node, SHARES, question.content))
+            ((name, other),) = found[1].items()
+            everyone = secure_messages.keys_in(question.content) | {name: other}
+            lists = {**question.content, "keys": secure_messages.put_keys(everyone)}
+            reasons.append(asked(node, SHARES, RecordDict(lists)))
+        if kind == TRAIN:
+            reasons.append(str(messages.numbers_in(reply.content, "problem").get("reason")))
+        return [reply]
+
+    node.change = change
+    result = run(tmp_path, e, grid)
+    assert found[0] != found[1]
+    assert len(reasons) == 3
+    assert "it has answered for shares already" in reasons[1]  # of the new keys
+    assert all("None" not in reason and reason for reason in reasons)
+    assert result.state.refused == {"node failed": 2}  # the others sum without it
 
 
 @pytest.mark.parametrize(

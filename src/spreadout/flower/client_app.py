@@ -238,6 +238,8 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
         if clients_here.counts_looks:  # that rows are missing tells what was asked for, trained or not
             answers = clients_here.answers(clients, task.round)
             clients = ledger.look(task.run, task.round, answers)
+    if secure is not None:  # before anything is spent
+        secure.refuse_fewer(content, clients_here.numbers, clients)
     fresh = sub_model_in(content, task.round, f.model)
     fixed, rows = f.clients.training.fixed, dict(fresh.tables)
     for table, kept in clients_here.kept().items():
@@ -253,7 +255,10 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     if secure is None or party is None:
         messages.put_updates(reply, (update for update, _ in trained))
     else:
-        reply = secure.masked(f, party, content, fresh, [update for update, _ in trained])
+        updates = [update for update, _ in trained]
+        counted = [update.client for update in updates if update.examples]
+        secure.refuse_fewer(content, clients_here.numbers, counted)
+        reply = secure.masked(f, party, content, fresh, updates)
     clients_here.keep_states(states, (its for _, its in trained))
     if fixed:
         clients_here.state["kept"] = messages.put_rows({table: rows[table] for table in fixed})

@@ -1,7 +1,9 @@
 """What a node does in a round of secure aggregation, message by message.
 
 Between two messages its secrets are in its own Flower state, which never leaves the node and is gone
-when it is started anew. That no step is answered twice is written into the ledger, which outlives that.
+when it is started anew. That no step after the first is answered twice is written into the ledger, which
+outlives that. The first gives new keys whenever it is asked: they are drawn then, depend on nothing, and
+take the place of the old ones, with which the node can do no further step of the round.
 """
 
 from __future__ import annotations
@@ -117,6 +119,18 @@ class SecureNode:
         party = _answered(lambda: secure_party.received(self._party(task), letters))
         self.ledger.once(task.run, task.round, SENT_NUMBERS)
         return party
+
+    def refuse_fewer(self, content: RecordDict, own: Collection[int], clients: Collection[int]) -> None:
+        """Whether clients are those of this node that the sum's list names: all nodes count on them.
+
+        own: all clients of this node; clients: those that it can add.
+        """
+        missing = set(own) & set(secure_messages.members_in(content)) - set(clients)
+        if missing:
+            raise Refusal(
+                f"secure sum: client {min(missing)} is on its list, and this node cannot add it: its "
+                "budget is spent, or its requests were seen too often"
+            )
 
     def masked(
         self,
