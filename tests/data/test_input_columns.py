@@ -65,7 +65,7 @@ def test_a_question_goes_by_the_names_of_its_columns_also_after_saving(
         assert (
             best(model.predict(frame[["height", "girth"]].to_numpy())) == kinds
         )  # an array has no names
-        with pytest.raises(so.UserError, match="no column 'girth', which this .* on; it has height"):
+        with pytest.raises(so.UserError, match=r"no column 'girth', which this .* on; it has height"):
             model.predict(frame[["height"]])
         with pytest.raises(so.UserError, match="column 'colour' was not in the training data; leave it"):
             model.predict(frame.assign(colour=1))
