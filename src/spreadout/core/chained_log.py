@@ -1,7 +1,7 @@
 """A log of which every line carries a digest of itself and of all lines before it.
 
-So a line that was changed, left out or put elsewhere by accident is noticed; only the end can be cut off.
-The digest has no key: whoever may write the file can write another one that is whole.
+So a line that was changed, left out or put elsewhere by accident is noticed; only the end can be cut
+off. The digest has no key: whoever may write the file can write another one that is whole.
 """
 
 from __future__ import annotations
