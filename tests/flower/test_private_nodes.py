@@ -334,6 +334,23 @@ def test_other_configs_do_not_name_the_classes_either(tmp_path: Path, how: str) 
     assert len(ledger_of(node).accounts()[0].looks) == 2
 
 
+def test_honest_runs_of_several_configs_are_answered_to_the_end(tmp_path: Path) -> None:
+    """Every look is followed by training; rows that stay the same are one look, of all rounds."""
+    for name, draw, size in (("a", "fixed", 2), ("b", "fresh", 1), ("c", "fresh", 2), ("d", "fixed", 1)):
+        e = experiment(
+            "rounds=3", "method.name=fedss", f"method.negatives={size}", f"method.draw={draw}"
+        )
+        grid = private_nodes(tmp_path, e)
+        for node in grid.nodes.values():
+            node.config |= {"epsilon": 1000.0, "spare-requests": 0}
+            node.restart()
+        assert run(tmp_path, e, grid, name).state.refused == {}
+    accounts = ledger_of(grid.nodes[100]).accounts().values()
+    assert all(own.looks == own.trained for own in accounts)
+    assert {own.releases for own in accounts} == {12}
+    assert max(len(own.looks) for own in accounts) <= 8  # 1 + 3 + 3 + 1
+
+
 def test_rows_left_out_of_a_model_do_not_name_them_either(tmp_path: Path) -> None:
     """A node that lacks rows says so, which tells whether it asked for them: that is a look too."""
     node, _, f = hidden_classes(tmp_path)
