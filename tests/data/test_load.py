@@ -224,6 +224,21 @@ def test_what_an_encoder_writes_while_it_trains_is_thrown_away(toy: so.Splits) -
     assert not bool(trained.frozen.any())
 
 
+class Grows(RemembersSome):
+    """Makes the buffer only when it has something to keep."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(x) in self.sizes:
+            self.register_buffer("kept", x.detach()[0])
+        return self.layer(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("executor", ["sequential", "simulator"])
+def test_an_encoder_gets_no_buffer_while_it_trains(toy: so.Splits, executor: str) -> None:
+    with pytest.raises(so.UserError, match="gets another buffer or parameter while it computes"):
+        so.run(remembering(executor), data=toy, encoder=Grows(range(3, 99)))
+
+
 def test_what_an_encoder_keeps_of_two_examples_is_found(toy: so.Splits) -> None:
     with pytest.raises(so.UserError, match="its buffer seen changes with the inputs"):
         so.run(remembering("sequential"), data=toy, encoder=RemembersSome(range(2, 3)))
