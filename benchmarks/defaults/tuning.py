@@ -4,7 +4,8 @@
 
 The points are those of `points.py`, the default first. All points of a set and a method are judged on
 the same validation part, with seed 0; the best by its first metric is then run on the test part with
-every seed of `--seeds`. No test score is read before that. `--stage validation` stops there.
+every seed of `--seeds`. No test score is read before that. `--stage validation` stops there. A set that
+`--folder` or `--npz` names is a training part alone: the part that a run splits off it is what judges.
 """
 
 from __future__ import annotations
@@ -44,16 +45,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         asked = _points(pairs) if split == "validation" else _best(pairs, done, seeds)
         known = {_named(run) for run in done}
         jobs = [
-            replace(job, device=given.device, data=own.get(job.set, {}))
+            replace(job, device=given.device, data=own[job.set], split="test")
+            if job.set in own
+            else replace(job, device=given.device)
             for job in asked
-            if _named(_about(job)) not in known
+            if _named(_about(job, split)) not in known
         ]
         for job, found in run_all(jobs, given.workers, given.seconds):
-            add(given.out, {**found, **_about(job), "commit": commit})
+            add(given.out, {**found, **_about(job, split), "commit": commit})
 
 
-def _about(job: Job) -> dict[str, Any]:
-    return {**job.about, "changes": list(job.changes), "split": job.split}
+def _about(job: Job, split: str) -> dict[str, Any]:
+    return {**job.about, "changes": list(job.changes), "split": split}
 
 
 def _named(run: dict[str, Any]) -> tuple[Any, ...]:
