@@ -37,6 +37,7 @@ ON_IMAGES: tuple[Point, ...] = (
     (),
     ("rounds=2000",),
     ("rounds=2000", "clients.batch=32"),
+    ("rounds=2000", "clients.batch=128"),
     ("rounds=2000", *adam(0.001)),
     ("rounds=2000", *adam(0.01)),
     ("rounds=2000", "clients.image_shift=2"),
