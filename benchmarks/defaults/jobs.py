@@ -73,6 +73,7 @@ class Job:
     split: str = "test"
     device: str = "auto"
     data: Mapping[str, Any] = field(default_factory=dict)  # `[data]` of a set that is not in SETS
+    references: bool = True
 
     @property
     def about(self) -> dict[str, Any]:
@@ -87,6 +88,8 @@ class Job:
         if self.split == "validation":
             values["data"]["validation_fraction"] = 0.1
             values["eval"] = {"split": "validation", "references": False}
+        elif not self.references:
+            values["eval"] = {"references": False}
         return so.Experiment.of(values, overrides=self.changes)
 
     def run(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         asked = _points(pairs) if split == "validation" else _best(pairs, done, seeds)
         known = {_named(run) for run in done}
         jobs = [
-            replace(job, device=given.device, data=own[job.set], split="test")
+            replace(job, device=given.device, data=own[job.set], split="test", references=False)
             if job.set in own
             else replace(job, device=given.device)
             for job in asked
