@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 Point = tuple[str, ...]
 ADAM = ("server.optimizer=adam", "server.eps=1e-8", "server.lr_decay=cosine")  # as the default has it
-LARGE = frozenset({"synthetic-20000"})
+DENSE = frozenset({"digits", "cal500", "scene", "yeast", "emotions", "birds"})  # the others are text
+LARGE = "synthetic-20000"
 
 
 def adam(rate: float) -> Point:
@@ -17,56 +18,15 @@ def adam(rate: float) -> Point:
     return (*ADAM, f"server.lr={rate}")
 
 
+OTHER_RATE = {"fedaws": adam(0.001), "fedalc": adam(0.001), "fedss": adam(0.003)}
+OTHER_HIDDEN = {True: "model.hidden=[]", False: "model.hidden=[256]"}  # of dense features, of text
 WIDE, REGULAR = "model.hidden=[1024]", "clients.input_dropout=0.5"
-ON_FEATURES: tuple[Point, ...] = (
-    (),
-    (WIDE,),
-    ("model.hidden=[]",),
-    ("model.hidden=[1024,1024]",),
-    ("clients.input_dropout=0",),
-    (REGULAR,),
-    (WIDE, REGULAR),
-    ("clients.batch=full",),
-    ("rounds=100",),
-    ("rounds=1000",),
-    adam(0.001),
-    adam(0.01),
-    (WIDE, REGULAR, "clients.batch=full", "rounds=150"),
-)
-ON_IMAGES: tuple[Point, ...] = (
-    (),
-    ("rounds=2000",),
-    ("rounds=2000", "clients.batch=32"),
-    ("rounds=2000", "clients.batch=128"),
-    ("rounds=2000", *adam(0.001)),
-    ("rounds=2000", *adam(0.01)),
-    ("rounds=2000", "clients.image_shift=2"),
-    ("rounds=2000", "model.encoder=resnet8"),
-)
-FEW = "clients.per_round=32"  # of the 193 clients of Omniglot: more steps for as many images
-ON_OMNIGLOT: tuple[Point, ...] = (
-    (),
-    (FEW, "rounds=1000"),
-    (FEW, "rounds=1000", *adam(0.001)),
-    (FEW, "rounds=1000", *adam(0.01)),
-    (FEW, "rounds=1000", "clients.image_shift=2"),
-    (FEW, "rounds=2000"),
-    (FEW, "rounds=2000", "clients.image_shift=2"),
-)
-ON_LARGE: tuple[Point, ...] = (
-    (),
-    ("rounds=2000",),
-    ("model.hidden=[]",),
-    (WIDE,),
-    ("clients.input_dropout=0",),
-    adam(0.01),
-)
 OF_POSITIVES: tuple[Point, ...] = (
     ("method.spreadout_form=topk", "method.k=5"),
     ("method.margin=0.7",),
     ("clients.row_lr=0.3",),
 )
-FASTER_ROWS = (*adam(0.003), 'server.tables.classes={optimizer="adam",lr=0.01,eps=1e-8}')
+FASTER_ROWS = (*adam(0.001), 'server.tables.classes={optimizer="adam",lr=0.01,eps=1e-8}')
 OF_SAMPLES: tuple[Point, ...] = (
     ("method.scale=20",),
     ("method.weighting=uniform",),
@@ -80,9 +40,37 @@ def points(name: str, method: str) -> Sequence[Point]:
     if method == "dual_encoder":
         scales = (("method.scale=5",), ("method.scale=20",))
         return ((), *(adam(rate) for rate in (0.001, 0.003, 0.03)), *scales)
-    if name == "omniglot":
-        longer = (FEW, "rounds=1000")
-        return (*ON_OMNIGLOT, *((*longer, *point) for point in OF_METHOD[method]))
-    if name.startswith("cifar"):
-        return (*ON_IMAGES, *(("rounds=2000", *point) for point in OF_METHOD[method]))
-    return (*(ON_LARGE if name in LARGE else ON_FEATURES), *OF_METHOD[method])
+    other = OTHER_RATE[method]
+    if name == "omniglot" or name.startswith("cifar"):
+        return (
+            (),
+            other,
+            ("clients.image_shift=2",),
+            ("clients.batch=64",),
+            ("rounds=1000",),
+            *OF_METHOD[method],
+            adam(0.01),
+            ("model.encoder=resnet8",),
+        )
+    if name == LARGE:
+        return (
+            (),
+            other,
+            ("model.hidden=[512]",),
+            ("rounds=2000",),
+            *OF_METHOD[method],
+            ("clients.input_dropout=0",),
+        )
+    return (
+        (),
+        (OTHER_HIDDEN[name in DENSE],),
+        (WIDE,),
+        (REGULAR,),
+        (REGULAR, WIDE),
+        (REGULAR, *other),
+        other,
+        *OF_METHOD[method],
+        ("rounds=1000",),
+        ("clients.batch=full",),
+        adam(0.01),
+    )
