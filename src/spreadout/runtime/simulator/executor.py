@@ -17,6 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from spreadout.core.errors import UserError
 from spreadout.core.rows import along_sphere, nbytes, project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params, RowInfo, Tensors
@@ -32,7 +33,9 @@ from spreadout.federated.federation import Federation
 from spreadout.federated.in_one_place import Memory, keep_, remembered, stacked
 from spreadout.federated.local import Objective, local_update
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.models.nn.cohort_norm import statistics_in
 from spreadout.runtime.simulator.chunk_sums import accepted_sum, aggregate, traffic_of
+from spreadout.runtime.simulator.encoder_graph import EncoderGraph
 from spreadout.runtime.simulator.graphs import GraphCache
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitLayers
 from spreadout.runtime.simulator.prefetch import Prefetcher
@@ -58,6 +61,7 @@ class Simulator(Executor):
 
     memory: int = 1 << 30
     graphs: GraphCache | None = None  # of local steps on a CUDA device
+    encoders: EncoderGraph | None = None  # of an encoder's call on a cohort's images
     implicit: ImplicitLayers | None = None  # for first layers on sparse features
     prefetch: Prefetcher[StagedRound] | None = None  # stages the next rounds meanwhile
 
@@ -67,6 +71,7 @@ class Simulator(Executor):
         return cls(
             options.memory,
             GraphCache() if cuda and options.graphs else None,
+            EncoderGraph() if cuda and options.graphs else None,
             ImplicitLayers(options.memory // 4),
             Prefetcher(PREFETCHED_ROUNDS) if cuda and options.prefetch else None,
         )
@@ -89,13 +94,23 @@ class Simulator(Executor):
             silent = refused(checks.NO_EXAMPLES, len(staged.idle))
             silent.traffic = traffic_of(state, cohort.select(staged.idle), federation)
             yield silent
+        if len(staged.chunks) > 1 and statistics_in(federation.model.encoder):
+            raise UserError(
+                f'model.norm = "batch": a round of {len(cohort.clients)} clients does not fit '
+                f"run.memory_gb = {self.memory / 2**30:g} as one batch; raise it, or lower clients.batch"
+            )
         for place, planned in enumerate(staged.chunks):
             early = staged.first if place == 0 else None
             chunk = early or stage_chunk(federation, planned, fuses=True)
             # While the device trains the first chunk, the host stages later rounds.
             meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
             if is_fusable(federation, len(chunk.active)):
-                part = _fused(chunk, state, meanwhile)
+                part = _fused(chunk, state, meanwhile, self.encoders)
+                if part is None and statistics_in(federation.model.encoder):
+                    broken = refused(checks.NOT_FINITE, len(planned.clients))  # nobody trains apart
+                    broken.traffic = traffic_of(state, planned, federation)
+                    yield broken
+                    continue
                 if part is None:
                     yield from self._apart(federation, state, planned)
                     continue
@@ -137,20 +152,30 @@ class Simulator(Executor):
         self.prefetch.begin({prefetch_key(federation, round): partial(make, round) for round in rounds})
 
 
-def _fused(chunk: Chunk, state: ServerState, meanwhile: Callable[[], None]) -> Aggregate | None:
+def _fused(
+    chunk: Chunk,
+    state: ServerState,
+    meanwhile: Callable[[], None],
+    graph: EncoderGraph | None = None,
+) -> Aggregate | None:
     """One step of every client as one gradient; None if some client's gradient is not finite."""
     f, training = chunk.federation, chunk.training
     weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
     rows = chunk.rows(state.tables)
     trained = [name for name in rows if name not in training.fixed]
-    dense = {name: value.detach().requires_grad_() for name, value in state.dense.items()}
+    dense = {name: value.detach() for name, value in state.dense.items()}
+    moving = [name for name in dense if name not in f.model.constant_dense]
+    for name in moving:
+        dense[name].requires_grad_()
     for name in trained:
         rows[name].requires_grad_()
     batch = {name: column[:, 0] for name, column in chunk.batches.items()}
     after, pooled = _pooled_inputs(chunk, state)
+    statistics: Tensors = {}
     if chunk.features is None and can_share(f):
         assert chunk.cohort.plan is not None
-        after, outputs = shared_outputs(f, dense, batch["x"], chunk.cohort.plan.mask[:, 0] > 0)
+        filled = chunk.cohort.plan.mask[:, 0] > 0
+        after, outputs, statistics = shared_outputs(f, dense, batch["x"], filled, graph)
         batch |= outputs
     batch |= pooled
     objective = torch.vmap(
@@ -158,14 +183,16 @@ def _fused(chunk: Chunk, state: ServerState, meanwhile: Callable[[], None]) -> A
         in_dims=(Params(None, 0), 0, 0),  # type: ignore[arg-type]
     )
     loss = objective(Params(dense, rows), batch, chunk.info)  # (k,)
-    leaves = [*dense.values(), *(rows[name] for name in trained), *pooled.values()]
+    leaves = [*(dense[name] for name in moving), *(rows[name] for name in trained), *pooled.values()]
     found = torch.autograd.grad((weight * loss).sum(), leaves, allow_unused=True)
     gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
     with torch.no_grad():
-        sound = torch.stack([loss.sum(), *(g.sum() for g in gradients)]).isfinite().all()
-        change = dict(zip(dense, (g * -training.dense.lr for g in gradients), strict=False))
+        sound = torch.stack([loss.sum(), *torch._foreach_norm(gradients)]).isfinite().all()
+        own = gradients[: len(moving)]  # an encoder may have no weights at all
+        steps = torch._foreach_mul(own, -training.dense.lr) if own else []
+        change = dict(zip(moving, steps, strict=True))
         moved = {}
-        for name, gradient in zip(trained, gradients[len(dense) :], strict=False):
+        for name, gradient in zip(trained, gradients[len(moving) :], strict=False):
             start, slope = rows[name].detach(), gradient / weight[:, None, None]
             rate = training.rows[name].lr
             if name in training.sphere:
@@ -173,6 +200,7 @@ def _fused(chunk: Chunk, state: ServerState, meanwhile: Callable[[], None]) -> A
             else:
                 moved[name] = -rate * slope
         part = aggregate(chunk, state, change, moved, loss.detach())
+        part.statistics = statistics
         if chunk.features is not None:
             (table,) = f.model.row_columns.values()
             share = f.rules.row_weight(table, chunk.examples) / weight
