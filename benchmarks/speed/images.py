@@ -80,7 +80,8 @@ class PlainLoop:
             if isinstance(module, CohortNorm):
                 place, _, last = name.rpartition(".")
                 setattr(network.get_submodule(place), last, nn.BatchNorm2d(len(module.weight)))
-        self.net = network.to(device, memory_format=torch.channels_last)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.net = network.to(device)
         self.rows = nn.Parameter(F.normalize(torch.randn(CLASSES, DIM, device=device), dim=-1))
         self.optimizer = torch.optim.SGD(
             [*self.net.parameters(), self.rows], lr=0.1, momentum=0.9, weight_decay=5e-4
