@@ -205,7 +205,7 @@ def test_a_replayed_encoder_is_the_encoder_itself(norm: str, method: str) -> Non
             "rounds": 6,
             "model": {"encoder": "resnet8", "norm": norm, "dim": 8},
             "method": {"name": method},
-            "clients": {"local_steps": 1, "batch": 6, "lr": 1.0, "row_lr": 0.1, "image_shift": 2},
+            "clients": {"local_steps": 1, "batch": 6, "lr": 0.5, "image_shift": 2},
             "server": {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3},
             "run": {"graphs": graphs},
         }
@@ -215,7 +215,7 @@ def test_a_replayed_encoder_is_the_encoder_itself(norm: str, method: str) -> Non
             assert run_round(f, state).accepted == (1 if method == "centralized" else 4)
         states.append(state)
         assert isinstance(f.executor, Simulator)
-        replays = f.executor.encoders
+        replays = f.executor.fused
         assert (replays is not None and replays._captured is not None) == graphs
     torch.testing.assert_close(states[0].dense, states[1].dense, rtol=1e-2, atol=1e-3)
     torch.testing.assert_close(states[0].tables, states[1].tables, rtol=1e-2, atol=1e-3)

@@ -166,9 +166,9 @@ def test_images_of_all_clients_go_through_the_encoder_at_once(
     shared: list[int] = []
     whole = simulator.shared_outputs
 
-    def counted(f: Federation, dense: Tensors, x: Tensor, filled: Tensor, graph: None) -> Shared:
+    def counted(f: Federation, dense: Tensors, x: Tensor, filled: Tensor) -> Shared:
         shared.append(int(filled.sum()))
-        return whole(f, dense, x, filled, graph)
+        return whole(f, dense, x, filled)
 
     monkeypatch.setattr(simulator, "shared_outputs", counted)
     fast, fast_loss = train(federation(), rounds=2)

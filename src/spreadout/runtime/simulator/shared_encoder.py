@@ -20,7 +20,6 @@ from spreadout.models.nn.cohort_norm import over_cohort
 from spreadout.models.nn.images import ImageEncoder
 from spreadout.models.nn.unit import unit
 from spreadout.models.nn.untouched import output_of
-from spreadout.runtime.simulator.encoder_graph import EncoderGraph
 
 
 class Encoded(EmbeddingModel):
@@ -52,12 +51,10 @@ def shared_outputs(
     dense: Tensors,
     x: Tensor,
     filled: Tensor,
-    graph: EncoderGraph | None = None,
 ) -> Shared:
     """The encoder called once, on the images of all clients.
 
     x: (k, B, channels, height, width); filled: (k, B) bool, slots that hold an example, on the host.
-    graph: to replay the call, where that can be done.
     """
     f, (k, width) = federation, x.shape[:2]
     images, slots = x.flatten(0, 1), None
@@ -66,17 +63,10 @@ def shared_outputs(
         images = images[slots]
     if x.is_cuda:  # the form in which a GPU's fast convolutions take images
         images = images.contiguous(memory_format=torch.channels_last)
-
-    def encode(weights: Tensors, given: Tensor) -> tuple[Tensor, Tensors]:
-        # Each weight is used once: no need to keep those that were made bf16, least of all in a graph.
-        low = torch.autocast(f.device.type, torch.bfloat16, enabled=f.bf16, cache_enabled=False)
-        with low, over_cohort(f.model.encoder, weights) as (used, moved):
-            return output_of(f.model.encoder, used, (given,)).float(), moved
-
-    done = None
-    if graph is not None:
-        done = graph.run(encode, dense, images, f.model.constant_dense, (id(f.model), f.bf16))
-    found, statistics = done or encode(dense, images)
+    # Each weight is used once: no need to keep those that were made bf16, least of all in a graph.
+    low = torch.autocast(f.device.type, torch.bfloat16, enabled=f.bf16, cache_enabled=False)
+    with low, over_cohort(f.model.encoder, dense) as (used, statistics):
+        found = output_of(f.model.encoder, used, (images,)).float()
     if slots is not None:
         # Ones, not zeros: a vector without a direction has no gradient, and a loss masks both alike.
         found = found.new_ones(k * width, found.shape[-1]).index_put((slots,), found)
