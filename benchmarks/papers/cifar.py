@@ -78,7 +78,7 @@ def softmax(lr: float, row_lr: float, scale: float) -> Changes:
     return point(lr, clients={"row_lr": row_lr}, method={"scale": scale})
 
 
-# Equally many of each: four rates and two other values of what else matters to the arm. A softmax of scale
+# Equally many of each: four rates, and two other values of what else matters to it. A softmax of scale
 # 20 has gradients some ten times as long as the hinge, and rates that are as much lower. The first are
 # the likeliest: fewer are tried with --points.
 RATES, SOFTMAX_RATES = (0.2, 0.4, 0.1, 0.8), (0.05, 0.1, 0.02, 0.2)
