@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="for a quick look")
     parser.add_argument("--scale", type=float, help="of the shape, instead of its own")
     parser.add_argument("--rounds", type=int, help="instead of the set's own")
+    parser.add_argument("--points", type=int, help="so many of each arm, for a quick look")
     parser.add_argument("--profile", action="store_true", help="time some rounds of each arm")
     a = parser.parse_args()
     known = rows_arms() if a.rows else ARMS
@@ -90,10 +91,10 @@ def main() -> None:
         Job(shape, of, arm, point)
         for arm, one in arms.items()
         for shape, of in sets.items()
-        for point in one.points
+        for point in list(one.points)[: 1 if a.profile else a.points]
     ]
     if a.profile:
-        profile([job for job in first if job.point == next(iter(arms[job.arm].points))], a.device, a.set)
+        profile(first, a.device, a.set)
         return
     deadline = time.monotonic() + a.seconds
     context = multiprocessing.get_context("spawn")

@@ -50,7 +50,7 @@ BASE: Made = {
     "model": {"encoder": "lookup", "width": 256, "hidden": [], "dim": 256, "pooling": "sqrtn"},
     "clients": {
         "selection": "by_size", "request_features": "seen", "local_steps": 1,
-        "lr": 1.0, "row_lr": 0.5, "input_lr": 1.0, "lr_decay": "cosine",
+        "lr": 1.0, "input_lr": 1.0, "lr_decay": "cosine",
     },
     "server": {"optimizer": "adam", "lr": 0.02, "eps": 1e-8, "lr_decay": "cosine"},
     "eval": {

@@ -10,7 +10,8 @@ from spreadout.methods import negatives
 @pytest.mark.parametrize("count", [1, 10, 30])
 def test_a_cohort_draws_what_its_clients_draw_alone(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(count)
-    own = Ragged.from_lists([np.sort(rng.choice(500, 1 + i % 3, replace=False)) for i in range(200)])
+    lists = [sorted(rng.choice(500, 1 + i % 3, replace=False).tolist()) for i in range(200)]
+    own = Ragged.from_lists(lists)
     numbers = rng.permutation(1000)[:200]
     together = negatives.with_negatives(own, count, (0, 500), 3, numbers)
     assert negatives._at_once(own, count, (0, 500), 3, numbers) is not None

@@ -23,8 +23,8 @@ def with_negatives(
     A draw is a function of (stream, client): a client makes it alone. Where fewer others are left, it
     gets all of them.
     """
-    if (found := _at_once(own, counts, bounds, stream, numbers)) is not None:
-        return found
+    if (together := _at_once(own, counts, bounds, stream, numbers)) is not None:
+        return together
     first, end = bounds
     lists = []
     for i, (number, count) in enumerate(_each(numbers, counts)):
