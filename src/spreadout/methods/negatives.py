@@ -12,6 +12,8 @@ from spreadout.core import randomness
 from spreadout.core.ragged import Ragged
 from spreadout.core.randomness import Ints
 
+FEW_OWN = 8  # rows of its own up to which a client's draws are compared with each of them
+
 
 def with_negatives(
     own: Ragged, counts: int | Ints, bounds: tuple[int, int], stream: int, numbers: Ints
@@ -21,6 +23,8 @@ def with_negatives(
     A draw is a function of (stream, client): a client makes it alone. Where fewer others are left, it
     gets all of them.
     """
+    if (together := _at_once(own, counts, bounds, stream, numbers)) is not None:
+        return together
     first, end = bounds
     lists = []
     for i, (number, count) in enumerate(_each(numbers, counts)):
@@ -37,6 +41,35 @@ def with_negatives(
             found = np.concatenate([found, fresh])
         lists.append(torch.from_numpy(np.sort(found)))
     return Ragged.from_lists(lists)
+
+
+def _at_once(
+    own: Ragged, counts: int | Ints, bounds: tuple[int, int], stream: int, numbers: Ints
+) -> Ragged | None:
+    """The same draws for all clients together; None where some client needs more than its first ones."""
+    first, end = bounds
+    every = np.unique(counts)
+    if len(every) != 1 or not len(own) or int(own.lengths.max()) > FEW_OWN:
+        return None
+    count = int(every[0])
+    bits = randomness.bits(stream, numbers[:, None], np.arange(2 * count + 16))
+    drawn = first + (bits % np.uint64(end - first)).astype(np.int64)  # (n, m)
+    order = np.argsort(drawn, axis=1, kind="stable")
+    ranked = np.take_along_axis(drawn, order, 1)
+    again = np.zeros(drawn.shape, dtype=bool)  # drawn before by the same client
+    np.put_along_axis(again, order[:, 1:], ranked[:, 1:] == ranked[:, :-1], 1)
+    mine = (drawn[:, :, None] == own.padded(fill=-1).numpy()[:, None, :]).any(2)
+    fresh = ~(again | mine)
+    place = fresh.cumsum(1)
+    if (place[:, -1] < count).any():
+        return None
+    whose, which = np.nonzero(fresh & (place <= count))
+    owner = torch.repeat_interleave(torch.arange(len(own)), own.lengths)
+    return Ragged.from_pairs(
+        torch.cat([owner, torch.from_numpy(whose)]),
+        torch.cat([own.values, torch.from_numpy(drawn[whose, which])]),
+        len(own),
+    )
 
 
 def with_popular_negatives(

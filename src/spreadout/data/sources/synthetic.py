@@ -10,7 +10,10 @@ is a function of (seed, part, its number): parts are made in chunks, as a stream
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -30,6 +33,7 @@ CHUNK = 1 << 14
 COMPANIONS = 8
 FROM_COMPANIONS = 0.7  # share of further labels that are companions of the first
 MOST_LABELS = 64
+THREADS = 8  # chunks that are made at once, at most
 
 
 @dataclass(frozen=True)
@@ -126,9 +130,22 @@ class Synthetic(Source):
         stored.write_index(folder, {**meta, "parts": parts})
 
     def chunks(self, part: str, count: int, size: int = CHUNK) -> Iterator[Block]:
-        """The part's instances in order. A chunk does not depend on how the part is cut."""
-        for start in range(0, count, size):
-            yield self.chunk(part, np.arange(start, min(start + size, count), dtype=np.int64))
+        """The part's instances in order. A chunk does not depend on how the part is cut.
+
+        Several are made at once, in threads: NumPy lets others run while it works on large arrays.
+        """
+        numbers = (
+            np.arange(start, min(start + size, count), dtype=np.int64) for start in range(0, count, size)
+        )
+        ahead = min(THREADS, os.cpu_count() or 1)
+        with ThreadPoolExecutor(ahead) as pool:
+            begun: deque[Future[Block]] = deque()
+            for some in numbers:
+                begun.append(pool.submit(self.chunk, part, some))
+                if len(begun) > ahead:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
 
     def chunk(self, part: str, number: Ints) -> Block:
         """The instances with these numbers."""

@@ -1,0 +1,171 @@
+"""The arms of the tables at extreme shapes: what they share, and what is tried of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from spreadout.config.experiment import Experiment
+from spreadout.config.values import overlay
+
+Made = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Set:
+    """A shape at some size, and how many clients and examples a round of it has."""
+
+    scale: float
+    shown: float
+    rounds: int
+    per_round: int
+    batch: int
+    pooled: int  # examples of a step in one place
+    held_out: float  # of the training instances, for validation
+
+    def resized(self, scale: float | None, rounds: int | None) -> Set:
+        """Another part of the shape, with so much smaller cohorts, for a quick look."""
+        share = 1.0 if scale is None else scale / self.scale
+        return replace(
+            self,
+            scale=scale or self.scale,
+            rounds=rounds or self.rounds,
+            per_round=max(8, round(self.per_round * share)),
+            pooled=max(64, round(self.pooled * share)),
+            held_out=min(0.2, self.held_out / share),
+        )
+
+
+# AmazonCat is whole. Of the others a part with the same means, law and noise: the most for which four
+# points of every arm fit the time there is, the oracle's too, which looks at all classes for an example.
+SETS = {
+    "amazoncat-13k": Set(1.0, 0.3, 800, 2048, 32, 4096, 0.005),
+    "wikilshtc-325k": Set(0.25, 0.2, 800, 4096, 16, 4096, 0.01),
+    "amazon-670k": Set(0.3, 0.7, 800, 8192, 16, 4096, 0.03),
+}
+BASE: Made = {
+    "chosen": [],
+    "data": {"targets": "each"},
+    "model": {"encoder": "lookup", "width": 256, "hidden": [], "dim": 256, "pooling": "sqrtn"},
+    "clients": {
+        "selection": "by_size", "request_features": "seen", "local_steps": 1,
+        "lr": 1.0, "input_lr": 1.0, "lr_decay": "cosine",
+    },
+    "server": {"optimizer": "adam", "lr": 0.02, "eps": 1e-8, "lr_decay": "cosine"},
+    "eval": {
+        "split": "validation", "metrics": ["P@1", "P@3", "P@5"], "keep": "best", "references": False,
+    },
+    "run": {"memory_gb": 8.0, "precision": "bf16", "checkpoint_every": 1_000_000},
+}  # fmt: skip
+BY_SIZE: Made = {"method": {"weighting": "examples"}}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A label, what makes it, and the points that are tried, by their names."""
+
+    label: str
+    changes: Made
+    points: Mapping[str, Made] = field(default_factory=dict)
+
+
+def _points(knob: str, values: tuple[float, float], rates: tuple[float, float]) -> dict[str, Made]:
+    """Two rates of the server by two values of the arm's own knob."""
+    section, name = knob.split(".")
+    return {
+        f"{rate:g}-{value:g}": {"server": {"lr": rate}, section: {name: value}}
+        for rate in rates
+        for value in values
+    }
+
+
+def _softmax_points(scales: tuple[float, float], rates: tuple[float, float]) -> dict[str, Made]:
+    """Class rows move by Adam too, a fifth as fast as the rest: they are of unit length."""
+    return {
+        f"{rate:g}-{scale:g}": {
+            "method": {"scale": scale},
+            "server": {
+                "lr": rate,
+                "tables": {"classes": {"optimizer": "adam", "eps": 1e-8, "lr": rate / 5}},
+            },
+        }
+        for rate in rates
+        for scale in scales
+    }
+
+
+RATES = (0.01, 0.03)
+MINED: Made = {"spreadout_form": "topk", "k": 10, "candidates": 32_768}
+
+
+def _sampled(rows: int) -> Made:
+    method = {"name": "fedss", "negatives": rows, "correct": True, "merge": "sum"}
+    return {"method": {**method, "weighting": "examples", "prior": "auto"}, "clients": {"row_lr": 1.0}}
+
+
+def _fedaws(**more: Any) -> Made:
+    return {"method": {"name": "fedaws", "prior": "auto", **MINED, **more}}
+
+
+ARMS = {
+    "softmax": Arm(
+        "Softmax in one place",
+        {"method": {"name": "centralized", "prior": "auto"}, "clients": {"row_lr": 1.0}},
+        _softmax_points((10.0, 20.0), RATES),
+    ),
+    "fedaws": Arm("FedAwS", _fedaws(weighting="examples"), _points("clients.row_lr", (0.1, 0.5), RATES)),
+    "ten": Arm("Ten random rows (FedSS)", _sampled(10), _softmax_points((10.0, 20.0), RATES)),
+    "baseline-2": Arm(
+        "Baseline-2",
+        overlay({"method": {"name": "baseline-2", "prior": "auto"}}, BY_SIZE),
+        _points("method.margin", (0.5, 0.9), RATES),
+    ),
+    "baseline-1": Arm(
+        "Baseline-1",
+        overlay({"method": {"name": "baseline-1", "prior": "auto"}}, BY_SIZE),
+        _points("clients.row_lr", (0.1, 0.5), RATES),
+    ),
+    "uniform": Arm(
+        "FedAwS, uniform cohorts",
+        overlay(_fedaws(), {"clients": {"selection": "nonempty"}}),
+        _points("clients.row_lr", (0.1, 0.5), RATES),
+    ),
+}
+
+
+def rows_arms() -> dict[str, Arm]:
+    """By how many rows a client gets beside its own: none is FedAwS, all is a softmax over all."""
+    return {
+        "0": ARMS["fedaws"],
+        **{
+            str(rows): Arm(str(rows), _sampled(rows), ARMS["ten"].points) for rows in (1, 3, 10, 30, 100)
+        },
+        "all": ARMS["softmax"],
+    }
+
+
+def experiment(
+    shape: str, one: Set, arm: str, point: str, seed: int = 0, more: Sequence[str] = ()
+) -> Experiment:
+    """A point of an arm at a shape; more: changes for a quick look."""
+    known = ARMS | rows_arms()
+    changes = known[arm].points[point]
+    central = known[arm].changes["method"]["name"] == "centralized"
+    of_set = {
+        "name": f"{shape}-{arm}",
+        "seed": seed,
+        "rounds": one.rounds,
+        "data": {
+            "source": {"name": "synthetic", "shape": shape, "scale": one.scale, "shown": one.shown},
+            "validation_fraction": one.held_out,
+        },
+        "clients": {"batch": one.pooled}
+        if central
+        else {"batch": one.batch, "per_round": one.per_round},
+        "eval": {"every": max(1, one.rounds // 8)},
+    }
+    made = overlay(overlay(BASE, of_set), overlay(known[arm].changes, changes))
+    if central:
+        made["clients"] = {key: value for key, value in made["clients"].items() if key != "selection"}
+    return Experiment.of(made, f"{shape} {arm}", more)

@@ -1,0 +1,28 @@
+"""Negatives of a whole cohort at once: what each client would draw by itself."""
+
+import numpy as np
+import pytest
+
+from spreadout.core.ragged import Ragged
+from spreadout.methods import negatives
+
+
+@pytest.mark.parametrize("count", [1, 10, 30])
+def test_a_cohort_draws_what_its_clients_draw_alone(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(count)
+    lists = [sorted(rng.choice(500, 1 + i % 3, replace=False).tolist()) for i in range(200)]
+    own = Ragged.from_lists(lists)
+    numbers = rng.permutation(1000)[:200]
+    together = negatives.with_negatives(own, count, (0, 500), 3, numbers)
+    assert negatives._at_once(own, count, (0, 500), 3, numbers) is not None
+    monkeypatch.setattr(negatives, "FEW_OWN", 0)  # one after another
+    alone = negatives.with_negatives(own, count, (0, 500), 3, numbers)
+    assert together.values.tolist() == alone.values.tolist()
+    assert together.offsets.tolist() == alone.offsets.tolist()
+
+
+def test_few_classes_are_drawn_one_client_after_another() -> None:
+    own = Ragged.from_lists([[1], [2]])
+    assert negatives._at_once(own, 100, (0, 60), 3, np.arange(2)) is None
+    found = negatives.with_negatives(own, 100, (0, 60), 3, np.arange(2))
+    assert found.lengths.tolist() == [60, 60]
