@@ -90,7 +90,7 @@ def _rates_of(method: Method, splits: Splits) -> tuple[dict[str, Any], dict[str,
 
 
 def _widths(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """Room for the classes: rows of 128 numbers or more, and a hidden layer unless features are words."""
+    """Room for the classes: rows of 128 numbers or more; a hidden layer unless features are words."""
     if experiment.model.encoder not in ("mlp", "lookup", "convnet"):
         return {}
     wide = splits.train.classes > 2000
