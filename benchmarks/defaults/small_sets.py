@@ -3,8 +3,8 @@
     python -m benchmarks.defaults.small_sets --data ~/mulan --rows 200 --methods fedss,fedaws
 
 `--data` names a folder with one folder for each set: one ARFF file, the published training part, and its
-XML. A test part is never read. `--arms` are variants of the rule that is being chosen; results are added
-to `results/defaults/small-sets.json`, and what is there already is not run again.
+XML. A test part is never read. `--arms` are ways to find a prior over classes. Results are added to
+`results/defaults/small-sets.json`, and what is there already is not run again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from benchmarks.defaults.jobs import Job, parser_for, run_all
 OUT = RESULTS / "defaults" / "small-sets.json"
 ARMS: dict[str, tuple[str, ...]] = {
     "none": ("method.prior=0",),
-    "auto": ("method.prior=auto",),
     "validation": ("method.prior=validation",),
+    "auto": ("method.prior=auto",),
+    "likelihood": ("method.prior=likelihood",),
 }
 MOST = 2000  # rows to judge by
 
@@ -43,13 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name in names
             for rows in map(int, given.rows.split(","))
             for seed in map(int, given.seeds.split(","))
-            for data in [{"source": "mulan", "path": str(drawn(given.data / name, rows, seed, Path(place)))}]
+            for data in [_data(given.data / name, rows, seed, Path(place))]
             for method in given.methods.split(",")
             for arm in given.arms.split(",")
         ]
         open_jobs = [job for job in jobs if _key(job.about) not in known]
         for _, found in run_all(open_jobs, given.workers, given.seconds):
             add(given.out, {**found, "commit": commit})
+
+
+def _data(folder: Path, rows: int, seed: int, place: Path) -> dict[str, str]:
+    return {"source": "mulan", "path": str(drawn(folder, rows, seed, place))}
 
 
 def _key(run: dict[str, object]) -> tuple[object, ...]:
