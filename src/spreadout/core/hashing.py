@@ -48,7 +48,8 @@ class HashFamily:
         >>> HashFamily.apart(2, 3)(torch.tensor([0, 1, 2])).tolist()
         [[0, 1, 2], [0, 1, 2]]
         """
-        return cls(torch.ones(tables, dtype=torch.int64), torch.zeros(tables, dtype=torch.int64), buckets)
+        one = torch.ones(tables, dtype=torch.int64)
+        return cls(one, one - 1, buckets)
 
     def to(self, device: torch.device) -> HashFamily:
         return HashFamily(self.a.to(device), self.b.to(device), self.buckets)

@@ -98,7 +98,7 @@ class FedMLH(Buckets):
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         if data.classes == 1:
-            return "method.name = 'fedmlh': there is one class only, and nothing to hash or to tell apart"
+            return "method.name = 'fedmlh': there is one class only, and nothing to tell apart"
         if self.buckets >= data.classes and (self.buckets, data.classes) != (2, 2):
             return (
                 f"method.buckets = {self.buckets}: must be below the number of classes, {data.classes}; "

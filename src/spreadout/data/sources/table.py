@@ -157,7 +157,7 @@ def _readable(columns: Mapping[str, Cells], notes: list[str]) -> list[str]:
 
 
 def _left_out(cells: Cells) -> str | None:
-    """Why nothing can be learned from a column, if so: it is empty, or nearly every row has its own text.
+    """Why nothing can be learned from a column, if so: it is empty, or has too many different texts.
 
     Not one of numbers with slips in it: that is to be corrected.
     """
