@@ -18,8 +18,8 @@ from spreadout.core.rows import nbytes
 from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.core.traffic import Traffic
+from spreadout.evaluation.cautious_prior import counted
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
-from spreadout.evaluation.held_out_prior import counted
 from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation

@@ -20,7 +20,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import Sharded, local_of
 from spreadout.core.types import Record
 from spreadout.data.dataset import Examples, Splits
-from spreadout.evaluation import held_out_prior, prior
+from spreadout.evaluation import cautious_prior, prior
 from spreadout.evaluation.activity import activity_of
 from spreadout.evaluation.early_stopping import (
     CHANCE,
@@ -301,7 +301,7 @@ class Session:
         counts, held = self._held_out_counts(), self.data.validation
         if counts is None or held is None:
             return None
-        tau = held_out_prior.choose(self.federation.model, self.state, counts, held)
+        tau = cautious_prior.choose(self.federation.model, self.state, counts, held, own=True)
         self.state.scoring["prior"] = tau * log_prior(counts)
         return tau
 
@@ -309,7 +309,7 @@ class Session:
         table = self.state.tables["classes"]
         if self.data.validation is None:
             return None
-        return held_out_prior.counted(self.data.validation, len(table)).to(table.device)
+        return cautious_prior.counted(self.data.validation, len(table)).to(table.device)
 
     @cached_property
     def _seen(self) -> Frequencies | None:

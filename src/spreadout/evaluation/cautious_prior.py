@@ -1,11 +1,12 @@
-"""A prior over classes from the labels of the validation part alone: clients are asked nothing.
+"""τ of a prior over classes where validation examples are few, and a prior from their labels alone.
 
-For methods whose clients hide their classes among others (FedSS): their counts would tell what the
-samples hide, while the server holds the validation labels anyway. They may be few, and three things keep
-luck out. No example votes for its own labels. Every class counts once more than it was seen. And τ is
-found by likelihood, p(c | x) ∝ n_c · exp(κ · cosine) with τ = 1/κ as in `prior.py`, not by rank: of
-twenty examples a rank is mostly luck. Of all κ that chance cannot tell from the likeliest, the largest
-is taken, which trusts the model the most and the counts the least.
+By likelihood, p(c | x) ∝ n_c · exp(κ · cosine) with τ = 1/κ as in `prior.py`, and not by rank: of twenty
+examples a rank is mostly luck. Of all κ that chance cannot tell from the likeliest the largest is taken,
+which trusts the model the most and the counts the least.
+
+Where clients hide their classes among others (FedSS), their counts would tell what the samples hide,
+while the server holds the validation labels anyway. Then n_c is how often a class is a label there. No
+example votes for its own labels, and every class counts once more than it was seen.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import whole_of
 from spreadout.data.dataset import Examples
 from spreadout.evaluation.embed import class_vectors, embed
+from spreadout.evaluation.scoring import log_prior
 from spreadout.models.embedding import EmbeddingModel
 
 # From counts alone to the model alone: a cosine's whole range is worth a factor of e to one of e⁸⁰⁰.
@@ -33,8 +35,13 @@ def counted(examples: Examples, classes: int) -> Tensor:
 
 
 @torch.no_grad()
-def choose(model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples) -> float:
-    """τ = 1/κ; counts: `counted` of these examples. 0 where none of them has a trained label."""
+def choose(
+    model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples, *, own: bool
+) -> float:
+    """τ = 1/κ; 0 where no example has a trained label.
+
+    own: whether counts are `counted` of these very examples, so that each one's labels are in them.
+    """
     classes, first = whole_of(class_vectors(model, state)), model.first_class
     owner, label = _pairs(examples, first, len(classes))
     labelled = torch.unique(owner)
@@ -47,26 +54,24 @@ def choose(model: EmbeddingModel, state: ServerState, counts: Tensor, examples: 
         scores = (embed(model, state, examples, some) @ classes.T)[:, first:]
         inside = torch.isin(owner, some)
         row = torch.searchsorted(some, owner[inside]).to(scores.device)
-        parts.append(
-            log_likelihood(scores, row, label[inside].to(scores.device), counts[first:].to(scores))
-        )
+        right = torch.zeros_like(scores)
+        right[row, label[inside].to(scores.device)] = 1.0
+        known = counts[first:].to(scores)
+        bias = torch.log(known - right) if own else log_prior(known).expand_as(scores)
+        parts.append(log_likelihood(scores, right, bias))
     return 1 / STEEPNESS[last_as_good(torch.cat(parts, 1))]
 
 
-def log_likelihood(scores: Tensor, row: Tensor, label: Tensor, counts: Tensor) -> Tensor:
-    """The mean log-likelihood of each example's labels for each κ, those labels not counted: (K, n).
+def log_likelihood(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
+    """The mean log-likelihood of each example's labels for each κ: (K, n).
 
-    scores: (n, C) cosines; row, label: (p,) pairs of an example and a class of it; counts: (C,), with
-    these labels in them.
+    scores: cosines; right: 1 for a label, else 0; bias: log n_c as each example has it; (n, C) each.
     """
-    own = torch.zeros_like(scores)
-    own[row, label] = 1.0
-    bias = torch.log(counts - own)  # at least log 1: every class counts once more
     found = []
     for kappa in STEEPNESS:
         logits = kappa * scores + bias
-        right = ((logits - logits.logsumexp(1, keepdim=True)) * own).sum(1) / own.sum(1)
-        found.append(right.double().cpu())
+        each = ((logits - logits.logsumexp(1, keepdim=True)) * right).sum(1) / right.sum(1)
+        found.append(each.double().cpu())
     return torch.stack(found)
 
 

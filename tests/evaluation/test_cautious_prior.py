@@ -8,7 +8,7 @@ import torch
 
 import spreadout as so
 from spreadout.config import sound
-from spreadout.evaluation.held_out_prior import STEEPNESS, counted, last_as_good, log_likelihood
+from spreadout.evaluation.cautious_prior import STEEPNESS, counted, last_as_good, log_likelihood
 
 
 def skewed(informative: float, rows: int = 300, classes: int = 6) -> so.Splits:
@@ -32,9 +32,8 @@ def test_an_example_does_not_vote_for_itself() -> None:
     examples = so.Examples.from_arrays(x=[[0.0]] * 4, y=labels)
     counts = counted(examples, 3)
     assert counts.tolist() == [4, 2, 2]
-    pairs = [(i, c) for i, own in enumerate(labels) for c in own]
-    row, label = (torch.tensor(side) for side in zip(*pairs, strict=True))
-    found = log_likelihood(scores, row, label, counts)
+    right = torch.tensor([[float(c in own) for c in range(3)] for own in labels])
+    found = log_likelihood(scores, right, torch.log(counts - right))
     for k, kappa in enumerate(STEEPNESS):
         for i, own in enumerate(labels):
             others = [1 + sum(c in sets for j, sets in enumerate(labels) if j != i) for c in range(3)]
