@@ -4,10 +4,12 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 import spreadout as so
 from spreadout.config import sound
+from spreadout.evaluation import prior
 from spreadout.evaluation.cautious_prior import STEEPNESS, counted, last_as_good, log_likelihood
 
 
@@ -91,3 +93,14 @@ def test_a_model_that_is_read_back_has_it(tmp_path: Path) -> None:
     again = so.load(tmp_path / "run").prior
     assert again is not None
     assert again.argmax() == 0
+
+
+def test_few_examples_are_not_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `"auto"` does below a hundred validation examples, and from there on."""
+    asked: list[str] = []
+    monkeypatch.setattr(prior.cautious_prior, "choose", lambda *_, **__: asked.append("few") or 0.1)
+    monkeypatch.setattr(prior, "choose", lambda *_: asked.append("rank") or 0.1)
+    for rows, expected in ((99, "few"), (100, "rank")):
+        held = so.Examples.from_arrays(x=[[0.0]] * (rows + 5), y=[[0]] * rows + [[]] * 5)
+        assert prior.found("auto", None, None, torch.ones(2), held) == 0.1  # type: ignore[arg-type]
+        assert asked.pop() == expected
