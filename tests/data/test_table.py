@@ -61,6 +61,17 @@ def test_what_cannot_be_read_is_named(text: str, said: str, tmp_path: Path) -> N
         read(tmp_path, text)
 
 
+def test_free_text_and_empty_columns_are_left_out_unless_they_are_named(tmp_path: Path) -> None:
+    rows = "".join(f"{i},note {i} on it,,{'xy'[i % 2]}\n" for i in range(70))
+    found = read(tmp_path, "a,note,gap,label\n" + rows)
+    assert found.train.columns["x"].take(torch.arange(3)).shape == (3, 1)
+    assert "note: has 70 different texts and is left out" in found.notes
+    assert "gap: is empty and is left out" in found.notes
+    asked = {"path": tmp_path / "t.csv", "source": {"name": "table", "features": ["a", "note"]}}
+    with pytest.raises(so.UserError, match="column 'note' has 70 different texts"):
+        so.load_data(so.DataConfig.model_validate(asked))
+
+
 def test_numbers_as_labels_are_in_the_order_of_numbers(tmp_path: Path) -> None:
     rows = "".join(f"{i},{label}\n" for i, label in enumerate([10, 9, 10, 9]))
     assert read(tmp_path, "a,label\n" + rows).class_names == ("9", "10")

@@ -589,3 +589,25 @@ def test_fixed_rows_are_sums_of_the_rows_of_buckets() -> None:
     torch.testing.assert_close(table.norm(dim=1), torch.ones(10))
     with pytest.raises(ValueError, match="give both, or neither"):
         Baseline2(hash_tables=2)
+
+
+def test_two_classes_have_a_bucket_each_and_are_learned() -> None:
+    """With draws, both would share a bucket in half of the tables, and in all of them for some seeds."""
+    torch.manual_seed(0)
+    y = torch.arange(120) % 2
+    x = torch.randn(120, 4) + 3 * y[:, None]
+    train = so.FederatedDataset.from_arrays(x[:80], y[:80], client=y[:80])
+    splits = so.Splits("two", train, so.Examples.from_arrays(x[80:], y[80:]))
+    asked = so.Experiment.of({"method": {"name": "fedmlh"}, "rounds": 20, "eval": {"references": False}})
+    for seed in range(3):
+        found = so.run(asked.model_copy(update={"seed": seed}), data=splits, device="cpu")
+        assert found.summary["metrics"]["P@1"] > 90
+    alone = so.Splits(
+        "one",
+        so.FederatedDataset.from_arrays(x, torch.zeros(120, dtype=torch.int64), client=y),
+        so.Examples.from_arrays(x[:9], torch.zeros(9, dtype=torch.int64)),
+    )
+    with pytest.raises(so.UserError, match="'fedmlh': there is one class only"):
+        so.run(asked, data=alone, device="cpu")
+    with pytest.raises(so.UserError, match="'fedss': there is one class only"):
+        so.run(so.Experiment.of({"method": {"name": "fedss"}, "rounds": 2}), data=alone, device="cpu")

@@ -378,6 +378,34 @@ def test_one_cause_hides_what_follows_from_it() -> None:
     assert sound == []
 
 
+def test_a_model_as_good_as_any_reference_is_not_called_collapsed_or_dead() -> None:
+    """One class, constant features, or an easy set: embeddings are alike, and nothing is wrong."""
+    level = history([10.0, 40, 50, 52, 52, 52])
+    ill: dict[str, Any] = {
+        "rounds": 50,
+        "collapse_advice": "classes are collapsing; push",
+        "activity": Activity(0.5, "2", 0.9),
+    }
+    ridge = {"ridge": Reference("ridge", {"P@1": 52.0})}
+    trivial = {"most frequent": Reference("most frequent", {"P@1": 52.0}, is_trivial=True)}
+    assert diagnose(P1, level, references=ridge | trivial, **ill) == []
+    better = {"ridge": Reference("ridge", {"P@1": 60.0})}
+    for references in (dict[str, Reference](), trivial, better):  # what looks at no input is no measure
+        assert [one.name for one in diagnose(P1, level, references=references, **ill)] == ["dead units"]
+    # Of a run that was cut short, embeddings that are alike are untrained ones.
+    for dead, expected in ((0.5, "unfinished"), (0.9, "dead units")):
+        found = diagnose(
+            P1, level, rounds=50, references=better, usual=300, activity=Activity(dead, "2", 0.9)
+        )
+        assert [one.name for one in found] == [expected]
+
+
+def test_one_of_nine_rows_is_no_divergence() -> None:
+    worse = history([44.4, 90, 100, 100, 100, 88.9], [0.0040, 0.0020, 0.0003, 0.0002, 0.0047])
+    assert diagnosis.divergence(P1, worse, examples=9) is None
+    assert diagnosis.divergence(P1, worse, examples=900) is not None
+
+
 def test_a_lower_rank_is_above_a_trivial_one() -> None:
     ranks = EvalConfig(metrics=["mean rank"])
     popular = {"popularity": Reference("popularity", {"mean rank": 50.0}, is_trivial=True)}

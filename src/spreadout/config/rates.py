@@ -39,21 +39,30 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     free = experiment.clients.drift is None and not rate_alone(experiment)
     if free and _agrees(experiment.server, server, SERVER):
         found |= {f"server.{key}": value for key, value in server.items()}
-    told = method.row_access == "own" and not hides_sizes(experiment)
-    if method.has_class_table and not method.takes_histories and (told or method.is_centralized):
-        # What no loss here learns of p(class); its weight is found on examples that are held out. Where
-        # clients hide their classes among others, counts of them would tell what they hide.
-        found["method.prior"] = "auto"
+    if method.has_class_table and not method.takes_histories:
+        found |= _prior(experiment, splits)
     plain = "x" in splits.train.columns and DataShape.of(splits.train).image is None
     if plain and method.has_class_table:
         found["clients.input_dropout"] = 0.2
     return found
 
 
+def _prior(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """What no loss here learns of p(class); its weight is found on examples that are held out.
+
+    Where clients hide their classes among others, counts of them would tell what they hide: there the
+    server counts the labels of the validation part, which is its own.
+    """
+    method, hidden = experiment.method, hides_sizes(experiment)
+    if method.is_centralized or (method.row_access == "own" and not hidden):
+        return {"method.prior": "auto"}
+    return {} if hidden or splits.validation is None else {"method.prior": "validation"}
+
+
 def could_take_prior(method: Method) -> bool:
     """Whether a prior over classes could be added to the scores of a method that has none."""
     able = method.has_class_table and not method.takes_histories and not method.hides_sizes
-    return able and not method.prior
+    return able and method.prior in (0, "validation")
 
 
 def rate_alone(experiment: Experiment) -> bool:

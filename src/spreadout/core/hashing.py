@@ -41,6 +41,16 @@ class HashFamily:
         b = torch.from_numpy(draw.integers(0, PRIME, size=tables))
         return cls(a, b, buckets)
 
+    @classmethod
+    def apart(cls, tables: int, buckets: int) -> HashFamily:
+        """Every id below `buckets` in one of its own: h(x) = x mod B.
+
+        >>> HashFamily.apart(2, 3)(torch.tensor([0, 1, 2])).tolist()
+        [[0, 1, 2], [0, 1, 2]]
+        """
+        one = torch.ones(tables, dtype=torch.int64)
+        return cls(one, one - 1, buckets)
+
     def to(self, device: torch.device) -> HashFamily:
         return HashFamily(self.a.to(device), self.b.to(device), self.buckets)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from spreadout.core.state import ServerState
 from spreadout.core.tables import whole_of
 from spreadout.data.dataset import Examples
+from spreadout.evaluation import cautious_prior
 from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.scoring import log_prior, with_one, with_prior
 from spreadout.models.embedding import EmbeddingModel
@@ -24,6 +25,7 @@ from spreadout.models.embedding import EmbeddingModel
 UNKNOWN = 0.03  # τ where there is no validation data to choose it by
 TRIED = (0.0, 0.003, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)
 WORK = 2e11  # multiply-adds that a choice may cost
+FEW = 100  # examples, below which "auto" is found by likelihood (docs/defaults.md)
 LOOKS_AT = (1, 3, 5)  # τ is chosen by the mean of P@k over these
 SCORES = 2e7  # numbers that a fit may keep in memory
 STEEPEST, FLATTEST = 1000.0, 2.0  # κ is between them
@@ -38,7 +40,7 @@ def found(
     examples: Examples | None,
     known: float | None = None,
 ) -> float:
-    """τ by rank or by likelihood.
+    """τ by rank or by likelihood; where few examples are there to rank, a rank is luck.
 
     examples: for validation. known: the τ that follows from the loss: as likely as any can be, and for
     the rank where there are no such examples.
@@ -47,8 +49,11 @@ def found(
         return known
     if examples is None:
         return UNKNOWN if known is None else known
-    by = choose if how == "auto" else most_likely
-    return by(model, state, counts, examples)
+    if how == "likelihood":
+        return most_likely(model, state, counts, examples)
+    if int((examples.labels.lengths > 0).sum()) < FEW:
+        return cautious_prior.choose(model, state, counts, examples, own=False)
+    return choose(model, state, counts, examples)
 
 
 @torch.no_grad()

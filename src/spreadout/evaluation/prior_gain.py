@@ -28,12 +28,13 @@ def with_and_without(
     held_out: Examples,
     tau: float,
     propensity: tuple[float, float],
+    counts: Tensor,
 ) -> dict[str, Any] | None:
     """For `summary.json`: the same metrics of the same examples, ranked with the prior and without.
 
-    state: with the model's counts and prior. None where no example has a trained class.
+    state: with the model's prior; counts: n_c, which it was made of. None where no example has a trained
+    class.
     """
-    counts = state.scoring["counts"]
     some = looked_at(model, held_out, len(counts))
     if not len(some):
         return None
@@ -42,7 +43,7 @@ def with_and_without(
     many = frequent_count(counts)
     seen = Frequencies(counts.cpu(), int(counts.sum()), many, propensity)
     names = [kind.format(k) for kind in KINDS for k in DEPTHS if k <= model.class_count]
-    alone = replace(state, scoring={"counts": counts})
+    alone = replace(state, scoring={})
     found = {
         how: evaluate(model, its, scored, names, seen=seen).metrics
         for how, its in (("with_prior", state), ("without", alone))

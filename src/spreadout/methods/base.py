@@ -29,7 +29,7 @@ from spreadout.methods.class_counts import SetupMessage
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import EmbeddingModel
 
-Prior = Annotated[float, Field(ge=0)] | Literal["auto", "likelihood"]
+Prior = Annotated[float, Field(ge=0)] | Literal["auto", "likelihood", "validation"]
 """τ as a number, as it ranks validation examples best, or as it makes their labels most likely."""
 RowAccess = Literal["own", "sample", "all"]
 """Which rows a client may request: its own, always the same; its own among others it draws; or any."""
@@ -184,7 +184,7 @@ class Method(NamedSection, ABC):
     @property
     def prior_costs_counts(self) -> bool:
         """Whether clients tell how often they have each class for the sake of the prior alone."""
-        return True
+        return self.prior != "validation"
 
     @property
     def hides_sizes(self) -> bool:
@@ -204,7 +204,8 @@ class Method(NamedSection, ABC):
     @property
     def collects_counts(self) -> bool:
         """Whether clients tell the server how often they have each class."""
-        return bool(self.prior) or self.needs_counts == "all"
+        told = bool(self.prior) and self.prior != "validation"  # that one the server counts by itself
+        return told or self.needs_counts == "all"
 
     @property
     def known_prior(self) -> float | None:

@@ -294,7 +294,7 @@ class Spreadout(FromFeatures):
             return "method.index = 'ivf': is for spreadout_form = \"topk\" without candidates"
         if self.index == "ivf" and not approximate.available():
             return f"method.index = 'ivf': {approximate.MISSING}"
-        if self.weighted and not self.prior and not one_client_per_class(data):
+        if self.weighted and not self.collects_counts and not one_client_per_class(data):
             return (
                 "method.weighted = true: needs one class per client and one client per class; "
                 "elsewhere the server learns how many examples a class has from method.prior alone"

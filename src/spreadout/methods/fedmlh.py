@@ -84,6 +84,12 @@ class FedMLH(Buckets):
     def hashes(self, seed: int) -> HashFamily:
         return HashFamily.drawn(self.hash_tables, self.buckets, seed=seed, use="labels")
 
+    def build_model(self, config: ModelConfig, shape: DataShape, seed: int) -> BucketModel:
+        hashes = self.hashes(seed)
+        if shape.classes <= self.buckets:  # two classes in two buckets: a draw might put both into one
+            hashes = HashFamily.apart(self.hash_tables, self.buckets)
+        return build_bucket_model(config, shape, seed, hashes, self.decoding)
+
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Line 3: every client is sent the hash functions, once."""
         return Traffic(
@@ -91,12 +97,9 @@ class FedMLH(Buckets):
         )  # the size does not depend on the seed
 
     def validate_data(self, data: FederatedDataset) -> str | None:
-        if data.classes <= 2:
-            return (
-                f"method.name = 'fedmlh': hashes classes into fewer buckets, and there are "
-                f'{data.classes} only; take method.name = "fedavg-bce", which has an output for each'
-            )
-        if self.buckets >= data.classes:
+        if data.classes == 1:
+            return "method.name = 'fedmlh': there is one class only, and nothing to tell apart"
+        if self.buckets >= data.classes and (self.buckets, data.classes) != (2, 2):
             return (
                 f"method.buckets = {self.buckets}: must be below the number of classes, {data.classes}; "
                 'with as many buckets take name = "fedavg-bce"'

@@ -218,6 +218,8 @@ class FedSS(AdjustedLogits):
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         most = data.classes - data.first_class
+        if most == 1 and self.row_access == "sample":
+            return f"method.name = {self.name!r}: there is one class only, and no other to draw"
         if self.cover is not None and self.cover > most:
             return f"method.cover = {self.cover}: there are only {most} classes"
         if self.sampled_rows is not None and self.sampled_rows > most:

@@ -81,9 +81,14 @@ def diagnose(
     fallen = collapse(collapse_advice)
     wild = divergence(config, history, examples) or overshoot(history)
     dead = dead_units(activity, collapsed=fallen is not None)
+    short = cut_short(config, history, rounds, usual, references)
+    if as_good_as_any(config, history, references or {}):
+        fallen = dead = None  # signs of a bad model, and it is none: inputs or classes may be alike
+    if short is not None and activity is not None and activity.dead <= DEAD:
+        dead = None  # embeddings are alike before they are trained
     calm = (
         overfitting(config, history)
-        or cut_short(config, history, rounds, usual, references)
+        or short
         or unfinished(config, history, rounds, decays=decays, examples=examples)
     )
     said = [one for one in (wild, dead, None if wild or dead else fallen) if one is not None]
@@ -91,6 +96,24 @@ def diagnose(
         said.append(calm)
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     return said if last is None else [*said, last]
+
+
+def as_good_as_any(
+    config: EvalConfig, history: Sequence[Record], references: Mapping[str, Reference]
+) -> bool:
+    """Whether no reference is better, and one that looks at inputs is among them."""
+    known = _central(config, references)
+    return bool(known) and goodness(config, history[shown_of(config, history)]) >= max(known)[0]
+
+
+def _central(config: EvalConfig, references: Mapping[str, Reference]) -> list[tuple[float, str]]:
+    """How good models in one place are that look at inputs, and what they are called."""
+    names = judged_by(config)
+    return [
+        (goodness(config, one.metrics), one.name)
+        for one in references.values()
+        if not one.is_trivial and all(_known(one.metrics.get(name)) for name in names)
+    ]
 
 
 def divergence(config: EvalConfig, history: Sequence[Record], examples: int = 0) -> Finding | None:
@@ -108,8 +131,10 @@ def divergence(config: EvalConfig, history: Sequence[Record], examples: int = 0)
     recent = [loss for _, loss in losses[-_quarter(history) :]]
     scores = _scores(config, history)
     ruined = max(scores) - scores[-1] > RUINED * (max(scores) - scores[0]) or max(scores) == scores[0]
-    # Spread classes are harder to hit: a loss may rise while the score does.
-    worse = max(scores) - scores[-1] > WORSE * (max(scores) - scores[0]) or max(scores) == scores[0]
+    # Spread classes are harder to hit: a loss may rise while the score does. And a row of nine may go.
+    by_chance = NOT_BY_CHANCE * chance(config, scores[-1], examples)
+    lost = max(scores) - scores[-1]
+    worse = lost > max(WORSE * (max(scores) - scores[0]), by_chance) or max(scores) == scores[0]
     if worse and last > LOSS_GROWTH * least and last > first:
         sign = f"the training loss rose from {least:.3g} in round {at} to {last:.3g}"
     elif grown > NORM_GROWTH and ruined:
@@ -242,12 +267,7 @@ def cut_short(
     """
     if usual is None or usual < CUT * rounds:
         return None
-    names = judged_by(config)
-    known = [
-        (goodness(config, one.metrics), one.name)
-        for one in (references or {}).values()
-        if not one.is_trivial and all(_known(one.metrics.get(name)) for name in names)
-    ]
+    names, known = judged_by(config), _central(config, references or {})
     best, who = max(known, default=(math.inf, ""))
     if goodness(config, history[shown_of(config, history)]) >= best:
         return None

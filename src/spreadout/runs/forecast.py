@@ -18,6 +18,7 @@ from spreadout.core.rows import nbytes
 from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.core.traffic import Traffic
+from spreadout.evaluation.cautious_prior import counted
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.cohort import draw_cohort
@@ -64,6 +65,8 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     before, state = _begun(f)
     if "counts" in state.scoring and f.method.prior:  # as every evaluation does
         state.scoring["prior"] = log_prior(state.scoring["counts"])
+    elif f.method.prior == "validation" and splits.validation is not None:
+        state.scoring["prior"] = log_prior(counted(splits.validation, splits.train.classes))
     once = state.traffic.once_down + state.traffic.once_up
     examples = splits.test if e.eval.split == "test" else splits.validation
     assert examples is not None

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.config.rates import could_take_prior
@@ -21,7 +21,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import Sharded, local_of
 from spreadout.core.types import Record
 from spreadout.data.dataset import Examples, Splits
-from spreadout.evaluation import prior
+from spreadout.evaluation import cautious_prior, prior
 from spreadout.evaluation.activity import activity_of
 from spreadout.evaluation.early_stopping import (
     CHANCE,
@@ -289,6 +289,8 @@ class Session:
         """Put the prior over classes into the scores: τ · log n_c, τ by the validation examples."""
         counts, method = self.state.scoring.get("counts"), self.federation.method
         tau = method.prior
+        if tau == "validation":
+            return self._set_held_out_prior()
         if counts is None or tau == 0:  # they may be there for the loss alone
             return None
         if isinstance(tau, str):
@@ -296,6 +298,21 @@ class Session:
             tau = prior.found(tau, *about, known=method.known_prior)
         self.state.scoring["prior"] = tau * log_prior(counts)
         return tau
+
+    def _set_held_out_prior(self) -> float | None:
+        """The same by counts of the validation part, which clients have no part in."""
+        counts, held = self._held_out_counts(), self.data.validation
+        if counts is None or held is None:
+            return None
+        tau = cautious_prior.choose(self.federation.model, self.state, counts, held, own=True)
+        self.state.scoring["prior"] = tau * log_prior(counts)
+        return tau
+
+    def _held_out_counts(self) -> Tensor | None:
+        table = self.state.tables["classes"]
+        if self.data.validation is None:
+            return None
+        return cautious_prior.counted(self.data.validation, len(table)).to(table.device)
 
     @cached_property
     def _seen(self) -> Frequencies | None:
@@ -362,7 +379,9 @@ class Session:
         if not distributed.is_first():
             return None
         model, propensity = self.federation.model, self.experiment.eval.propensity
-        return with_and_without(model, whole, self._examples, tau, propensity)
+        counts = self._held_out_counts() if self.federation.method.prior == "validation" else None
+        counts = whole.scoring["counts"] if counts is None else counts
+        return with_and_without(model, whole, self._examples, tau, propensity, counts)
 
     @property
     def _examples(self) -> Examples:

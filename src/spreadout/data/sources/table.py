@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -58,6 +58,8 @@ class Table(FileSource):
         if not used:
             raise UserError(f"{path}: has no column beside {self.label!r}: features are needed too")
         notes: list[str] = []
+        if not self.features:  # what is named is read or refused; of the rest, what can be read
+            used = _readable({name: columns[name] for name in used}, notes)
         parts = {name: _numbers(path, name, columns[name], notes) for name in used}
         if empty := [i for i, value in enumerate(columns[self.label]) if not value]:
             line = columns[self.label].lines[empty[0]]
@@ -143,6 +145,28 @@ def _with_gaps(x: np.ndarray) -> Tensor:
     """Checked as other features are, but for empty cells, which stay so until rows are held out."""
     missing = torch.from_numpy(np.isnan(x))
     return as_features(np.where(np.isnan(x), 0.0, x)).masked_fill(missing, torch.nan)
+
+
+def _readable(columns: Mapping[str, Cells], notes: list[str]) -> list[str]:
+    """Those that say something of an input as they are; all of them if none does, to be refused."""
+    odd = {name: why for name, cells in columns.items() if (why := _left_out(cells))}
+    if len(odd) == len(columns):
+        return list(columns)
+    notes += [f"{name}: {why} and is left out" for name, why in odd.items()]
+    return [name for name in columns if name not in odd]
+
+
+def _left_out(cells: Cells) -> str | None:
+    """Why nothing can be learned from a column, if so: it is empty, or has too many different texts.
+
+    Not one of numbers with slips in it: that is to be corrected.
+    """
+    given = [cell for cell in cells if cell and not says_missing(cell)]
+    if not given:
+        return "is empty"
+    texts = sum(not _is_number(cell) and not COMMAS.fullmatch(cell) for cell in given)
+    kinds = len(set(cells))
+    return f"has {kinds} different texts" if kinds > MOST_VALUES and texts >= len(given) / 2 else None
 
 
 def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[InputColumn, np.ndarray]:

@@ -1,0 +1,178 @@
+"""Ways to find a prior over classes on few validation examples, compared on the same trained models.
+
+    python -m benchmarks.defaults.prior_rules --data ~/mulan --keep scores --rows 200
+
+Training does not depend on the prior of FedSS and FedAwS. So each model is trained once, its cosines
+with all classes are kept at every evaluation (in `--keep`), and each rule chooses its τ, the kept round
+and the end of training by them, as a run would. Sets are drawn as in `small_sets.py`: a test part is
+never read. Writes `results/defaults/prior-rules.json`: the mean P@1 over seeds by set, method and rule.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+import spreadout as so
+from benchmarks.common import record
+from benchmarks.common.paths import RESULTS
+from benchmarks.defaults.jobs import Job, parser_for
+from benchmarks.defaults.small_sets import drawn
+from spreadout.core.tables import whole_of
+from spreadout.data.dataset import Examples
+from spreadout.evaluation import cautious_prior, prior
+from spreadout.evaluation.cautious_prior import STEEPNESS
+from spreadout.evaluation.embed import class_vectors, embed
+from spreadout.evaluation.scoring import log_prior
+from spreadout.runs.session import Session
+
+OUT = RESULTS / "defaults" / "prior-rules.json"
+PATIENCE = 10  # evaluations, as a default run has
+PLAIN = ("eval.references=false", "eval.patience=1000", "method.prior=0")
+Rule = Callable[[Tensor, Tensor, Tensor], Tensor]  # cosines, labels and clients' counts to τ · log n_c
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = parser_for(__doc__, sets="", methods=("fedss", "fedaws"), seeds="0,1,2", out=OUT)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--keep", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=200)
+    given = parser.parse_args(arguments)
+    given.keep.mkdir(parents=True, exist_ok=True)
+    names = given.sets.split(",") if given.sets else sorted(one.name for one in given.data.iterdir())
+    rows = []
+    for method in given.methods.split(","):
+        for name in names:
+            found = []
+            for seed in given.seeds.split(","):
+                path = given.keep / f"{name}-{given.rows}-{seed}-{method}.pt"
+                if not path.exists():
+                    torch.save(trained(given.data / name, given.rows, int(seed), method), path)
+                found.append(scores(torch.load(path)))
+            means = {arm: round(sum(one[arm] for one in found) / len(found), 2) for arm in found[0]}
+            rows.append(
+                {"set": f"{name}-{given.rows}", "method": method, "seeds": len(found), "P@1": means}
+            )
+            print(rows[-1], flush=True)
+    record.write(given.out, {"runs": rows})
+
+
+def trained(folder: Path, rows: int, seed: int, method: str) -> dict[str, Any]:
+    """Cosines at every evaluation: `validation` and `test` (E, n, C), their labels, clients' counts."""
+    found: dict[str, list[Tensor]] = {"validation": [], "test": []}
+    labels: dict[str, Any] = {}
+    evaluate = Session._evaluate
+
+    def kept(session: Session) -> None:
+        evaluate(session)
+        data, model, state = session.data, session.federation.model, session.state
+        assert data.validation is not None
+        assert data.test is not None
+        classes = whole_of(class_vectors(model, state))
+        for name, held in (("validation", data.validation), ("test", data.test)):
+            found[name].append((embed(model, state, held, torch.arange(len(held))) @ classes.T).half())
+            labels[f"{name} labels"] = _table(held, len(classes))
+        named, times = data.train.label_counts
+        labels["counts"] = torch.zeros(len(classes)).index_add_(0, named.values, times.values.float())
+
+    with tempfile.TemporaryDirectory() as place, patch.object(Session, "_evaluate", kept):
+        data = {"source": "mulan", "path": str(drawn(folder, rows, seed, Path(place)))}
+        so.run(Job(folder.name, method, seed, PLAIN, data=data).experiment(), device="cpu")
+    return {**{name: torch.stack(each) for name, each in found.items()}, **labels}
+
+
+def _table(held: Examples, classes: int) -> Tensor:
+    """True where a class is a label: (n, C)."""
+    found = torch.zeros(len(held), classes, dtype=torch.bool)
+    owner = torch.repeat_interleave(torch.arange(len(held)), held.labels.lengths)
+    known = held.labels.values < classes
+    found[owner[known], held.labels.values[known]] = True
+    return found
+
+
+def scores(made: Mapping[str, Tensor]) -> dict[str, float]:
+    """P@1 on the test part for each rule, and of always the most frequent label."""
+    right = made["test labels"]
+    trivial = 100 * float(right[:, int(made["counts"].argmax())].double().mean())
+    return {"most frequent": trivial, **{name: _kept(made, rule) for name, rule in RULES.items()}}
+
+
+def _kept(made: Mapping[str, Tensor], rule: Rule) -> float:
+    """Of the last model within a standard error of the best by validation, as `eval.keep` has it."""
+    held, chosen, reached = made["validation labels"], list[float](), list[float]()
+    labelled = held.any(1)
+    for ours, theirs in zip(made["validation"].float(), made["test"].float(), strict=True):
+        bias = rule(ours[labelled], held[labelled], made["counts"])
+        chosen.append(_first(ours + bias, held))
+        reached.append(_first(theirs + bias, made["test labels"]))
+        if len(chosen) - 1 - chosen.index(max(chosen)) >= PATIENCE:
+            break
+    share = max(chosen) / 100
+    least = max(chosen) - 100 * math.sqrt(share * (1 - share) / len(held))
+    return reached[max(i for i, score in enumerate(chosen) if score >= least)]
+
+
+def _first(ranking: Tensor, right: Tensor) -> float:
+    return 100 * float(right.gather(1, ranking.argmax(1, keepdim=True)).double().mean())
+
+
+def _none(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
+    return torch.zeros(len(counts))
+
+
+def _by_rank(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
+    found = [float(_ranked(cosines + tau * log_prior(counts), right).mean()) for tau in prior.TRIED]
+    return prior.TRIED[found.index(max(found))] * log_prior(counts)
+
+
+def _by_likelihood(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
+    owner, label = right.nonzero(as_tuple=True)
+    return log_prior(counts) / prior.steepness(cosines, owner, label, log_prior(counts))
+
+
+def _held_out_by_rank(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
+    """The smallest τ as good as the best, as far as chance can tell."""
+    seen = 1 + right.sum(0).float()
+    bias = torch.log(seen - right.float())  # no example votes for itself
+    tried = sorted((*prior.TRIED, 1.0, 2.0), reverse=True)
+    values = torch.stack([_ranked(cosines + tau * bias, right) for tau in tried])
+    return tried[cautious_prior.last_as_good(values)] * log_prior(seen)
+
+
+def _held_out(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
+    seen = 1 + right.sum(0).float()
+    values = cautious_prior.log_likelihood(cosines, right.float(), torch.log(seen - right.float()))
+    return log_prior(seen) / STEEPNESS[cautious_prior.last_as_good(values)]
+
+
+def _cautiously(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
+    values = cautious_prior.log_likelihood(cosines, right.float(), log_prior(counts).expand_as(cosines))
+    return log_prior(counts) / STEEPNESS[cautious_prior.last_as_good(values)]
+
+
+def _ranked(ranking: Tensor, right: Tensor) -> Tensor:
+    """The mean of P@1, P@3 and P@5 of each example: (n,)."""
+    depths = [k for k in prior.LOOKS_AT if k <= ranking.shape[1]]
+    hits = right.gather(1, ranking.topk(max(depths), 1).indices).double().cumsum(1)
+    return torch.stack([hits[:, k - 1] / k for k in depths]).mean(0)
+
+
+RULES: dict[str, Rule] = {
+    "no prior": _none,
+    "clients' counts, by rank": _by_rank,
+    "clients' counts, by likelihood": _by_likelihood,
+    "clients' counts, cautiously": _cautiously,
+    "validation counts, by rank": _held_out_by_rank,
+    "validation counts, cautiously": _held_out,
+}
+
+
+if __name__ == "__main__":
+    main()

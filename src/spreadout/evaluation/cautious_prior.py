@@ -1,0 +1,100 @@
+"""τ of a prior over classes where validation examples are few, and a prior from their labels alone.
+
+By likelihood, p(c | x) ∝ n_c · exp(κ · cosine) with τ = 1/κ as in `prior.py`, and not by rank: of twenty
+examples a rank is mostly luck. Of all κ that chance cannot tell from the likeliest the largest is taken,
+which trusts the model the most and the counts the least.
+
+Where clients hide their classes among others (FedSS), their counts would tell what the samples hide,
+while the server holds the validation labels anyway. Then n_c is how often a class is a label there. No
+example votes for its own labels, and every class counts once more than it was seen.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from spreadout.core.state import ServerState
+from spreadout.core.tables import whole_of
+from spreadout.data.dataset import Examples
+from spreadout.evaluation.embed import class_vectors, embed
+from spreadout.evaluation.scoring import log_prior
+from spreadout.models.embedding import EmbeddingModel
+
+# From counts alone to the model alone: a cosine's whole range is worth a factor of e to one of e⁸⁰⁰.
+STEEPNESS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200, 400)
+SCORES = 5e6  # numbers that a choice may go through, for each κ
+
+
+def counted(examples: Examples, classes: int) -> Tensor:
+    """How often each class is a label, and once more: (C,) float."""
+    known = examples.labels.values.cpu()
+    return 1 + torch.bincount(known[known < classes], minlength=classes).float()
+
+
+@torch.no_grad()
+def choose(
+    model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples, *, own: bool
+) -> float:
+    """τ = 1/κ; 0 where no example has a trained label.
+
+    own: whether counts are `counted` of these very examples, so that each one's labels are in them.
+    """
+    classes, first = whole_of(class_vectors(model, state)), model.first_class
+    owner, label = _pairs(examples, first, len(classes))
+    labelled = torch.unique(owner)
+    if not len(labelled):
+        return 0.0
+    most = int(min(2000, max(50, SCORES / len(classes))))
+    chosen = labelled[:: max(1, -(-len(labelled) // most))]  # evenly: a file may be sorted
+    parts = []
+    for some in torch.split(chosen, 256):
+        scores = (embed(model, state, examples, some) @ classes.T)[:, first:]
+        inside = torch.isin(owner, some)
+        row = torch.searchsorted(some, owner[inside]).to(scores.device)
+        right = torch.zeros_like(scores)
+        right[row, label[inside].to(scores.device)] = 1.0
+        known = counts[first:].to(scores)
+        bias = torch.log(known - right) if own else log_prior(known).expand_as(scores)
+        parts.append(log_likelihood(scores, right, bias))
+    return 1 / STEEPNESS[last_as_good(torch.cat(parts, 1))]
+
+
+def log_likelihood(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
+    """The mean log-likelihood of each example's labels for each κ: (K, n).
+
+    scores: cosines; right: 1 for a label, else 0; bias: log n_c as each example has it; (n, C) each.
+    """
+    found = []
+    for kappa in STEEPNESS:
+        logits = kappa * scores + bias
+        each = ((logits - logits.logsumexp(1, keepdim=True)) * right).sum(1) / right.sum(1)
+        found.append(each.double().cpu())
+    return torch.stack(found)
+
+
+def last_as_good(values: Tensor) -> int:
+    """The last row whose mean is below the best by no more than a standard error of the difference.
+
+    values: (K, n), of the same n examples in every row.
+
+    >>> import torch
+    >>> last_as_good(torch.tensor([[0.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 1.0]]))  # 3 of 4, then 2 of 4
+    1
+    >>> last_as_good(torch.tensor([[1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0]]))
+    0
+    """
+    best = int(values.mean(1).argmax())
+    lost = values[best] - values  # (K, n)
+    error = lost.std(1, correction=min(1, lost.shape[1] - 1)) / math.sqrt(lost.shape[1])
+    return int((lost.mean(1) <= error).nonzero()[-1])
+
+
+def _pairs(examples: Examples, first: int, classes: int) -> tuple[Tensor, Tensor]:
+    """An example, ascending, and a trained class of it, counted from the first one: (p,) each."""
+    labels = examples.labels.values.cpu()
+    owner = torch.repeat_interleave(torch.arange(len(examples)), examples.labels.lengths.cpu())
+    known = (labels >= first) & (labels < classes)
+    return owner[known], labels[known] - first
