@@ -18,15 +18,13 @@ from typing import Any
 
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
-from benchmarks.defaults.jobs import METHODS, ONLY, SETS, Job, parser_for, run_all
+from benchmarks.defaults.jobs import METHODS, ONLY, SETS, Job, own_sets, parser_for, run_all
 
 OUT = RESULTS / "defaults" / "table.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets="digits,bibtex,delicious", methods=METHODS, seeds="0", out=OUT)
-    parser.add_argument("--folder", action="append", default=[], metavar="NAME=PATH")
-    parser.add_argument("--npz", action="append", default=[], metavar="NAME=PATH")
     given = parser.parse_args(arguments)
     commit = record.commit()  # of the code that runs, not of what the tree holds when a run ends
     known = _done(given.out)
@@ -36,14 +34,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _jobs(given: argparse.Namespace) -> Iterator[Job]:
-    own = {name: ("mulan", path) for name, _, path in (pair.partition("=") for pair in given.folder)}
-    own |= {name: ("npz", path) for name, _, path in (pair.partition("=") for pair in given.npz)}
+    own = own_sets(given)
     for seed in given.seeds.split(","):
         for name in [*(name for name in given.sets.split(",") if name), *own]:
             for method in ONLY.get(name, tuple(given.methods.split(","))):
-                data = dict(zip(("source", "path"), own[name], strict=True)) if name in own else {}
-                assert data or name in SETS, f"{name}: no such set; known: {', '.join(SETS)}"
-                yield Job(name, method, int(seed), data=data)
+                assert name in own or name in SETS, f"{name}: no such set; known: {', '.join(SETS)}"
+                yield Job(name, method, int(seed), data=own.get(name, {}))
 
 
 def _key(run: dict[str, Any]) -> tuple[Any, ...]:

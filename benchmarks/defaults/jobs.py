@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +48,18 @@ def parser_for(
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after these")
     parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--folder", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--npz", action="append", default=[], metavar="NAME=PATH")
     return parser
+
+
+def own_sets(given: Namespace) -> dict[str, dict[str, Any]]:
+    """`[data]` of the sets that `--folder` and `--npz` name."""
+    found = {}
+    for source, pairs in (("mulan", given.folder), ("npz", given.npz)):
+        for name, _, path in (pair.partition("=") for pair in pairs):
+            found[name] = {"source": source, "path": path}
+    return found
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,7 @@ class Job:
     split: str = "test"
     device: str = "auto"
     data: Mapping[str, Any] = field(default_factory=dict)  # `[data]` of a set that is not in SETS
+    references: bool = True
 
     @property
     def about(self) -> dict[str, Any]:
@@ -76,6 +88,8 @@ class Job:
         if self.split == "validation":
             values["data"]["validation_fraction"] = 0.1
             values["eval"] = {"split": "validation", "references": False}
+        elif not self.references:
+            values["eval"] = {"references": False}
         return so.Experiment.of(values, overrides=self.changes)
 
     def run(self) -> dict[str, Any]:

@@ -71,9 +71,7 @@ def main() -> None:
             for arm in a.arms:
                 told = arms.get("features", {}).get("chosen", {"rates": RATES[0], "kept": KEPT[0]})
                 chosen = tuple(told["rates"]), tuple(told["kept"])
-                arms[arm] = measured(
-                    name, arm, range(a.seeds), a.rounds, a.device, Path(folder), chosen
-                )
+                arms[arm] = measured(name, arm, range(a.seeds), a.rounds, a.device, Path(folder), chosen)
                 write(path, {"data": name, "depth": DEPTH, "seeds": a.seeds, "arms": arms}, quiet=True)
 
 

@@ -6,21 +6,26 @@ from pathlib import Path
 import pytest
 
 from benchmarks.defaults.__main__ import main
-from benchmarks.defaults.jobs import SETS, Job
+from benchmarks.defaults.jobs import ONLY, SETS, Job
+from benchmarks.defaults.points import points
 from benchmarks.defaults.trials import GROUPS
-from benchmarks.defaults.tuning import SPACE, drawn
+from benchmarks.defaults.tuning import METHODS
 from benchmarks.defaults.tuning import main as tune
 
+PAIRS = [(name, method) for name in SETS for method in ONLY.get(name, METHODS)]
 
-@pytest.mark.parametrize("method", SPACE)
-def test_points_differ_begin_with_the_default_and_are_valid(method: str) -> None:
-    name = "movielens-1m" if method == "dual_encoder" else "digits"
-    points = drawn(name, method, 8)
-    assert points[0] == ()
-    assert len(set(points)) == 8
-    assert points == drawn(name, method, 8)
-    for changes in points:
-        assert Job(name, method, 0, changes, "validation").experiment().eval.split == "validation"
+
+@pytest.mark.parametrize(("name", "method"), PAIRS)
+def test_points_differ_begin_with_the_default_and_are_valid(name: str, method: str) -> None:
+    tried = points(name, method)
+    assert tried[0] == ()
+    assert len(set(tried)) == len(tried)
+    others = [points(name, other) for other in ONLY.get(name, METHODS)]
+    assert {len(tried)} == {len(other) for other in others}, "as many for every method"
+    for changes in tried:
+        data = {"source": "digits"} if name in ("delicious", "cifar-10") else {}
+        job = Job(name, method, 0, changes, "validation", data=data)
+        assert job.experiment().eval.split == "validation"
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -69,8 +74,6 @@ def test_the_best_point_of_validation_data_is_tested(
                 "digits",
                 "--methods",
                 "fedss",
-                "--points",
-                "5",
                 "--seeds",
                 "0,1",
                 "--out",
@@ -80,7 +83,7 @@ def test_the_best_point_of_validation_data_is_tested(
     runs = json.loads(out.read_text())["runs"]
     tried = [run for run in runs if run["split"] == "validation"]
     tested = [run for run in runs if run["split"] == "test"]
-    assert (len(tried), len(tested)) == (5, 2)
+    assert (len(tried), len(tested)) == (len(points("digits", "fedss")), 2)
     assert {tuple(run["changes"]) for run in tested} == {
         tuple(max(tried, key=lambda run: run["metrics"]["P@1"])["changes"])
     }

@@ -86,7 +86,9 @@ def simulated(
                 **adam,
                 "lr": config.server_lr,
                 "lr_decay": "cosine",
-                **({"tables": {"classes": table}} if method["name"] == "fedss" else {}),  # others replace
+                **(
+                    {"tables": {"classes": table}} if method["name"] == "fedss" else {}
+                ),  # others replace
             },
         }
     )

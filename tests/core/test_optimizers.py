@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from spreadout.core.optimizers import Optimizer, step_dense_, step_rows_
+from spreadout.core.optimizers import Optimizer, step_dense_, step_rows_, step_tensors_
 from spreadout.core.rows import Rows
 
 RULES = [
@@ -88,3 +88,20 @@ def test_rows_on_the_sphere_stay_on_it() -> None:
     rule = Optimizer(lr=5.0)
     step_rows_(rule, table, Rows(torch.tensor([0, 5]), torch.randn(2, 3)), {}, sphere=True)
     torch.testing.assert_close(table.norm(dim=1), torch.ones(6))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[f"{rule.optimizer} {rule.momentum}" for rule in RULES])
+def test_several_tensors_move_as_each_by_itself(rule: Optimizer) -> None:
+    torch.manual_seed(0)
+    shapes = [(4, 3), (5,), (2, 3, 3, 3), (1,)]
+    values = [torch.randn(shape) for shape in shapes]
+    alone = [value.clone() for value in values]
+    slots, own = ([rule.init(value) for value in values] for _ in range(2))
+    for _ in range(3):
+        gradients = [torch.randn(shape) for shape in shapes]
+        before = [gradient.clone() for gradient in gradients]
+        step_tensors_(rule, values, gradients, slots)
+        for value, gradient, slot in zip(alone, before, own, strict=True):
+            step_dense_(rule, value, gradient, slot)
+        assert all(torch.equal(a, b) for a, b in zip(values, alone, strict=True))
+        assert all(torch.equal(a, b) for a, b in zip(gradients, before, strict=True))

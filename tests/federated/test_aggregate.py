@@ -2,8 +2,19 @@ import pytest
 import torch
 
 from spreadout.core.merging import MergeRules
+from spreadout.core.optimizers import Optimizer
 from spreadout.core.rows import Rows, Update
-from spreadout.federated.aggregate import Aggregate, merge, of_update, refused, total
+from spreadout.core.state import ServerState
+from spreadout.federated import aggregate
+from spreadout.federated.aggregate import (
+    Aggregate,
+    ServerOptimizers,
+    apply_,
+    merge,
+    of_update,
+    refused,
+    total,
+)
 
 
 def updates() -> list[Update]:
@@ -82,3 +93,31 @@ def test_rows_are_averaged_by_their_positives_where_flag_asks_for_it() -> None:
     merged = merge(total(parts), rules)[1]["classes"]
     assert merged.ids.tolist() == [2, 4]
     assert merged.values[:, 0].tolist() == [2.0, 0.0]  # (3·1 + 1·5) / 4, and nobody has a 4
+
+
+@pytest.mark.parametrize("at_once", [1 << 28, 0], ids=["together", "one after another"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_weight_decay_is_that_of_torchs_sgd_on_matrices_and_kernels(
+    momentum: float, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aggregate, "MOST_AT_ONCE", at_once)
+    torch.manual_seed(0)
+    start = {"w": torch.randn(3, 2), "k": torch.randn(2, 2, 3, 3), "b": torch.randn(3)}
+    twin = {name: value.clone().requires_grad_() for name, value in start.items()}
+    groups = [
+        {"params": [twin["w"], twin["k"]], "weight_decay": 0.1},
+        {"params": [twin["b"]], "weight_decay": 0.0},
+    ]
+    reference = torch.optim.SGD(groups, lr=0.5, momentum=momentum)
+    state = ServerState(0, {name: value.clone() for name, value in start.items()}, {})
+    server = ServerOptimizers(Optimizer(lr=0.5, momentum=momentum), {}, weight_decay=0.1)
+    assert server.scaled(0.5).weight_decay == 0.1
+    for _ in range(3):
+        change = {name: torch.randn_like(value) for name, value in start.items()}
+        kept = {name: value.clone() for name, value in change.items()}
+        apply_(state, change, {}, MergeRules("examples", {}), server, frozenset())
+        for name, value in twin.items():
+            value.grad = -kept[name]
+        reference.step()
+        torch.testing.assert_close(change, kept)  # the merged change is not touched
+    torch.testing.assert_close(state.dense, {name: value.detach() for name, value in twin.items()})

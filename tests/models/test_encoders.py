@@ -51,16 +51,16 @@ def test_a_seed_makes_the_same_encoder_and_another_another(name: str) -> None:
         ("lookup", {"hidden", "width", "pooling", "init"}),
         ("mean", {"hidden", "output", "item", "similarity", "init"}),
         ("attention", {"hidden", "layers", "item", "similarity", "init"}),
-        ("convnet", {"width"}),
-        ("resnet20", set()),
-        ("mobilenet_v3_small", set()),
-        ("mobilenet_v3_large", set()),
+        ("convnet", {"width", "norm"}),
+        ("resnet20", {"norm"}),
+        ("mobilenet_v3_small", {"norm"}),
+        ("mobilenet_v3_large", {"norm"}),
     ],
 )
 def test_keys_that_an_encoder_has_no_use_for_are_refused(name: str, used: set[str]) -> None:
     changed = {
         "hidden": [3], "output": "relu", "width": 8, "pooling": "sum", "layers": 2, "item": "dense",
-        "similarity": "dot", "init": 0.5, "input_scaling": "standard",
+        "similarity": "dot", "init": 0.5, "input_scaling": "standard", "norm": "batch",
     }  # fmt: skip
     assert set(idle_keys(name)) == set(changed) - used
     for key, value in changed.items():

@@ -2,6 +2,7 @@
 
 import gc
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from spreadout.data.dataset import Splits
 from spreadout.federated.round import run_round
 from spreadout.objectives.regularizers import FarPenalty, HingePenalty, all_pairs, mined_pairs
 from spreadout.runs.build import build_federation
+from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.graphs import _Captured
 from toys import (
     HASHED,
@@ -187,6 +189,36 @@ def test_replayed_steps_are_the_steps_themselves(
         states.append(so.run(experiment, data=shop(users=30), device="cuda").state)
     torch.testing.assert_close(states[0].tables, states[1].tables, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(states[0].dense, states[1].dense, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["fedaws", "baseline-2", "centralized"])
+@pytest.mark.parametrize("norm", ["batch", "group"])
+def test_a_replayed_encoder_is_the_encoder_itself(norm: str, method: str) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 12)
+    x = rng.integers(0, 256, (48, 3, 16, 16)).astype(np.uint8)
+    train = so.FederatedDataset.from_arrays(x, y, client=y)
+    data = Splits("pictures", train, so.Examples.from_arrays(x, y))
+    states = []
+    for graphs in (False, True):
+        values = {
+            "rounds": 6,
+            "model": {"encoder": "resnet8", "norm": norm, "dim": 8},
+            "method": {"name": method},
+            "clients": {"local_steps": 1, "batch": 6, "lr": 0.5, "image_shift": 2},
+            "server": {"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3},
+            "run": {"graphs": graphs},
+        }
+        f = build_federation(so.Experiment.of(values), data, torch.device("cuda"))
+        state = ServerState(0, *f.model.initial(f.seed, f.device))
+        for _ in range(6):
+            assert run_round(f, state).accepted == (1 if method == "centralized" else 4)
+        states.append(state)
+        assert isinstance(f.executor, Simulator)
+        replays = f.executor.fused
+        assert (replays is not None and replays._captured is not None) == graphs
+    torch.testing.assert_close(states[0].dense, states[1].dense, rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(states[0].tables, states[1].tables, rtol=1e-2, atol=1e-3)
 
 
 def test_graphs_left_in_cycles_do_not_end_a_capture() -> None:

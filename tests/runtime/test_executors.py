@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import spreadout as so
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.core.state import ServerState
-from spreadout.core.types import Batch, Params, RowInfo
+from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.columns import Dense, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 from spreadout.federated.cohort import draw_cohort
@@ -27,6 +27,7 @@ from spreadout.runtime.simulator import executor as simulator
 from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.graphs import GraphCache, _update
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitOutputs
+from spreadout.runtime.simulator.shared_encoder import Shared
 from spreadout.runtime.simulator.staging import bytes_per_client, stage_round
 
 NO_ROWS = RowInfo({}, {}, {}, {})  # of a model without tables
@@ -164,11 +165,12 @@ def test_images_of_all_clients_go_through_the_encoder_at_once(
 
     shared: list[int] = []
     whole = simulator.shared_outputs
-    monkeypatch.setattr(
-        simulator,
-        "shared_outputs",
-        lambda f, dense, x, filled: (shared.append(int(filled.sum())), whole(f, dense, x, filled))[1],
-    )
+
+    def counted(f: Federation, dense: Tensors, x: Tensor, filled: Tensor) -> Shared:
+        shared.append(int(filled.sum()))
+        return whole(f, dense, x, filled)
+
+    monkeypatch.setattr(simulator, "shared_outputs", counted)
     fast, fast_loss = train(federation(), rounds=2)
     assert shared  # else this compares one path with itself
     slow, slow_loss = train(federation("run.executor=sequential"), rounds=2)

@@ -38,6 +38,9 @@ LONGEST = 1000  # … as far as so many rounds allow
 SHORTEST, ONE_STEP_VISITS = 300, 50  # the same where a client takes one step a round …
 EPOCHS = 20  # … and times an example should be seen
 LARGE_CLIENT = 1000  # examples in the mean, from which steps of a larger batch pay
+PICTURES_A_STEP = 1024  # of an encoder of images: many steps teach it more than large ones …
+PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # … so it has more rounds, and sees examples more often
+WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
 LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
 
 
@@ -165,13 +168,15 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """All clients while they are few; nobody without examples, whose update would be refused."""
     sizes = experiment.clients.schedule.usable(splits.train.sizes)
     busy = int((sizes > 0).sum())
-    some = EVERYBODY
+    some = everybody = EVERYBODY
     if one_step(experiment.method, splits) and not experiment.method.takes_histories:
         some = int(np.clip(SHARE * busy, EVERYBODY, CROWD))
-    found: dict[str, Any] = {"clients.per_round": "all" if busy <= EVERYBODY else some}
+        if sees_pictures(experiment, splits):
+            some = everybody = PICTURES_A_STEP // _batch(experiment, splits)
+    found: dict[str, Any] = {"clients.per_round": "all" if busy <= everybody else some}
     alike = experiment.method.weighting == "uniform" and not hides_sizes(experiment)
     asked = None if is_open(experiment, "clients.per_round") else experiment.clients.per_round
-    drawn = busy > EVERYBODY and (asked is None or (asked != "all" and asked < busy))
+    drawn = busy > everybody and (asked is None or (asked != "all" and asked < busy))
     if drawn and alike and not experiment.method.takes_histories:
         # Drawn by their size, clients count alike and examples too: the classes that carry most labels
         # are not lost among the many that carry few.
@@ -205,17 +210,35 @@ def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """
     if experiment.method.takes_histories and one_step(experiment.method, splits):
         return {"clients.batch": LONG_HISTORY}
+    return {"clients.batch": _batch(experiment, splits)}
+
+
+def _batch(experiment: Experiment, splits: Splits) -> int:
     sizes = splits.train.sizes
-    total = int(sizes.sum())
     holders = 1 if experiment.method.is_centralized else max(int((sizes > 0).sum()), 1)
-    return {"clients.batch": 128 if total / holders > LARGE_CLIENT else 32}
+    return 128 if int(sizes.sum()) / holders > LARGE_CLIENT else 32
+
+
+def sees_pictures(experiment: Experiment, splits: Splits) -> bool:
+    """Whether inputs are images, and the encoder one of those for images."""
+    shape = DataShape.of(splits.train)
+    return shape.image is not None and experiment.model.encoder not in ("mlp", "lookup")
+
+
+def is_text(splits: Splits) -> bool:
+    """Whether features are many and mostly 0, as words are."""
+    shape, x = DataShape.of(splits.train), splits.train.columns.get("x")
+    if x is None or shape.image is not None or (shape.features or 0) < WORDS:
+        return False
+    return not are_numbers(x)
 
 
 def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """So many rounds that clients take part and examples are seen often enough."""
     method, sizes = experiment.method, splits.train.sizes
-    one = one_step(method, splits)
+    one, pictures = one_step(method, splits), sees_pictures(experiment, splits)
     visits, least = (ONE_STEP_VISITS, SHORTEST) if one else (VISITS, VISITS)
+    most, epochs = (PICTURES_LONGEST, PICTURE_EPOCHS) if one and pictures else (LONGEST, EPOCHS)
     if method.is_centralized:
         return {"rounds": least}
     busy = max(int((sizes > 0).sum()), 1)
@@ -225,8 +248,8 @@ def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
         batch = experiment.clients.batch
         step = sizes if batch == "full" else np.minimum(sizes, batch)
         seen = step.sum() * per_round / busy
-        wanted = max(wanted, EPOCHS * sizes.sum() / max(seen, 1))
-    return {"rounds": int(np.clip(math.ceil(wanted), least, LONGEST))}
+        wanted = max(wanted, epochs * sizes.sum() / max(seen, 1))
+    return {"rounds": int(np.clip(math.ceil(wanted), least, most))}
 
 
 def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:

@@ -106,6 +106,7 @@ class ServerConfig(Optimizer):
     # None: 2/3 in a deployment, where a claim is the client's own word, and 1 in a simulation.
     claim_quantile: float | None = Field(None, gt=0, le=1)
     lr_decay: Decay = "none"  # of the server's rates, to zero over the run
+    weight_decay: float = Field(0.0, ge=0)  # of the encoder's matrices and kernels; not of class rows
     robust: AnyRobustRule | None = None  # None: norm_clipping in a deployment, mean in a simulation
 
     def optimizer_for(self, table: str | None = None) -> Optimizer:

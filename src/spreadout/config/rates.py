@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spreadout.config.choices import hides_sizes, one_step
+from spreadout.config.choices import hides_sizes, is_text, one_step
 from spreadout.config.experiment import Experiment
 from spreadout.core.optimizers import Optimizer
 from spreadout.data.dataset import Splits
@@ -86,17 +86,17 @@ def _rates_of(method: Method, splits: Splits) -> tuple[dict[str, Any], dict[str,
     if isinstance(method, PositiveOnly):
         return {"lr": 0.1, "row_lr": 1.0, "local_steps": 1, "lr_decay": "cosine"}, falling
     # A small step: in a large one, rows on the sphere do something else than follow their gradient.
-    return {"lr": 0.01, "local_steps": 1, "lr_decay": "cosine"}, falling
+    return {"lr": 0.01, "local_steps": 1, "lr_decay": "cosine"}, {**falling, "lr": 0.001}
 
 
 def _widths(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """Room for the classes: an encoder of one hidden layer, and rows of 128 numbers or more."""
+    """Room for the classes: rows of 128 numbers or more; a hidden layer unless features are words."""
     if experiment.model.encoder not in ("mlp", "lookup", "convnet"):
         return {}
     wide = splits.train.classes > 2000
     found: dict[str, Any] = {"model.dim": 256 if wide else 128}
     if experiment.model.encoder == "mlp" and experiment.method.has_class_table:
-        found["model.hidden"] = [512] if wide else [256]
+        found["model.hidden"] = [] if is_text(splits) else [512] if wide else [256]
     if experiment.model.encoder == "lookup":  # a hidden layer was worse, and √n keeps rare words loud
         found |= {"model.hidden": [], "model.width": 256, "model.pooling": "sqrtn"}
     return found

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from spreadout.core.client_state import ClientStates, PerClient
 from spreadout.core.merging import MergeRules, RowSum
-from spreadout.core.optimizers import Optimizer, step_dense_, step_rows_
-from spreadout.core.rows import Rows, Update, project_to_sphere, scatter_add_, sum_by_id
+from spreadout.core.optimizers import Optimizer, step_rows_, step_tensors_
+from spreadout.core.rows import Rows, Update, nbytes, project_to_sphere, scatter_add_, sum_by_id
 from spreadout.core.state import ServerState
 from spreadout.core.tables import rows_here
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Tensors
 from spreadout.federated.robust.updates import Updates
+
+MOST_AT_ONCE = 1 << 28  # bytes of tensors that are moved together
 
 
 @dataclass
@@ -42,6 +44,8 @@ class Aggregate:
     # them the updates themselves.
     lengths: Tensors = field(default_factory=dict)
     updates: list[Updates] = field(default_factory=list)
+    # Running means and variances of a norm over the whole cohort, moved by this round (`CohortNorm`).
+    statistics: Tensors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,14 @@ class ServerOptimizers:
 
     dense: Optimizer
     tables: Mapping[str, Optimizer]
+    weight_decay: float = 0.0  # of matrices and kernels of the dense part; not of biases, nor of rows
 
     def scaled(self, factor: float) -> ServerOptimizers:
         """The same rules at other rates."""
         if factor == 1:
             return self
         tables = {name: rule.scaled(factor) for name, rule in self.tables.items()}
-        return ServerOptimizers(self.dense.scaled(factor), tables)
+        return replace(self, dense=self.dense.scaled(factor), tables=tables)
 
 
 def of_update(update: Update, rules: MergeRules) -> Aggregate:
@@ -84,7 +89,7 @@ def merge(aggregate: Aggregate, rules: MergeRules) -> tuple[Tensors, dict[str, R
     """The mean change of the cohort: the sums divided by their weights. Of no clients, nothing."""
     if aggregate.clients == 0:
         return {}, {}
-    dense = {name: total / aggregate.weight for name, total in aggregate.dense.items()}
+    dense = _over(aggregate.dense, aggregate.weight)
     rows = {}
     for name, summed in aggregate.rows.items():
         if rules.rows[name] == "sum":
@@ -97,6 +102,12 @@ def merge(aggregate: Aggregate, rules: MergeRules) -> tuple[Tensors, dict[str, R
     return dense, rows
 
 
+def _over(sums: Tensors, weight: float) -> Tensors:
+    """Sums divided by one weight, in few kernels."""
+    values = list(sums.values())
+    return dict(zip(sums, torch._foreach_div(values, weight), strict=True)) if values else {}
+
+
 @torch.no_grad()
 def apply_(
     state: ServerState,
@@ -107,10 +118,7 @@ def apply_(
     sphere: frozenset[str],
 ) -> None:
     """Move the model by the merged changes; rows no client touched stay as they are."""
-    for name, change in dense.items():
-        value = state.dense[name]
-        slots = state.slots_for(f"dense/{name}", optimizers.dense, value, lazy=False)
-        step_dense_(optimizers.dense, value, -change, slots)
+    _step_dense_(state, dense, optimizers)
     for name, changed in rows.items():
         whole = state.tables[name]
         table, here = rows_here(whole, changed)
@@ -123,6 +131,23 @@ def apply_(
             optimizer, gradient = optimizers.tables[name], Rows(here.ids, -here.values)
             slots = state.slots_for(f"tables/{name}", optimizer, whole, lazy=True)
             step_rows_(optimizer, table, gradient, slots, sphere=name in sphere)
+
+
+def _step_dense_(state: ServerState, dense: Tensors, optimizers: ServerOptimizers) -> None:
+    """All tensors together where copies of them are no burden, else one after another."""
+    groups = [list(dense)] if nbytes(dense.values()) <= MOST_AT_ONCE else [[name] for name in dense]
+    for names in groups if dense else []:
+        values = [state.dense[name] for name in names]
+        gradients = torch._foreach_neg([dense[name] for name in names])
+        decayed = [i for i, value in enumerate(values) if value.dim() > 1]
+        if optimizers.weight_decay and decayed:  # a part of the gradient, as torch.optim.SGD has it
+            some, theirs = [gradients[i] for i in decayed], [values[i] for i in decayed]
+            torch._foreach_add_(some, theirs, alpha=optimizers.weight_decay)
+        slots = [
+            state.slots_for(f"dense/{name}", optimizers.dense, value, lazy=False)
+            for name, value in zip(names, values, strict=True)
+        ]
+        step_tensors_(optimizers.dense, values, gradients, slots)
 
 
 def total(parts: Iterable[Aggregate]) -> Aggregate:
@@ -150,6 +175,7 @@ def total(parts: Iterable[Aggregate]) -> Aggregate:
         for name, some in part.lengths.items():
             lengths.setdefault(name, []).append(some)
         result.updates += part.updates
+        result.statistics |= part.statistics
         del part  # frees its memory before the next part is made
     result.client_states = {name: PerClient.joined(some) for name, some in states.items()}
     result.lengths = {name: torch.cat(some) for name, some in lengths.items()}

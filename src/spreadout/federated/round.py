@@ -106,6 +106,8 @@ def _run_round(federation: Federation, state: ServerState) -> RoundReport:
         for name in f.model.constant_dense:  # whatever clients say of it
             dense.pop(name, None)
         apply_(state, dense, rows, f.rules, f.optimizers_at(state.round), f.model.sphere)
+        if moved := aggregate.statistics:
+            torch._foreach_copy_([state.dense[name] for name in moved], list(moved.values()))
         advance_control_(f, state, aggregate)
         _server_step(f, state, aggregate.rows)
     state.keep_clients_(aggregate.client_states)

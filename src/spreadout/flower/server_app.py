@@ -42,6 +42,7 @@ from spreadout.privacy.release import Grid as NoiseGrid
 from spreadout.runs import train as training
 from spreadout.runs.build import build_federation, cap_of, cohort_size, refuse_spent_at_once
 from spreadout.runs.claim import DEPLOYMENT
+from spreadout.runs.cohort_statistics import refuse_cohort_statistics
 from spreadout.runs.deployed import EVENTS
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.misfits import unfit_for_robust_rules
@@ -232,6 +233,7 @@ class Builder:
             executor = SecureGridExecutor(nodes, log, config=config_digest(e))
         federation = replace(form, data=data, executor=executor, server=server)
         refuse_spent_at_once(federation)
+        refuse_cohort_statistics(federation)
         return federation
 
     def _told(self, needed: int) -> Callable[[int, int], None]:

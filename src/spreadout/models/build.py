@@ -39,6 +39,7 @@ class ModelConfig(Section):
     width: int | None = Field(None, ge=1)  # of the features' rows (lookup, 512), channels (convnet, 64)
     pooling: Pooling = "mean"  # lookup: mean, sqrtn or sum of the rows
     layers: int = Field(1, ge=1)  # attention
+    norm: Literal["group", "batch"] = "group"  # of images; batch: over a whole cohort, in simulations
     item: Literal["lookup", "dense"] = "lookup"  # the item tower
     similarity: Literal["cosine", "dot"] = "cosine"
     input_scaling: Literal["none", "standard"] = "none"  # mlp: features centred, at deviation 1

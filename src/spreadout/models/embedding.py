@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -14,6 +15,7 @@ from spreadout.core import randomness
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.tables import Sharded, Table, Tables
 from spreadout.core.types import Batch, Params, Tensors
+from spreadout.models.nn.cohort_norm import statistics_in
 from spreadout.models.nn.scaling import standardized_in
 from spreadout.models.nn.unit import unit
 from spreadout.models.nn.untouched import output_of
@@ -78,11 +80,12 @@ class EmbeddingModel:
         """Whether every class has a row, and so a score and a place in the embedding space."""
         return "classes" in self.tables
 
-    @property
+    @cached_property  # asked in every round
     def constant_dense(self) -> frozenset[str]:
-        """Dense tensors that are found before the first round and never trained."""
+        """Dense tensors that no optimiser moves: found before the first round, or statistics."""
         prefix = standardized_in(self.encoder)
-        return frozenset() if prefix is None else frozenset({f"{prefix}mean", f"{prefix}factor"})
+        scaling = frozenset() if prefix is None else frozenset({f"{prefix}mean", f"{prefix}factor"})
+        return scaling | frozenset(statistics_in(self.encoder))
 
     @property
     def class_count(self) -> int:

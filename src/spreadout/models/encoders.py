@@ -18,7 +18,7 @@ from spreadout.models.build import (
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.models.lookup import LookupModel
 from spreadout.models.nn.encoders import mlp, seeded
-from spreadout.models.nn.images import ConvNet, ResNet, mobilenet_v3_large, mobilenet_v3_small
+from spreadout.models.nn.images import NORMS, ConvNet, ResNet, mobilenet_v3_large, mobilenet_v3_small
 from spreadout.models.two_tower import Lookup, MaskedMean, SelfAttention, Towers, TwoTower
 
 
@@ -55,29 +55,30 @@ def _attention(shape: DataShape, config: ModelConfig, seed: int) -> EmbeddingMod
     return _two_tower(shape, config, seed, context)
 
 
-@register_encoder("convnet", uses=["width"])
+@register_encoder("convnet", uses=["width", "norm"])
 def _convnet(shape: DataShape, config: ModelConfig) -> nn.Module:
     channels, _ = _square(shape, config)
-    return ConvNet(channels, config.width or 64, config.dim)
+    return ConvNet(channels, config.width or 64, config.dim, NORMS[config.norm])
 
 
-@register_encoder("resnet56")
-@register_encoder("resnet32")
-@register_encoder("resnet20")
-@register_encoder("resnet8")
+@register_encoder("resnet56", uses=["norm"])
+@register_encoder("resnet32", uses=["norm"])
+@register_encoder("resnet20", uses=["norm"])
+@register_encoder("resnet8", uses=["norm"])
 def _resnet(shape: DataShape, config: ModelConfig) -> nn.Module:
     channels, _ = _square(shape, config)
-    return ResNet(int(config.encoder.removeprefix("resnet")), channels, config.dim)
+    depth = int(config.encoder.removeprefix("resnet"))
+    return ResNet(depth, channels, config.dim, NORMS[config.norm])
 
 
-@register_encoder("mobilenet_v3_small")
+@register_encoder("mobilenet_v3_small", uses=["norm"])
 def _mobilenet(shape: DataShape, config: ModelConfig) -> nn.Module:
-    return mobilenet_v3_small(*_square(shape, config), config.dim)
+    return mobilenet_v3_small(*_square(shape, config), config.dim, NORMS[config.norm])
 
 
-@register_encoder("mobilenet_v3_large")
+@register_encoder("mobilenet_v3_large", uses=["norm"])
 def _mobilenet_large(shape: DataShape, config: ModelConfig) -> nn.Module:
-    return mobilenet_v3_large(*_square(shape, config), config.dim)
+    return mobilenet_v3_large(*_square(shape, config), config.dim, NORMS[config.norm])
 
 
 def _square(shape: DataShape, config: ModelConfig) -> tuple[int, int]:

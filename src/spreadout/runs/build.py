@@ -26,6 +26,7 @@ from spreadout.federated.sampling import Selection
 from spreadout.methods.base import Method
 from spreadout.models.build import UNFIT_LAYERS, DataShape, unmoved_buffers
 from spreadout.models.embedding import EmbeddingModel, TableShape
+from spreadout.runs.cohort_statistics import refuse_cohort_statistics
 from spreadout.runs.misfits import refuse_misfits, refuse_unfit_optimizers, unfit_for_robust_rules
 from spreadout.runs.unprotected import refuse_empty_budget, refuse_own_scaling
 from spreadout.runtime import distributed
@@ -56,7 +57,9 @@ def build_federation(
     if encoder is not None:
         refuse_own_scaling(e, method, encoder)
     optimizers = ServerOptimizers(
-        e.server.optimizer_for(), {name: e.server.optimizer_for(name) for name in model.tables}
+        e.server.optimizer_for(),
+        {name: e.server.optimizer_for(name) for name in model.tables},
+        e.server.weight_decay,
     )
     refuse_unfit_optimizers(e, method)
     by_example = e.privacy is not None and e.privacy.model == "example"
@@ -92,6 +95,7 @@ def build_federation(
         activations=model.activations(_example_shape(data)),
         class_names=splits.class_names,
     )
+    refuse_cohort_statistics(federation)
     if clients_known:
         refuse_spent_at_once(federation)
     if not feature_rows and not federation.executor.keeps_sparse(federation):

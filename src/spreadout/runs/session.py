@@ -16,6 +16,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.rates import could_take_prior
 from spreadout.config.sound import prepared, usual_rounds
 from spreadout.core.errors import UserError
+from spreadout.core.kept_memory import keep_memory
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Sharded, local_of
 from spreadout.core.types import Record
@@ -92,6 +93,8 @@ class Session:
         stop: Callable[[], bool],
     ) -> Session:
         where = pick_device(device)
+        if where.type == "cpu":
+            keep_memory()
         data, encoder, method = own
         refuse_other_kinds(data, encoder, method)
         given = {"data": data, "encoder": encoder, "method": method}

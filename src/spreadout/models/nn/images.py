@@ -1,5 +1,7 @@
 """Encoders of images with GroupNorm: batch statistics of a few classes do not average over clients.
 
+Or with `CohortNorm`, BatchNorm over whole cohorts, where a simulation can have that.
+
 - `convnet`: four 3x3 convolutions, each halving the image, as few-shot learning on Omniglot uses.
 - `resnet8 … resnet56`: He et al. 2016 for 32x32 images, (depth − 2) / 6 blocks in each of three stages.
 - `mobilenet_v3_small`, `mobilenet_v3_large`: Howard et al. 2019, Tables 2 and 1; strides only as far as
@@ -13,8 +15,12 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from spreadout.models.nn.cohort_norm import CohortNorm
 
-def norm(channels: int) -> nn.GroupNorm:
+Norm = Callable[[int], nn.Module]
+
+
+def group_norm(channels: int) -> nn.GroupNorm:
     """Groups of about eight channels, and at least two groups where there are enough."""
     groups = max(1, channels // 8)
     while channels % groups:
@@ -22,14 +28,20 @@ def norm(channels: int) -> nn.GroupNorm:
     return nn.GroupNorm(groups, channels)
 
 
+NORMS: dict[str, Norm] = {"group": group_norm, "batch": CohortNorm}
+
+
 class ImageEncoder(nn.Module):
-    """Maps every image on its own: what is put out for one does not depend on the others of a batch."""
+    """Maps every image on its own: what is put out for one does not depend on the others of a batch.
+
+    With `CohortNorm` that is so except in training, where it depends on the whole cohort's.
+    """
 
 
 class ConvNet(ImageEncoder):
     """Conv, norm, ReLU, halve; four times; then a linear map."""
 
-    def __init__(self, channels: int, width: int, dim: int) -> None:
+    def __init__(self, channels: int, width: int, dim: int, norm: Norm = group_norm) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for i in range(4):
@@ -51,7 +63,7 @@ class ConvNet(ImageEncoder):
 class ResNet(ImageEncoder):
     """Three stages of 16, 32 and 64 channels, the second and third at half the size."""
 
-    def __init__(self, depth: int, channels: int, dim: int) -> None:
+    def __init__(self, depth: int, channels: int, dim: int, norm: Norm = group_norm) -> None:
         super().__init__()
         blocks = (depth - 2) // 6
         self.stem = nn.Sequential(nn.Conv2d(channels, 16, 3, padding=1, bias=False), norm(16), nn.ReLU())
@@ -59,7 +71,7 @@ class ResNet(ImageEncoder):
         narrow = 16
         for wide in (16, 32, 64):
             for i in range(blocks):
-                stages.append(_Block(narrow, wide, 2 if i == 0 and wide > 16 else 1))
+                stages.append(_Block(narrow, wide, 2 if i == 0 and wide > 16 else 1, norm))
                 narrow = wide
         self.stages = nn.Sequential(*stages)
         self.head = nn.Linear(64, dim)
@@ -72,7 +84,7 @@ class ResNet(ImageEncoder):
 class _Block(nn.Module):
     """Two convolutions with a shortcut; where channels grow, the shortcut is padded with zeros."""
 
-    def __init__(self, narrow: int, wide: int, stride: int) -> None:
+    def __init__(self, narrow: int, wide: int, stride: int, norm: Norm) -> None:
         super().__init__()
         self.first = nn.Conv2d(narrow, wide, 3, stride, padding=1, bias=False)
         self.second = nn.Conv2d(wide, wide, 3, padding=1, bias=False)
@@ -124,7 +136,13 @@ class MobileNetV3(ImageEncoder):
     """Inverted bottlenecks with squeeze and excitation; then two dense layers, one `hidden` wide."""
 
     def __init__(
-        self, bottlenecks: Bottlenecks, hidden: int, channels: int, size: int, dim: int
+        self,
+        bottlenecks: Bottlenecks,
+        hidden: int,
+        channels: int,
+        size: int,
+        dim: int,
+        norm: Norm = group_norm,
     ) -> None:
         super().__init__()
 
@@ -142,7 +160,7 @@ class MobileNetV3(ImageEncoder):
         narrow = 16
         for kernel, expansion, wide, squeeze, activation, step in bottlenecks:
             layers.append(
-                _Bottleneck(narrow, expansion, wide, kernel, stride(step), squeeze, activation)
+                _Bottleneck(narrow, expansion, wide, kernel, stride(step), squeeze, activation, norm)
             )
             narrow = wide
         last = 6 * narrow
@@ -155,12 +173,16 @@ class MobileNetV3(ImageEncoder):
         return found
 
 
-def mobilenet_v3_small(channels: int, size: int, dim: int) -> MobileNetV3:
-    return MobileNetV3(SMALL, 1024, channels, size, dim)
+def mobilenet_v3_small(
+    channels: int, size: int, dim: int, norm: Norm = group_norm
+) -> MobileNetV3:
+    return MobileNetV3(SMALL, 1024, channels, size, dim, norm)
 
 
-def mobilenet_v3_large(channels: int, size: int, dim: int) -> MobileNetV3:
-    return MobileNetV3(LARGE, 1280, channels, size, dim)
+def mobilenet_v3_large(
+    channels: int, size: int, dim: int, norm: Norm = group_norm
+) -> MobileNetV3:
+    return MobileNetV3(LARGE, 1280, channels, size, dim, norm)
 
 
 class _Bottleneck(nn.Module):
@@ -173,6 +195,7 @@ class _Bottleneck(nn.Module):
         stride: int,
         squeeze: bool,
         activation: str,
+        norm: Norm,
     ) -> None:
         super().__init__()
         act: Callable[[], nn.Module] = nn.ReLU if activation == "relu" else nn.Hardswish

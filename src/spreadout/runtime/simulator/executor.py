@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
 
+from spreadout.core.errors import UserError
 from spreadout.core.rows import along_sphere, nbytes, project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params, RowInfo, Tensors
@@ -32,7 +33,9 @@ from spreadout.federated.federation import Federation
 from spreadout.federated.in_one_place import Memory, keep_, remembered, stacked
 from spreadout.federated.local import Objective, local_update
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.models.nn.cohort_norm import statistics_in
 from spreadout.runtime.simulator.chunk_sums import accepted_sum, aggregate, traffic_of
+from spreadout.runtime.simulator.fused_graph import FusedGraph, Step
 from spreadout.runtime.simulator.graphs import GraphCache
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitLayers
 from spreadout.runtime.simulator.prefetch import Prefetcher
@@ -58,6 +61,7 @@ class Simulator(Executor):
 
     memory: int = 1 << 30
     graphs: GraphCache | None = None  # of local steps on a CUDA device
+    fused: FusedGraph | None = None  # of a fused step on images on a CUDA device
     implicit: ImplicitLayers | None = None  # for first layers on sparse features
     prefetch: Prefetcher[StagedRound] | None = None  # stages the next rounds meanwhile
 
@@ -67,6 +71,7 @@ class Simulator(Executor):
         return cls(
             options.memory,
             GraphCache() if cuda and options.graphs else None,
+            FusedGraph() if cuda and options.graphs else None,
             ImplicitLayers(options.memory // 4),
             Prefetcher(PREFETCHED_ROUNDS) if cuda and options.prefetch else None,
         )
@@ -89,13 +94,23 @@ class Simulator(Executor):
             silent = refused(checks.NO_EXAMPLES, len(staged.idle))
             silent.traffic = traffic_of(state, cohort.select(staged.idle), federation)
             yield silent
+        if len(staged.chunks) > 1 and statistics_in(federation.model.encoder):
+            raise UserError(
+                f'model.norm = "batch": a round of {len(cohort.clients)} clients does not fit '
+                f"run.memory_gb = {self.memory / 2**30:g} as one batch; raise it, or lower clients.batch"
+            )
         for place, planned in enumerate(staged.chunks):
             early = staged.first if place == 0 else None
             chunk = early or stage_chunk(federation, planned, fuses=True)
             # While the device trains the first chunk, the host stages later rounds.
             meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
             if is_fusable(federation, len(chunk.active)):
-                part = _fused(chunk, state, meanwhile)
+                part = _fused(chunk, state, meanwhile, self.fused)
+                if part is None and statistics_in(federation.model.encoder):
+                    broken = refused(checks.NOT_FINITE, len(planned.clients))  # nobody trains apart
+                    broken.traffic = traffic_of(state, planned, federation)
+                    yield broken
+                    continue
                 if part is None:
                     yield from self._apart(federation, state, planned)
                     continue
@@ -137,42 +152,41 @@ class Simulator(Executor):
         self.prefetch.begin({prefetch_key(federation, round): partial(make, round) for round in rounds})
 
 
-def _fused(chunk: Chunk, state: ServerState, meanwhile: Callable[[], None]) -> Aggregate | None:
+def _fused(
+    chunk: Chunk,
+    state: ServerState,
+    meanwhile: Callable[[], None],
+    graph: FusedGraph | None = None,
+) -> Aggregate | None:
     """One step of every client as one gradient; None if some client's gradient is not finite."""
     f, training = chunk.federation, chunk.training
     weight = f.rules.client_weight(chunk.examples)  # (k,) ω_i
     rows = chunk.rows(state.tables)
     trained = [name for name in rows if name not in training.fixed]
-    dense = {name: value.detach().requires_grad_() for name, value in state.dense.items()}
-    for name in trained:
-        rows[name].requires_grad_()
-    batch = {name: column[:, 0] for name, column in chunk.batches.items()}
+    moving = [name for name in state.dense if name not in f.model.constant_dense]
     after, pooled = _pooled_inputs(chunk, state)
-    if chunk.features is None and can_share(f):
-        assert chunk.cohort.plan is not None
-        after, outputs = shared_outputs(f, dense, batch["x"], chunk.cohort.plan.mask[:, 0] > 0)
-        batch |= outputs
-    batch |= pooled
-    objective = torch.vmap(
-        replace(f, model=after).objective(),
-        in_dims=(Params(None, 0), 0, 0),  # type: ignore[arg-type]
-    )
-    loss = objective(Params(dense, rows), batch, chunk.info)  # (k,)
-    leaves = [*dense.values(), *(rows[name] for name in trained), *pooled.values()]
-    found = torch.autograd.grad((weight * loss).sum(), leaves, allow_unused=True)
-    gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+    step = _StepOfAll(chunk, after, moving, trained, list(pooled))
+    batch = {name: column[:, 0] for name, column in chunk.batches.items()} | pooled
+    inputs = step.flat(rows, batch, weight)
+    found = None
+    if graph is not None and step.shares and step.is_full:
+        found = graph.run(step, state.dense, inputs, (repr(f.method), id(f.model), f.bf16))
+    loss, gradients, statistics = found or step(state.dense, inputs)
     with torch.no_grad():
-        sound = torch.stack([loss.sum(), *(g.sum() for g in gradients)]).isfinite().all()
-        change = dict(zip(dense, (g * -training.dense.lr for g in gradients), strict=False))
+        sound = torch.stack([loss.sum(), *torch._foreach_norm(gradients)]).isfinite().all()
+        own = gradients[: len(moving)]  # an encoder may have no weights at all
+        steps = torch._foreach_mul(own, -training.dense.lr) if own else []
+        change = dict(zip(moving, steps, strict=True))
         moved = {}
-        for name, gradient in zip(trained, gradients[len(dense) :], strict=False):
+        for name, gradient in zip(trained, gradients[len(moving) :], strict=False):
             start, slope = rows[name].detach(), gradient / weight[:, None, None]
             rate = training.rows[name].lr
             if name in training.sphere:
                 moved[name] = project_to_sphere(start - rate * along_sphere(slope, start)) - start
             else:
                 moved[name] = -rate * slope
-        part = aggregate(chunk, state, change, moved, loss.detach())
+        part = aggregate(chunk, state, change, moved, loss)
+        part.statistics = statistics
         if chunk.features is not None:
             (table,) = f.model.row_columns.values()
             share = f.rules.row_weight(table, chunk.examples) / weight
@@ -180,6 +194,73 @@ def _fused(chunk: Chunk, state: ServerState, meanwhile: Callable[[], None]) -> A
             part.rows[table] = chunk.features.row_sum(gradients[-1], share, rate)
     meanwhile()
     return part if bool(sound) else None
+
+
+@dataclass(frozen=True)
+class _StepOfAll:
+    """One step of all clients of a chunk, as a function of weights and of what differs by round."""
+
+    chunk: Chunk
+    after: EmbeddingModel  # what is left of the model where features are pooled already
+    moving: list[str]  # dense tensors that get a gradient
+    trained: list[str]  # tables whose rows do
+    pooled: list[str]  # columns that do
+
+    @property
+    def shares(self) -> bool:
+        """Whether the encoder is called once, on the images of all clients."""
+        return self.chunk.features is None and can_share(self.chunk.federation)
+
+    @cached_property
+    def filled(self) -> Tensor:
+        """Slots that hold an example: (k, B), on the host."""
+        assert self.chunk.cohort.plan is not None
+        return self.chunk.cohort.plan.mask[:, 0] > 0
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self.filled.all())
+
+    def flat(self, rows: Tensors, batch: Tensors, weight: Tensor) -> Tensors:
+        """Everything but the weights, by names that `__call__` takes apart again."""
+        info = self.chunk.info._asdict().items()
+        return {
+            **{f"rows/{name}": value for name, value in rows.items()},
+            **{f"batch/{name}": value for name, value in batch.items()},
+            **{f"{part}/{name}": value for part, named in info for name, value in named.items()},
+            "weight/": weight,
+        }
+
+    def __call__(self, dense: Tensors, inputs: Tensors) -> Step:
+        f, parts = self.chunk.federation, _by_part(inputs)
+        rows, batch = parts["rows"], parts["batch"]
+        info = RowInfo(*(parts.get(part, {}) for part in RowInfo._fields))
+        dense = {name: value.detach() for name, value in dense.items()}
+        rows = {name: value.detach() for name, value in rows.items()}
+        leaves = [*(dense[name] for name in self.moving), *(rows[name] for name in self.trained)]
+        leaves += [batch[name] for name in self.pooled]
+        for leaf in leaves:
+            leaf.requires_grad_()
+        after, read, statistics = self.after, dense, Tensors()
+        if self.shares:
+            after, outputs, statistics = shared_outputs(f, dense, batch["x"], self.filled)
+            batch, read = batch | outputs, {}  # the loss finds no weights, and need not carry them
+        objective = torch.vmap(
+            replace(f, model=after).objective(),
+            in_dims=(Params(None, 0), 0, 0),  # type: ignore[arg-type]
+        )
+        loss = objective(Params(read, rows), batch, info)  # (k,)
+        found = torch.autograd.grad((parts["weight"][""] * loss).sum(), leaves, allow_unused=True)
+        gradients = [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+        return Step(loss.detach(), gradients, statistics)
+
+
+def _by_part(inputs: Tensors) -> dict[str, Tensors]:
+    parts: dict[str, Tensors] = {}
+    for key, value in inputs.items():
+        part, _, name = key.partition("/")
+        parts.setdefault(part, {})[name] = value
+    return parts
 
 
 def _pooled_inputs(chunk: Chunk, state: ServerState) -> tuple[EmbeddingModel, Tensors]:

@@ -153,7 +153,7 @@ class _Captured:
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         # Another thread may be at work on the next round: only this one's calls belong to the capture.
-        with _no_collection(), torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        with no_collection(), torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             self._outputs = work(self._inputs)
 
     def __call__(self, inputs: Inputs) -> tuple[Params, Tensor]:
@@ -166,7 +166,7 @@ class _Captured:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def no_collection() -> Iterator[None]:
     """Without the cycle collector: were it to end an older graph now, the capture would be void."""
     collects = gc.isenabled()
     gc.disable()

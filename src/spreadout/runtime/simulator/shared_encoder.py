@@ -1,12 +1,14 @@
 """One step of clients whose inputs are images: the encoder is called once, on the images of all.
 
 In a fused step all clients have the same weights, and the encoders of `models/nn/images.py` look at
-every image alone. So what the encoder puts out for a cohort is one call on one batch, as in a plain
-training loop; `torch.vmap` of convolutions and norms computes the same with more kernels and copies.
-Slots that no example fills are left out.
+every image alone, or at all of a cohort (`CohortNorm`). So what the encoder puts out for a cohort is one
+call on one batch, as in a plain training loop; `torch.vmap` of convolutions and norms computes the same
+with more kernels and copies. Slots that no example fills are left out.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from torch import Tensor
 from spreadout.core.types import Batch, Params, Tensors
 from spreadout.federated.federation import Federation
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.models.nn.cohort_norm import over_cohort
 from spreadout.models.nn.images import ImageEncoder
 from spreadout.models.nn.unit import unit
 from spreadout.models.nn.untouched import output_of
@@ -27,6 +30,14 @@ class Encoded(EmbeddingModel):
         return unit(batch["x"])
 
 
+class Shared(NamedTuple):
+    """What one call of the encoder made of a cohort."""
+
+    model: EmbeddingModel  # of encoded images
+    outputs: Tensors  # x: (k, B, dim)
+    statistics: Tensors  # running ones of its norms, moved by the cohort
+
+
 def can_share(federation: Federation) -> bool:
     """Whether clients of one step can share one call of the encoder."""
     model = federation.model
@@ -36,9 +47,12 @@ def can_share(federation: Federation) -> bool:
 
 
 def shared_outputs(
-    federation: Federation, dense: Tensors, x: Tensor, filled: Tensor
-) -> tuple[EmbeddingModel, Tensors]:
-    """A model of encoded images, and those of all clients: (k, B, dim).
+    federation: Federation,
+    dense: Tensors,
+    x: Tensor,
+    filled: Tensor,
+) -> Shared:
+    """The encoder called once, on the images of all clients.
 
     x: (k, B, channels, height, width); filled: (k, B) bool, slots that hold an example, on the host.
     """
@@ -49,11 +63,12 @@ def shared_outputs(
         images = images[slots]
     if x.is_cuda:  # the form in which a GPU's fast convolutions take images
         images = images.contiguous(memory_format=torch.channels_last)
-    with torch.autocast(f.device.type, torch.bfloat16, enabled=f.bf16):
-        found = output_of(f.model.encoder, dense, (images,))
-    found = found.float()
+    # Each weight is used once: no need to keep those that were made bf16, least of all in a graph.
+    low = torch.autocast(f.device.type, torch.bfloat16, enabled=f.bf16, cache_enabled=False)
+    with low, over_cohort(f.model.encoder, dense) as (used, statistics):
+        found = output_of(f.model.encoder, used, (images,)).float()
     if slots is not None:
         # Ones, not zeros: a vector without a direction has no gradient, and a loss masks both alike.
         found = found.new_ones(k * width, found.shape[-1]).index_put((slots,), found)
     encoded = Encoded(f.model.encoder, f.model.tables, f.model.inputs, f.model.first_class)
-    return encoded, {"x": found.view(k, width, -1)}
+    return Shared(encoded, {"x": found.view(k, width, -1)}, statistics)

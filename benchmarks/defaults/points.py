@@ -1,0 +1,76 @@
+"""The points that tuning tries beside the default: one key at a time, and what is often tuned together.
+
+As many for every method on a set. Each is a tuple of overrides; the first is empty, the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Point = tuple[str, ...]
+ADAM = ("server.optimizer=adam", "server.eps=1e-8", "server.lr_decay=cosine")  # as the default has it
+DENSE = frozenset({"digits", "cal500", "scene", "yeast", "emotions", "birds"})  # the others are text
+LARGE = "synthetic-20000"
+
+
+def adam(rate: float) -> Point:
+    """Adam on the server at another rate: without its optimiser, a rate would be one of SGD."""
+    return (*ADAM, f"server.lr={rate}")
+
+
+OTHER_RATE = {"fedaws": adam(0.001), "fedalc": adam(0.001), "fedss": adam(0.003)}
+OTHER_HIDDEN = {True: "model.hidden=[]", False: "model.hidden=[256]"}  # of dense features, of text
+WIDE, REGULAR = "model.hidden=[1024]", "clients.input_dropout=0.5"
+OF_POSITIVES: tuple[Point, ...] = (
+    ("method.spreadout_form=topk", "method.k=5"),
+    ("method.margin=0.7",),
+    ("clients.row_lr=0.3",),
+)
+FASTER_ROWS = (*adam(0.001), 'server.tables.classes={optimizer="adam",lr=0.01,eps=1e-8}')
+OF_SAMPLES: tuple[Point, ...] = (
+    ("method.scale=20",),
+    ("method.weighting=uniform",),
+    FASTER_ROWS,
+)
+OF_METHOD = {"fedaws": OF_POSITIVES, "fedalc": OF_POSITIVES, "fedss": OF_SAMPLES}
+
+
+def points(name: str, method: str) -> Sequence[Point]:
+    """What is tried on a set: the default first."""
+    if method == "dual_encoder":
+        scales = (("method.scale=5",), ("method.scale=20",))
+        return ((), *(adam(rate) for rate in (0.001, 0.003, 0.03)), *scales)
+    other = OTHER_RATE[method]
+    if name == "omniglot" or name.startswith("cifar"):
+        return (
+            (),
+            other,
+            ("clients.image_shift=2",),
+            ("clients.batch=64",),
+            ("rounds=1000",),
+            *OF_METHOD[method],
+            adam(0.01),
+            ("model.encoder=resnet8",),
+        )
+    if name == LARGE:
+        return (
+            (),
+            other,
+            ("model.hidden=[512]",),
+            ("rounds=2000",),
+            *OF_METHOD[method],
+            ("clients.input_dropout=0",),
+        )
+    return (
+        (),
+        (OTHER_HIDDEN[name in DENSE],),
+        (WIDE,),
+        (REGULAR,),
+        (REGULAR, WIDE),
+        (REGULAR, *other),
+        other,
+        *OF_METHOD[method],
+        ("rounds=1000",),
+        ("clients.batch=full",),
+        adam(0.01),
+    )

@@ -1,0 +1,323 @@
+"""Table 1 of FedAwS on CIFAR-10 and CIFAR-100: Baseline-1, Baseline-2, FedAwS and the softmax oracle.
+
+    python -m benchmarks.papers.cifar --out results/cifar/table1.json --epochs 60 --jobs 4
+
+Every arm has equally many points to choose from. They are trained for a few epochs on nine tenths of the
+training images, on the smaller network of each data set, and scored on the tenth that is held out; the
+best is trained for all networks of that set on all training images and scored on the test images, once.
+All arms share the recipe below: one step a client and round, momentum and weight decay at the server, a
+rate that falls with a cosine, images shifted and mirrored.
+
+Every result is written as it comes, and what is in the file is not run again. With `--seconds` no run is
+begun that would not end in time, by how long others took.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import spreadout as so
+from benchmarks.common.command import command, parser_of
+from benchmarks.common.record import read, write
+from spreadout.config.values import overlay
+from spreadout.core.errors import UserError
+from spreadout.data.dataset import Splits
+from spreadout.data.load import DataConfig, load_data
+
+Changes = Mapping[str, Mapping[str, Any]]
+HELD_OUT = 0.1
+IMAGES = 50_000  # of training
+# Network by network: its data set, the network its points are tried on, the paper's four numbers.
+NETS: dict[str, tuple[str, str, dict[str, float]]] = {
+    "cifar-10 resnet8": (
+        *("cifar-10", "resnet8"),
+        {"baseline-1": 10.7, "baseline-2": 83.3, "fedaws": 86.3, "centralized": 88.4},
+    ),
+    "cifar-10 resnet32": (
+        *("cifar-10", "resnet8"),
+        {"baseline-1": 9.8, "baseline-2": 92.1, "fedaws": 92.4, "centralized": 92.4},
+    ),
+    "cifar-100 resnet32": (
+        *("cifar-100", "resnet32"),
+        {"baseline-1": 1.0, "baseline-2": 65.1, "fedaws": 67.9, "centralized": 68.0},
+    ),
+    "cifar-100 resnet56": (
+        *("cifar-100", "resnet32"),
+        {"baseline-1": 1.1, "baseline-2": 67.5, "fedaws": 69.6, "centralized": 70.0},
+    ),
+}
+CLIENTS = {"cifar-10": (10, 51), "cifar-100": (100, 5)}  # and how many images each brings to a round
+SECONDS_A_ROUND = {"resnet8": 0.006, "resnet32": 0.012, "resnet56": 0.02}  # until it is known
+START = 25.0  # seconds a process takes to be ready, and a run to end
+
+
+def point(lr: float, **more: Mapping[str, Any]) -> Changes:
+    return {"server": {"lr": lr}, **more}
+
+
+def positive(lr: float, row_lr: float) -> Changes:
+    return point(lr, clients={"row_lr": row_lr})
+
+
+def spread(lr: float, row_lr: float, strength: float) -> Changes:
+    return point(lr, clients={"row_lr": row_lr}, method={"strength": strength})
+
+
+def softmax(lr: float, row_lr: float, scale: float) -> Changes:
+    return point(lr, clients={"row_lr": row_lr}, method={"scale": scale})
+
+
+# Equally many of each: four rates, and two other values of what else matters to it. A softmax of scale
+# 20 has gradients some ten times as long as the hinge, and rates that are as much lower. The first are
+# the likeliest: fewer are tried with --points.
+RATES, SOFTMAX_RATES = (0.2, 0.4, 0.1, 0.8), (0.05, 0.1, 0.02, 0.2)
+ARMS: dict[str, list[Changes]] = {
+    "baseline-1": [
+        *(positive(lr, 0.3) for lr in RATES),
+        *(positive(0.2, row_lr) for row_lr in (1.0, 0.1)),
+    ],
+    "baseline-2": [
+        *(point(lr, method={"margin": 0.9}) for lr in RATES),
+        *(point(0.2, method={"margin": margin}) for margin in (0.7, 1.0)),
+    ],
+    "fedaws": [
+        *(spread(lr, 0.3, 0.01) for lr in RATES),
+        *(spread(0.2, 0.3, strength) for strength in (1.0, 0.001)),
+    ],
+    "centralized": [
+        *(softmax(lr, 0.05, 20.0) for lr in SOFTMAX_RATES),
+        *(softmax(0.05, 0.05, scale) for scale in (10.0, 40.0)),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a point of an arm, scored on held-out images or on the test images."""
+
+    net: str  # a key of NETS
+    arm: str
+    point: int  # of the arm's
+    test: bool
+    epochs: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        scored = "test" if self.test else "validation"
+        return f"{self.net}, {self.arm}, point {self.point}, {self.epochs} epochs, {scored}, {self.seed}"
+
+    @property
+    def encoder(self) -> str:
+        return self.net.split()[1]
+
+    @property
+    def rounds(self) -> int:
+        clients, batch = CLIENTS[NETS[self.net][0]]
+        kept = IMAGES if self.test else round(IMAGES * (1 - HELD_OUT))
+        return max(1, round(self.epochs * kept / (clients * batch)))
+
+
+def experiment_of(job: Job, norm: str) -> so.Experiment:
+    """The recipe that all arms share, with the arm's point on top."""
+    clients, batch = CLIENTS[NETS[job.net][0]]
+    centralized = job.arm == "centralized"
+    values: dict[str, Any] = {
+        "seed": job.seed,
+        "rounds": job.rounds,
+        "data": {"validation_fraction": 0.0 if job.test else HELD_OUT},
+        "model": {"encoder": job.encoder, "norm": norm, "dim": 64},
+        # Classes are equally frequent: there is no prior to be found.
+        "method": {"name": job.arm} | ({} if centralized else {"prior": 0.0}),
+        "clients": {
+            # In one place there is one client, whose batch is as large as theirs together.
+            **{"local_steps": 1, "batch": clients * batch if centralized else batch, "lr": 1.0},
+            **{"image_shift": 4, "image_flip": True},
+        },
+        "server": {
+            **{"optimizer": "sgd", "momentum": 0.9, "weight_decay": 5e-4, "lr_decay": "cosine"},
+        },
+        "eval": {
+            **{"every": job.rounds, "metrics": ["P@1"], "references": False},
+            "split": "test" if job.test else "validation",
+        },
+        "run": {"precision": "bf16", "memory_gb": 96, "checkpoint_every": job.rounds},
+    }
+    return so.Experiment.of(overlay(values, ARMS[job.arm][job.point]))
+
+
+@lru_cache(maxsize=2)
+def splits_of(source: str, held_out: float) -> Splits:
+    """One client a class; read once in every process."""
+    values = {"source": source, "partition": "by_label", "validation_fraction": held_out}
+    return load_data(DataConfig.model_validate(values))
+
+
+def train(job: Job, norm: str, device: str) -> dict[str, Any]:
+    """The run's score, and what it took."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 2) // 8))
+    torch.backends.cudnn.benchmark = True
+    experiment = experiment_of(job, norm)
+    data = splits_of(NETS[job.net][0], 0.0 if job.test else HELD_OUT)
+    start = time.perf_counter()
+    experiment = experiment.model_copy(update={"data": DataConfig()})
+    if not job.test:
+        held = DataConfig.model_validate({"validation_fraction": HELD_OUT})
+        experiment = experiment.model_copy(update={"data": held})
+    result = so.run(experiment, data=data, device=device, progress=False)
+    seconds = time.perf_counter() - start
+    return {
+        **asdict(job),
+        "settings": ARMS[job.arm][job.point],
+        "P@1": result.metrics["P@1"],
+        "loss": result.history[-1].get("loss"),
+        "rounds": job.rounds,
+        "seconds": round(seconds, 1),
+    }
+
+
+class Results:
+    """What was found so far, in a file."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self.path, self.about = path, dict(about)
+        self.runs: list[dict[str, Any]] = []
+        if path.exists():
+            known = read(path)
+            if known.get("norm") != about["norm"]:
+                raise UserError(
+                    f"{path}: has runs with norm = {known.get('norm')!r}; take another --out"
+                )
+            self.runs = list(known["runs"])
+
+    def has(self, job: Job) -> bool:
+        return any(_job(run) == job for run in self.runs)
+
+    def add(self, run: Mapping[str, Any]) -> None:
+        self.runs.append(dict(run))
+        write(self.path, {**self.about, "table": self.table(), "runs": self.runs}, quiet=True)
+
+    def chosen(self, net: str, arm: str, jobs: Sequence[Job]) -> int | None:
+        """The arm's best point on the network its data set is tuned on; None while one is missing."""
+        tuned = f"{NETS[net][0]} {NETS[net][1]}"
+        wanted = [job for job in jobs if job.net == tuned and job.arm == arm]
+        found = [run for run in self.runs if _job(run) in wanted]
+        if len(found) < len(wanted) or not found:
+            return None
+        return int(max(found, key=lambda run: (run["P@1"], -run["point"]))["point"])
+
+    def seconds(self, job: Job) -> float:
+        """How long a run will take, by those of the same network that were slowest."""
+        known = [r["seconds"] / r["rounds"] for r in self.runs if _job(r).encoder == job.encoder]
+        each = max(known) if known else SECONDS_A_ROUND[job.encoder]
+        return START + each * job.rounds
+
+    def table(self) -> list[dict[str, Any]]:
+        """Scores on test images beside the paper's, the mean over seeds."""
+        found: dict[tuple[str, str, int], list[float]] = {}
+        for run in self.runs:
+            if run["test"]:
+                found.setdefault((run["net"], run["arm"], run["epochs"]), []).append(run["P@1"])
+        return [
+            {
+                **{"net": net, "arm": arm, "epochs": epochs, "seeds": len(scores)},
+                **{"P@1": round(sum(scores) / len(scores), 2), "paper": NETS[net][2][arm]},
+            }
+            for (net, arm, epochs), scores in found.items()
+        ]
+
+
+def _job(run: Mapping[str, Any]) -> Job:
+    return Job(**{name: run[name] for name in ("net", "arm", "point", "test", "epochs", "seed")})
+
+
+def tuning_jobs(nets: Sequence[str], arms: Sequence[str], points: int, epochs: int) -> list[Job]:
+    """Every point of every arm, on the network that each data set is tuned on."""
+    smaller = dict.fromkeys(f"{NETS[net][0]} {NETS[net][1]}" for net in nets)
+    return [Job(net, arm, i, False, epochs, 0) for net in smaller for i in range(points) for arm in arms]
+
+
+def final_jobs(
+    results: Results,
+    nets: Sequence[str],
+    arms: Sequence[str],
+    tuning: Sequence[Job],
+    epochs: int,
+    seeds: int,
+) -> Iterator[Job]:
+    """The best point of every arm whose points are all tried; without tuning the first."""
+    for seed in range(seeds):
+        for net in nets:
+            for arm in arms:
+                best = results.chosen(net, arm, tuning) if tuning else 0
+                if best is not None:
+                    yield Job(net, arm, best, True, epochs, seed)
+
+
+def run_all(
+    jobs: Sequence[Job], results: Results, workers: int, norm: str, device: str, deadline: float
+) -> None:
+    """All jobs that end in time, the longest first, so many at once; each is kept as it ends."""
+    left = sorted((job for job in jobs if not results.has(job)), key=results.seconds, reverse=True)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        running: dict[Future[dict[str, Any]], Job] = {}
+        while left or running:
+            while left and len(running) < workers:
+                job = left.pop(0)
+                if time.monotonic() + results.seconds(job) > deadline:
+                    print(f"no time for {job.name}", flush=True)
+                    continue
+                running[pool.submit(train, job, norm, device)] = job
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for one in done:
+                job = running.pop(one)
+                try:
+                    run = one.result()
+                except BrokenProcessPool:
+                    raise UserError(f"{job.name}: its process died; memory may not suffice") from None
+                results.add(run)
+                print(f"{run['P@1']:5.1f} in {run['seconds']:5.1f} s: {job.name}", flush=True)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS), metavar="NET")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), metavar="ARM")
+    parser.add_argument("--epochs", type=int, default=60, help="of a run that is scored on test images")
+    parser.add_argument("--tuning-epochs", type=int, default=10)
+    parser.add_argument("--points", type=int, default=6, help="to choose from, 0: the first, untuned")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=4, help="runs at once, each in a process")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--norm", choices=["batch", "group"], default="batch")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path, required=True)
+    a = parser.parse_args()
+    deadline = time.monotonic() + a.seconds
+    most = min(map(len, ARMS.values()))
+    if a.points > most:
+        raise UserError(f"--points {a.points}: every arm has {most}")
+    about = {"norm": a.norm, "tuning epochs": a.tuning_epochs, "points": a.points}
+    results = Results(a.out, about)
+    tuning = tuning_jobs(a.nets, a.arms, a.points, a.tuning_epochs)
+    run_all(tuning, results, a.jobs, a.norm, a.device, deadline)
+    final = list(final_jobs(results, a.nets, a.arms, tuning, a.epochs, a.seeds))
+    run_all(final, results, a.jobs, a.norm, a.device, deadline)
+    for row in results.table():
+        print("{net:<20} {arm:<12} {P@1:6.2f}   paper {paper:5.1f}   {epochs} epochs".format(**row))
+
+
+if __name__ == "__main__":
+    command(main)

@@ -1,0 +1,85 @@
+"""Table 1 on CIFAR: arms are treated alike, every point is a config that runs, results are kept."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.papers import cifar
+from benchmarks.papers.cifar import ARMS, NETS, Job, Results, experiment_of, final_jobs, tuning_jobs
+from spreadout.config.effect import idle_keys
+from spreadout.core.errors import UserError
+
+
+def run_of(job: Job, score: float) -> dict[str, object]:
+    return {**vars(job), "P@1": score, "seconds": 3.0, "rounds": job.rounds}
+
+
+def test_arms_have_equally_many_points_and_all_are_configs_without_idle_keys() -> None:
+    assert {len(points) for points in ARMS.values()} == {6}
+    for net, (_, _, paper) in NETS.items():
+        assert set(paper) == set(ARMS)
+        for arm, points in ARMS.items():
+            for i in range(len(points)):
+                for test in (False, True):
+                    made = experiment_of(Job(net, arm, i, test, 5, 0), "batch")
+                    assert idle_keys(made) == {}, (net, arm, i)
+                    assert made.method.name == arm
+                    assert made.eval.split == ("test" if test else "validation")
+
+
+def test_all_arms_share_one_recipe() -> None:
+    for net in NETS:
+        made = {arm: experiment_of(Job(net, arm, 0, True, 5, 0), "batch") for arm in ARMS}
+        assert len({(e.rounds, e.server.momentum, e.server.weight_decay) for e in made.values()}) == 1
+        assert len({len({p["server"]["lr"] for p in points}) for points in ARMS.values()}) == 1
+        seen = {arm: e.clients.batch for arm, e in made.items()}
+        images = {seen[arm] * cifar.CLIENTS[NETS[net][0]][0] for arm in ARMS if arm != "centralized"}
+        assert images == {seen["centralized"]}
+
+
+def test_the_best_point_on_held_out_images_is_the_one_that_is_tested(tmp_path: Path) -> None:
+    results = Results(tmp_path / "found.json", {"norm": "batch"})
+    nets = ["cifar-10 resnet8", "cifar-10 resnet32"]
+    tuning = tuning_jobs(nets, ["fedaws", "centralized"], 3, 2)
+    assert {job.net for job in tuning} == {"cifar-10 resnet8"}
+    assert not list(final_jobs(results, nets, ["fedaws"], tuning, 5, 1))
+    for job in tuning:
+        results.add(run_of(job, 50.0 + (job.point == 1)))
+    final = list(final_jobs(results, nets, ["fedaws", "centralized"], tuning, 5, 2))
+    assert len(final) == 2 * 2 * 2
+    assert all(job.point == 1 and job.test and job.epochs == 5 for job in final)
+    results.add(run_of(final[0], 80.0))
+    again = Results(tmp_path / "found.json", {"norm": "batch"})
+    assert again.has(final[0])
+    assert not again.has(final[1])
+    assert again.table()[0]["P@1"] == 80.0
+    assert again.table()[0]["paper"] == 86.3
+    with pytest.raises(UserError, match="has runs with norm = 'batch'"):
+        Results(tmp_path / "found.json", {"norm": "group"})
+
+
+def test_a_run_reads_the_published_binary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "cifar-10"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+
+    def batch(count: int) -> bytes:
+        label = (np.arange(count) % 10).astype(np.uint8)[:, None]
+        return np.concatenate([label, rng.integers(0, 256, (count, 3072), np.uint8)], 1).tobytes()
+
+    for i in range(5):
+        (folder / f"data_batch_{i + 1}.bin").write_bytes(batch(20))
+    (folder / "test_batch.bin").write_bytes(batch(10))
+    monkeypatch.setenv("SPREADOUT_DATA", str(tmp_path))
+    monkeypatch.setenv("SPREADOUT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cifar, "IMAGES", 100)
+    monkeypatch.setattr(cifar, "CLIENTS", {"cifar-10": (10, 2)})
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    cifar.splits_of.cache_clear()
+    for test in (False, True):
+        found = cifar.train(Job("cifar-10 resnet8", "fedaws", 0, test, 1, 0), "batch", "cpu")
+        assert 0 <= found["P@1"] <= 100
+        assert found["rounds"] == (5 if test else 4)
+    cifar.splits_of.cache_clear()
