@@ -40,7 +40,7 @@ class Set:
 # AmazonCat is whole. Of the others a part with the same means, law and noise: the most for which four
 # points of every arm fit the time there is, the oracle's too, which looks at all classes for an example.
 SETS = {
-    "amazoncat-13k": Set(1.0, 0.3, 800, 2048, 32, 4096, 0.005),
+    "amazoncat-13k": Set(1.0, 0.4, 800, 2048, 32, 4096, 0.005),
     "wikilshtc-325k": Set(0.25, 0.2, 800, 4096, 16, 4096, 0.01),
     "amazon-670k": Set(0.3, 0.7, 800, 8192, 16, 4096, 0.03),
 }
@@ -80,21 +80,26 @@ def _points(knob: str, values: tuple[float, float], rates: tuple[float, float]) 
     }
 
 
-def _softmax_points(scales: tuple[float, float], rates: tuple[float, float]) -> dict[str, Made]:
-    """Class rows move by Adam too, a fifth as fast as the rest: they are of unit length."""
+def _softmax(scale: float, rows: float, adjusted: float = 0.0) -> Made:
+    """Class rows move by Adam too: at a rate of their own, as they are of unit length."""
+    method = {"scale": scale, **({"logit_adjustment": adjusted} if adjusted else {})}
     return {
-        f"{rate:g}-{scale:g}": {
-            "method": {"scale": scale},
-            "server": {
-                "lr": rate,
-                "tables": {"classes": {"optimizer": "adam", "eps": 1e-8, "lr": rate / 5}},
-            },
-        }
-        for rate in rates
-        for scale in scales
+        "method": method,
+        "server": {"tables": {"classes": {"optimizer": "adam", "eps": 1e-8, "lr": rows}}},
     }
 
 
+# A client draws its negatives uniformly and is drawn by its size: without log n_c in its logits, rows of
+# rare classes, which are negatives nearly always, would be pushed to one side to say how rare they are.
+SAMPLED = {
+    "20-0.002": _softmax(20.0, 0.002),
+    "adjusted-10-0.0005": _softmax(10.0, 0.0005, 1.0),
+    "adjusted-10-0.002": _softmax(10.0, 0.002, 1.0),
+    "adjusted-5-0.002": _softmax(5.0, 0.002, 1.0),
+}
+WHOLE = {
+    f"{scale:g}-{rows:g}": _softmax(scale, rows) for scale in (10.0, 20.0) for rows in (0.005, 0.02)
+}
 RATES = (0.01, 0.03)
 MINED: Made = {"spreadout_form": "topk", "k": 10, "candidates": 32_768}
 
@@ -112,10 +117,10 @@ ARMS = {
     "softmax": Arm(
         "Softmax in one place",
         {"method": {"name": "centralized", "prior": "auto"}, "clients": {"row_lr": 1.0}},
-        _softmax_points((10.0, 20.0), RATES),
+        WHOLE,
     ),
     "fedaws": Arm("FedAwS", _fedaws(weighting="examples"), _points("clients.row_lr", (0.1, 0.5), RATES)),
-    "ten": Arm("Ten random rows (FedSS)", _sampled(10), _softmax_points((10.0, 20.0), RATES)),
+    "ten": Arm("Ten random rows (FedSS)", _sampled(10), SAMPLED),
     "baseline-2": Arm(
         "Baseline-2",
         overlay({"method": {"name": "baseline-2", "prior": "auto"}}, BY_SIZE),

@@ -20,6 +20,7 @@ from benchmarks.quote import (
     defaults,
     drift,
     dual_encoder,
+    extreme,
     fedalc,
     fedaws,
     fedmlh,
@@ -36,10 +37,14 @@ from benchmarks.quote import (
 
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PLACE = re.compile(r"(<!-- results:([\w-]+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
+EXTREME = ("amazoncat-13k", "wikilshtc-325k", "amazon-670k")
 QUOTES: dict[str, Callable[[], str]] = {
     "extreme": lambda: fedaws.extreme("amazoncat-13k", "wikilshtc-325k", "amazon-670k"),
     "extreme-ablation": lambda: fedaws.precisions("results/extreme/table4-amazoncat-13k.json"),
     "extreme-tuning": lambda: fedaws.strengths("amazoncat-13k", "wikilshtc-325k", "amazon-670k"),
+    "extreme-arms": lambda: extreme.arms(*EXTREME),
+    "extreme-points": lambda: extreme.points(*EXTREME),
+    "extreme-rows": lambda: extreme.rows_seen("amazoncat-13k", "wikilshtc-325k"),
     "gpu": lambda: rounds.with_losses(
         "results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"
     ),

@@ -1,0 +1,94 @@
+"""Table 3 of FedAwS at extreme shapes, and the price of seeing nothing, from runs of every point."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+
+from benchmarks.papers.extreme import RANKED, chosen
+from benchmarks.papers.extreme_arms import ARMS, SETS, Arm, rows_arms
+from benchmarks.quote.tables import Made, read, table
+
+WAYS = {"without": "", "prior": " + prior"}
+TAIL = "PSP@5"
+
+
+def arms(*shapes: str) -> str:
+    """Every arm, each with the point that validation examples chose, on the test part."""
+    rows, paths = [], []
+    for shape in shapes:
+        path = f"results/extreme/arms-{shape}.json"
+        made, size = read(path), SETS[shape].scale
+        paths.append(path)
+        name = shape if size == 1 else f"{shape}, {size:g} of it"
+        for label, found in _found(made, ARMS):
+            cells = [_spread(found, metric) for metric in (*RANKED, TAIL)]
+            rows.append([name, label, *cells, str(len(found))])
+        floor = (f"{made['constant'][metric]:.1f}" for metric in RANKED)
+        rows.append([name, "Always the most frequent labels", *floor, "–", "–"])
+    return table(("", "", *RANKED, TAIL, "seeds"), rows, *paths)
+
+
+def points(*shapes: str) -> str:
+    """Validation P@1 of all points, without and with the prior; the chosen ones in bold."""
+    rows = []
+    for shape in shapes:
+        made = read(f"results/extreme/arms-{shape}.json")
+        for name, arm in ARMS.items():
+            best = {way: chosen(made, name, way) for way in WAYS}
+            cells = [_point(made, name, point, best) for point in arm.points]
+            rows.append([shape, arm.label, *cells])
+    paths = [f"results/extreme/arms-{shape}.json" for shape in shapes]
+    return table(("P@1, validation", "", *("point " + c for c in "abcd")), rows, *paths)
+
+
+def rows_seen(*shapes: str) -> str:
+    """P@k and bytes by the rows that a client gets beside its own."""
+    lines, paths = [], []
+    for shape in shapes:
+        path = f"results/extreme/rows-{shape}.json"
+        made = read(path)
+        paths.append(path)
+        for name in rows_arms():
+            point = {way: chosen(made, name, way) for way in WAYS}
+            if None in point.values():
+                continue
+            cells = [
+                " → ".join(_spread(_of(made, name, point[way], way), metric) for way in WAYS)
+                for metric in (*RANKED, TAIL)
+            ]
+            moved = made["runs"][f"{name} {point['prior']} 0"]["bytes"]
+            kib = " / ".join(f"{moved[way] / 1024:.1f}" for way in ("down", "up"))
+            lines.append([shape, name, *cells, f"{kib} KiB" if name != "all" else "–"])
+    head = ("", "rows beside its own", *RANKED, TAIL, "down / up a round")
+    return table(head, lines, *paths, note="Without → with the prior. Bytes are of one client.")
+
+
+def _found(made: Made, known: Mapping[str, Arm]) -> Iterator[tuple[str, list[Made]]]:
+    """Test scores of the chosen points, a list over seeds, by what the arm is called."""
+    for name, arm in known.items():
+        for way, called in WAYS.items():
+            if point := chosen(made, name, way):
+                yield arm.label + called, _of(made, name, point, way)
+
+
+def _of(made: Made, arm: str, point: str | None, way: str) -> list[Made]:
+    ours = (one for key, one in made["runs"].items() if key.rpartition(" ")[0] == f"{arm} {point}")
+    return [one["test"][way] for one in ours if "failed" not in one]
+
+
+def _spread(found: list[Made], metric: str) -> str:
+    values = [one[metric] for one in found]
+    mean = f"{statistics.fmean(values):.1f}"
+    return f"{mean} ± {statistics.stdev(values):.1f}" if len(values) > 1 else mean
+
+
+def _point(made: Made, arm: str, point: str, best: Mapping[str, str | None]) -> str:
+    one = made["runs"].get(f"{arm} {point} 0")
+    if one is None or "failed" in one:
+        return f"{point}: –"
+    cells = []
+    for way in WAYS:
+        score = f"{one['validation'][way]['P@1']:.1f}"
+        cells.append(f"**{score}**" if best[way] == point else score)
+    return f"{point}: {' → '.join(cells)}"
