@@ -21,7 +21,7 @@ SETS: dict[str, dict[str, Any]] = {
     "delicious": {"source": "mulan", "path": "delicious"},
     "omniglot": {"source": "omniglot"},
     "movielens-1m": {"source": "movielens-1m"},
-    "cifar-10": {"source": "npz", "path": "cifar-10.npz"},
+    "cifar-10": {"source": "cifar-10"},
     "synthetic-100": {
         "source": {"name": "synthetic", "classes": 100, "features": 500, "examples": 10_000}
     },
@@ -32,7 +32,16 @@ SETS: dict[str, dict[str, Any]] = {
         "source": {"name": "synthetic", "classes": 20_000, "features": 5000, "examples": 60_000}
     },
 }
-METHODS = ("fedaws", "fedalc", "fedss", "flag", "fedavg", "fedmlh", "centralized")
+METHODS = (
+    "fedaws",
+    "fedalc",
+    "fedss",
+    "flag",
+    "fedavg",
+    "fedmlh",
+    "centralized",
+    "centralized-sets",
+)
 ONLY = {"movielens-1m": ("dual_encoder",)}  # histories are for one method
 
 

@@ -40,6 +40,8 @@ def points(name: str, method: str) -> Sequence[Point]:
     if method == "dual_encoder":
         scales = (("method.scale=5",), ("method.scale=20",))
         return ((), *(adam(rate) for rate in (0.001, 0.003, 0.03)), *scales)
+    if method.startswith("centralized"):  # the oracle: as many points as a method has, and more steps
+        return _in_one_place(name)
     other = OTHER_RATE[method]
     if name == "omniglot" or name.startswith("cifar"):
         return (
@@ -73,4 +75,25 @@ def points(name: str, method: str) -> Sequence[Point]:
         ("rounds=1000",),
         ("clients.batch=full",),
         adam(0.01),
+    )
+
+
+def _in_one_place(name: str) -> Sequence[Point]:
+    rates = (("clients.lr=0.001",), ("clients.lr=0.01",))
+    if name == "omniglot" or name.startswith("cifar"):
+        return ((), *rates, ("clients.image_shift=2",), ("rounds=200",), ("model.encoder=resnet8",))
+    hidden = OTHER_HIDDEN[name in DENSE]
+    return (
+        (),
+        (hidden,),
+        (WIDE,),
+        (REGULAR,),
+        (REGULAR, WIDE),
+        (REGULAR, WIDE, "clients.lr=0.001"),
+        (REGULAR, hidden),
+        *rates,
+        ("clients.lr=0.0003",),
+        ("clients.lr=0.0003", WIDE),
+        ("rounds=300",),
+        ("rounds=300", "clients.lr=0.0003", REGULAR),
     )

@@ -28,6 +28,7 @@ METHODS = ("fedaws", "fedalc", "fedss")
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets="digits,bibtex", methods=METHODS, seeds="0,1,2", out=OUT)
     parser.add_argument("--stage", choices=("validation", "test", "both"), default="both")
+    parser.add_argument("--points", type=int, help="so many of each, where time is short")
     given = parser.parse_args(arguments)
     commit = record.commit()
     own = own_sets(given)
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         done = record.read(given.out)["runs"] if given.out.exists() else []
         seeds = [int(seed) for seed in given.seeds.split(",")]
-        asked = _points(pairs) if split == "validation" else _best(pairs, done, seeds)
+        asked = _points(pairs, given.points) if split == "validation" else _best(pairs, done, seeds)
         known = {_named(run) for run in done}
         jobs = [
             replace(job, device=given.device, data=own[job.set], split="test", references=False)
@@ -63,9 +64,9 @@ def _named(run: dict[str, Any]) -> tuple[Any, ...]:
     return run["set"], run["method"], run["seed"], run["split"], *run["changes"]
 
 
-def _points(pairs: Sequence[tuple[str, str]]) -> Iterator[Job]:
+def _points(pairs: Sequence[tuple[str, str]], most: int | None = None) -> Iterator[Job]:
     """The first point of every pair, then the second: cut off, all have been tried equally often."""
-    for place in zip_longest(*(points(name, method) for name, method in pairs)):
+    for place in zip_longest(*(points(name, method)[:most] for name, method in pairs)):
         for (name, method), point in zip(pairs, place, strict=True):
             if point is not None:
                 yield Job(name, method, 0, point, "validation")
