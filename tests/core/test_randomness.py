@@ -72,7 +72,8 @@ def test_all_orders_of_four_are_equally_likely() -> None:
     orders = randomness.permute(np.arange(4)[None].repeat(100_000, 0), 4, keys)
     counts = np.unique(orders @ np.array([64, 16, 4, 1]), return_counts=True)[1]
     # Chi-square with 23 degrees of freedom has mean 23 and deviation 6.8.
-    assert len(counts) == 24 and ((counts - 100_000 / 24) ** 2 / (100_000 / 24)).sum() < 23 + 5 * 6.8
+    assert len(counts) == 24
+    assert ((counts - 100_000 / 24) ** 2 / (100_000 / 24)).sum() < 23 + 5 * 6.8
 
 
 def test_draws_on_a_device_are_uniform_or_normal_and_their_own_for_every_slot() -> None:

@@ -49,8 +49,7 @@ def test_with_its_weights_a_cohort_is_an_unbiased_mean_by_examples() -> None:
         sums.add(round_of(float(rules.client_weight(examples).sum())))
     assert len(sums) == 1  # what is divided by does not depend on who was drawn
     error = {
-        name: abs(np.mean(values) - wanted) / (np.std(values) / 6000**0.5)
-        for name, values in found.items()
+        name: abs(np.mean(values) - wanted) / (np.std(values) / 6000**0.5) for name, values in found.items()
     }
     assert error["right"] < 4
     assert error["examples"] > 10
@@ -75,9 +74,7 @@ def test_weights_that_do_not_belong_to_the_draw_are_refused() -> None:
     with pytest.raises(so.UserError, match="not by how they were drawn"):
         so.run(so.Experiment.of({"clients": drifting, "method": by_examples}), data=several_classes())
     averaged = {"name": "fedavg"}  # rows by weighted-mean: n_i a second time
-    with pytest.raises(
-        so.UserError, match=r"'by_size': method\.merge = 'weighted-mean' would weigh rows"
-    ):
+    with pytest.raises(so.UserError, match=r"'by_size': method\.merge = 'weighted-mean' would weigh rows"):
         so.run(so.Experiment.of({"clients": clients, "method": averaged}), data=several_classes())
     private = {"clients": clients, "privacy": {"clip": 1.0, "noise": 1.0}}
     with pytest.raises(so.UserError, match=r"'by_size': chooses clients by their numbers of examples"):

@@ -101,7 +101,7 @@ def order_of(size: int, seen: int, client: int, epoch: int, *, seed: int, round:
     """All of a client's examples in an epoch's order, of which so many are looked at."""
     key = randomness.bits(randomness.key(seed, "batches", round), client, epoch)
     if size > LARGE or size > max(4 * seen, 64):
-        return [int(randomness.permute(np.array([place]), size, key)[0]) for place in range(size)]
+        return [int(to) for to in randomness.permute(np.arange(size), size, key)]
     return sorted(range(size), key=lambda example: int(randomness.bits(key, example)))
 
 

@@ -59,7 +59,7 @@ def permute(place: Ints, n: int | Ints, keys: Bits) -> Ints:
         for turn in range(6):
             mixed = _mix(_mix(right + np.uint64(turn << 32)) ^ key)
             left, right = right, left ^ (mixed & mask)
-        found[walking] = left << half | right
+        found[walking] = (left << half) | right
         outside = found[walking] >= size
         walking, size, half, key = walking[outside], size[outside], half[outside], key[outside]
     return found.astype(np.int64).reshape(place.shape)

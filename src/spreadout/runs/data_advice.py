@@ -82,7 +82,9 @@ def scale_of_features(e: Experiment, train: FederatedDataset, encoder: nn.Module
     if e.privacy is not None:  # clients tell no moments of theirs
         remedy = "scale the features by numbers that are public"
     if largest > HUGE:
-        raise UserError(f"x has the value {largest:.1e}, too large for sums in 32 bits; {remedy}")
+        raise UserError(
+            f"x has the value {largest:.1e}, too large for sums in 32 bits; {remedy}"
+        )
     deviation = seen.std(0, correction=0)
     varying = deviation[deviation > 0]
     if not len(varying) or float(varying.max() / varying.min()) <= APART or largest <= APART:
