@@ -37,6 +37,45 @@ def test_neighbouring_counters_are_uncorrelated() -> None:
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.016  # five deviations of 1/√n
 
 
+@pytest.mark.parametrize("n", [*range(1, 71), 255, 256, 257, 5000, 65_537])
+def test_every_order_is_a_permutation(n: int) -> None:
+    keys = randomness.bits(3, np.arange(3))[:, None]
+    orders = randomness.permute(np.arange(n)[None].repeat(3, 0), n, keys)
+    assert (np.sort(orders) == np.arange(n)).all()
+
+
+def test_places_are_permuted_one_by_one_as_together() -> None:
+    sizes = np.array([1, 2, 9, 64, 65, 1000])
+    places, keys = sizes - 1, randomness.bits(3, np.arange(6))
+    together = randomness.permute(places, sizes, keys)
+    alone = [
+        int(randomness.permute(np.array([place]), int(n), key)[0])
+        for place, n, key in zip(places, sizes, keys, strict=True)
+    ]
+    assert together.tolist() == alone
+    assert randomness.permute(np.zeros((0, 1, 4), dtype=np.int64), 5, keys[:0, None, None]).size == 0
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 13, 16, 17, 33])
+def test_two_places_go_to_any_two_equally_often(n: int) -> None:
+    keys = randomness.bits(randomness.key(0, "pairs", n), np.arange(100_000))
+    first, last = (
+        randomness.permute(np.full(100_000, place, dtype=np.int64), n, keys) for place in (0, n - 1)
+    )
+    counts = np.bincount(first * n + last, minlength=n * n).reshape(n, n)[~np.eye(n, dtype=bool)]
+    expected, free = 100_000 / len(counts), len(counts) - 1
+    assert ((counts - expected) ** 2 / expected).sum() < free + 5 * (2 * free) ** 0.5
+
+
+def test_all_orders_of_four_are_equally_likely() -> None:
+    keys = randomness.bits(randomness.key(0, "orders"), np.arange(100_000))[:, None]
+    orders = randomness.permute(np.arange(4)[None].repeat(100_000, 0), 4, keys)
+    counts = np.unique(orders @ np.array([64, 16, 4, 1]), return_counts=True)[1]
+    # Chi-square with 23 degrees of freedom has mean 23 and deviation 6.8.
+    assert len(counts) == 24
+    assert ((counts - 100_000 / 24) ** 2 / (100_000 / 24)).sum() < 23 + 5 * 6.8
+
+
 def test_draws_on_a_device_are_uniform_or_normal_and_their_own_for_every_slot() -> None:
     slots = torch.from_numpy(randomness.bits(randomness.key(0, "t"), np.arange(500)).view(np.int64))
     even, bell = randomness.uniform_on(slots, 200), randomness.normal_on(slots, 200)

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spreadout.federated.schedule import Schedule, _lowest, plan, rate_factor
+from spreadout.core import randomness
+from spreadout.federated.schedule import LARGE, Schedule, plan, rate_factor
 
 
 def batches_of(schedule: Schedule, sizes: list[int], client: int) -> list[list[int]]:
@@ -96,19 +97,45 @@ def test_some_clients_of_a_plan_have_their_own_plan(
     assert torch.equal(selected.steps, some.steps)
 
 
-def test_a_few_steps_see_the_first_places_of_the_whole_order() -> None:
-    sizes, clients = np.array([3, 4, 5, 40, 900, 20_000]), np.arange(6)
-    whole = plan(Schedule(epochs=1, batch=4), sizes, clients, seed=5, round=2)
-    few = plan(Schedule(steps=3, batch=4), sizes, clients, seed=5, round=2)
-    for i, size in enumerate(sizes.tolist()):
-        steps = min(3, -(-size // 4))  # further ones begin the next epoch
-        assert torch.equal(few.index[i, :steps], whole.index[i, :steps])
+def order_of(size: int, seen: int, client: int, epoch: int, *, seed: int, round: int) -> list[int]:
+    """All of a client's examples in an epoch's order, of which so many are looked at."""
+    key = randomness.bits(randomness.key(seed, "batches", round), client, epoch)
+    if size > LARGE or size > max(4 * seen, 64):
+        return [int(to) for to in randomness.permute(np.arange(size), size, key)]
+    return sorted(range(size), key=lambda example: int(randomness.bits(key, example)))
 
 
-def test_where_too_few_bits_are_low_all_are_sorted() -> None:
-    high = np.full(1000, (1 << 60) - 1, dtype=np.uint64)
-    segment = np.zeros(1000, dtype=np.int64)
-    lengths, kept = np.array([1000]), np.array([4])
-    assert _lowest(high, segment, lengths, kept, 60).all()
-    high[:5] = 0
-    assert _lowest(high, segment, lengths, kept, 60).sum() == 5
+@pytest.mark.parametrize("steps", [1, 3, 9])
+def test_steps_see_the_first_places_of_whole_orders(steps: int) -> None:
+    sizes = [0, 1, 3, 4, 5, 40, 63, 64, 65, 66, 144, 145, 900, 3000]
+    clients = np.arange(len(sizes)) + 7
+    made = plan(Schedule(steps=steps, batch=4), np.array(sizes), clients, seed=5, round=2)
+    for i, size in enumerate(sizes):
+        seen, per_epoch = min(size, 4 * steps), -(-size // 4)
+        for step in range(int(made.steps[i])):
+            order = order_of(size, seen, int(clients[i]), step // per_epoch, seed=5, round=2)
+            first = 4 * (step % per_epoch)
+            seen_now = made.index[i, step][made.mask[i, step] > 0]
+            assert seen_now.tolist() == order[first : first + 4]
+
+
+def test_a_step_costs_what_it_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    mix = randomness._mix
+
+    def counted(word: randomness.Bits) -> randomness.Bits:
+        made.append(np.size(word))
+        return mix(word)
+
+    monkeypatch.setattr(randomness, "_mix", counted)
+    sizes = np.full(50, 60_000)
+    plan(Schedule(steps=1, batch=8), sizes, np.arange(50), seed=0, round=0)
+    assert sum(made) < 100 * 50 * 8
+
+
+def test_large_clients_see_every_example_equally_often() -> None:
+    clients = np.arange(20_000)
+    made = plan(Schedule(steps=1, batch=8), np.full(20_000, 100), clients, seed=0, round=0)
+    counts = np.bincount(made.index.flatten().numpy(), minlength=100)
+    # Chi-square with 99 degrees of freedom has mean 99 and deviation 14.
+    assert ((counts - 1600) ** 2 / 1600).sum() < 99 + 5 * 14

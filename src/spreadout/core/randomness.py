@@ -38,32 +38,31 @@ def bits(stream: int | Bits, *counters: Ints | int) -> Bits:
     with np.errstate(over="ignore"):
         for counter in counters:
             state = _mix(state ^ _mix(np.asarray(counter).astype(np.uint64) + _GOLDEN))
-    return np.asarray(state, dtype=np.uint64)
+    return state
 
 
 def permute(place: Ints, n: int | Ints, keys: Bits) -> Ints:
     """Where each place of [0, n) goes under the random order of its key, without making the order.
 
-    A Feistel network on the smallest even number of bits that holds n, walked until it lands below n: a
-    bijection of [0, n) whose cost grows with the places given. place, n and keys: (…) → (…)
+    A Feistel network on an even number of bits that holds n, walked until it lands below n: a bijection
+    of [0, n) whose cost grows with the places given. place, n and keys: (…) → (…)
     """
-    size = np.broadcast_to(np.asarray(n, dtype=np.uint64), place.shape)
+    size = np.broadcast_to(np.asarray(n, dtype=np.uint64), place.shape).ravel()
     bits_of = np.frexp((size - np.uint64(1)).astype(np.float64))[1]  # as int.bit_length, below 2^53
-    halves = np.maximum(-(-bits_of // 2), 1).astype(np.uint64)
-
-    def shuffled(x: Bits, key: Bits, half: Bits) -> Bits:
+    half = np.maximum(-(-bits_of // 2), 3).astype(np.uint64)  # of fewer bits orders are not even
+    key = np.broadcast_to(keys, place.shape).ravel()
+    found = place.astype(np.uint64).ravel()
+    walking = np.arange(found.size)
+    while walking.size:
         mask = (np.uint64(1) << half) - np.uint64(1)
-        left, right = x >> half, x & mask
+        left, right = found[walking] >> half, found[walking] & mask
         for turn in range(6):
-            left, right = right, left ^ (_mix(_mix(right + np.uint64(turn << 32)) ^ key) & mask)
-        return (left << half) | right
-
-    keys = np.broadcast_to(keys, place.shape)
-    with np.errstate(over="ignore"):
-        found = shuffled(place.astype(np.uint64), keys, halves)
-        while (outside := found >= size).any():
-            found[outside] = shuffled(found[outside], keys[outside], halves[outside])
-    return np.asarray(found, dtype=np.int64)
+            mixed = _mix(_mix(right + np.uint64(turn << 32)) ^ key)
+            left, right = right, left ^ (mixed & mask)
+        found[walking] = (left << half) | right
+        outside = found[walking] >= size
+        walking, size, half, key = walking[outside], size[outside], half[outside], key[outside]
+    return found.astype(np.int64).reshape(place.shape)
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
@@ -71,12 +70,16 @@ def generator(seed: int, *purpose: str | int) -> np.random.Generator:
     return np.random.default_rng(key(seed, *purpose))
 
 
-def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix(word: Bits) -> Bits:
     """The splitmix64 finaliser: a bijection of 64-bit words that scatters every input bit."""
-    z = (z + _GOLDEN).astype(np.uint64)
-    z = (z ^ (z >> np.uint64(30))) * _MIX_1
-    z = (z ^ (z >> np.uint64(27))) * _MIX_2
-    return np.asarray(z ^ (z >> np.uint64(31)), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        z = np.asarray(word + _GOLDEN)
+        z ^= z >> np.uint64(30)
+        z *= _MIX_1
+        z ^= z >> np.uint64(27)
+        z *= _MIX_2
+        z ^= z >> np.uint64(31)
+    return z
 
 
 def uniform_on(slots: Tensor, width: int) -> Tensor:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from spreadout.core import randomness
-from spreadout.core.randomness import Bits, Ints
+from spreadout.core.randomness import Ints
 
 Decay = Literal["none", "linear", "cosine"]
 """How client rates fall over the rounds of a run: not at all, or to zero."""
@@ -36,6 +35,8 @@ def warmth(rounds: int, round: int) -> float:
 
 
 LARGE = 1 << 16  # examples above which an order is worked out place by place, not as a whole
+FEW = 4  # likewise, where there are so many times more examples than places of it that are looked at …
+SMALL = 64  # … and more than these
 
 
 @dataclass(frozen=True)
@@ -122,17 +123,18 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
     filled = (position < usable[:, None, None]) & (step < steps[:, None, None])
     index = np.where(filled, position, 0)
     if schedule.shuffle and schedule.batch is not None and index.size:
-        large = usable > LARGE
-        epochs = np.where(large, 0, -(-steps // per_epoch))
         needed = np.minimum(usable, steps * width)  # places of an epoch's order that are looked at
+        apart = (usable > LARGE) | (usable > np.maximum(FEW * needed, SMALL))
+        epochs = np.where(apart, 0, -(-steps // per_epoch))
         order, start = _epoch_orders(usable, epochs, needed, clients, seed, round)
         epoch = np.where(filled, step // batches, 0)
         at = start[:, None, None] + epoch * needed[:, None, None] + index
-        small = filled & ~large[:, None, None]
-        mixed = order[np.where(small, at, 0)] if order.size else np.zeros_like(index)
-        for i in np.flatnonzero(large):  # a few clients at most: pooled data is one
-            keys = randomness.bits(randomness.key(seed, "batches", round), clients[i], epoch[i])
-            mixed[i] = randomness.permute(index[i], int(usable[i]), keys)
+        whole = filled & ~apart[:, None, None]
+        mixed = order[np.where(whole, at, 0)] if order.size else np.zeros_like(index)
+        some = np.flatnonzero(apart)
+        stream = randomness.key(seed, "batches", round)
+        keys = randomness.bits(stream, clients[some, None, None], epoch[some])
+        mixed[some] = randomness.permute(index[some], usable[some, None, None], keys)
         index = np.where(filled, mixed, 0)
     mask = torch.from_numpy(filled.astype(np.float32))
     return Plan(torch.from_numpy(index), mask, torch.from_numpy(steps))
@@ -181,28 +183,11 @@ def _epoch_orders(
     bits = randomness.bits(streams[segment], example)
     # One sort by (segment, random bits): the segment's number takes the place of the topmost bits.
     room = np.uint64(max(int(lengths.size - 1).bit_length(), 1))
-    bits >>= room
-    low = _lowest(bits, segment, lengths, kept, 64 - int(room))
-    segment, example, bits = segment[low], example[low], bits[low]
-    sort = np.argsort((segment.astype(np.uint64) << (np.uint64(64) - room)) | bits, kind="stable")
-    segment, example = segment[sort], example[sort]
-    counts = np.bincount(segment, minlength=lengths.size)
-    rank = np.arange(segment.size) - _starts(counts)[segment]
-    return np.asarray(example[rank < kept[segment]], dtype=np.int64), _starts(needed * epochs)
-
-
-def _lowest(bits: Bits, segment: Ints, lengths: Ints, kept: Ints, width: int) -> npt.NDArray[np.bool_]:
-    """Which entries may be among the `kept` lowest of their segments: rarely many more, and no fewer.
-
-    Few examples of many are looked at: those whose bits are low enough that there are nearly always
-    as many as needed need sorting, and where there are not, all do.
-    """
-    generous = kept + 6 * np.sqrt(kept) + 6  # by chance it is short once in some hundred thousand
-    share = np.where(kept < lengths, generous / np.maximum(lengths, 1), 1.0)
-    limit = (np.minimum(share, 1.0) * 2.0**width).astype(np.uint64)
-    low = (share[segment] >= 1) | (bits < limit[segment])
-    short = np.bincount(segment[low], minlength=lengths.size) < kept
-    return np.asarray(low | short[segment])
+    sort = np.argsort(
+        (segment.astype(np.uint64) << (np.uint64(64) - room)) | bits >> room, kind="stable"
+    )
+    rank = np.arange(segment.size) - _starts(lengths)[segment]  # the sort keeps segments where they are
+    return np.asarray(example[sort][rank < kept[segment]], dtype=np.int64), _starts(needed * epochs)
 
 
 def _starts(lengths: Ints) -> Ints:
