@@ -233,7 +233,7 @@ class _StepOfAll:
 
     def __call__(self, dense: Tensors, inputs: Tensors) -> Step:
         f, parts = self.chunk.federation, _by_part(inputs)
-        rows, batch = parts["rows"], parts["batch"]
+        rows, batch = parts.get("rows", {}), parts.get("batch", {})
         info = RowInfo(*(parts.get(part, {}) for part in RowInfo._fields))
         dense = {name: value.detach() for name, value in dense.items()}
         rows = {name: value.detach() for name, value in rows.items()}
