@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 import tomli_w
 
 import spreadout as so
@@ -100,7 +101,14 @@ def test_what_is_set_stays_and_auto_is_left_out() -> None:
         so.Experiment.of({"seed": "auto"})
 
 
-RATES = ["clients.lr", "clients.row_lr", "clients.local_steps", "server.optimizer", "server.lr", "server.eps"]
+RATES = [
+    "clients.lr",
+    "clients.row_lr",
+    "clients.local_steps",
+    "server.optimizer",
+    "server.lr",
+    "server.eps",
+]
 
 
 @pytest.mark.parametrize(
@@ -224,6 +232,72 @@ def test_every_example_is_seen_often_enough() -> None:
     assert found.rounds == -(-20 * 50_000 // (10 * 128))  # 20 epochs in steps of all clients' batches
     whole = sound.sound(so.Experiment(clients={"batch": "full"}), splits)
     assert whole.rounds == 300
+
+
+@pytest.mark.parametrize(
+    ("features", "filled", "hidden"),
+    [(300, 0.05, []), (256, 0.05, []), (255, 0.05, [256]), (50, 0.05, [256]), (300, 0.9, [256])],
+)
+def test_words_have_no_hidden_layer(features: int, filled: float, hidden: list[int]) -> None:
+    """Many features, mostly 0, are words."""
+    rng = np.random.default_rng(0)
+    dense = (rng.random((60, features)) < filled) * rng.integers(1, 9, (60, features))
+    labels = np.arange(60) % 6
+    for x in (dense.astype(np.float32), scipy.sparse.csr_matrix(dense.astype(np.float32))):
+        train = so.FederatedDataset.from_arrays(x, labels)
+        splits = so.Splits("words", train, so.Examples.from_arrays(x[:6], labels[:6]))
+        for name in ("fedaws", "fedss", "centralized"):
+            found = sound.sound(so.Experiment.of({"method": {"name": name}}), splits)
+            assert (found.model.encoder, found.model.hidden) == ("mlp", hidden)
+    asked = so.Experiment.of({"model": {"hidden": [32]}})
+    assert sound.sound(asked, splits).model.hidden == [32]
+
+
+def pictures(clients: int, each: int) -> so.Splits:
+    """Images of a class on every client."""
+    labels = np.repeat(np.arange(clients), each)
+    x = np.zeros((len(labels), 1, 4, 4), np.uint8)
+    train = so.FederatedDataset.from_arrays(x, labels)
+    return so.Splits("pictures", train, so.Examples.from_arrays(x[:1], labels[:1]))
+
+
+@pytest.mark.parametrize(
+    ("clients", "each", "batch", "per_round", "rounds"),
+    [
+        (60, 20, 32, 32, 300),
+        (32, 20, 32, "all", 300),
+        (60, 200, 32, 32, 1172),  # 100 epochs in steps of 1,024 images
+        (60, 1000, 32, 32, 2000),  # no more than that
+        (2000, 5, 32, 32, 2000),  # a client takes part 50 times: 3,125 rounds
+        (10, 1001, 128, 8, 978),
+    ],
+)
+def test_images_are_learned_in_many_steps_of_about_a_thousand(
+    clients: int, each: int, batch: int, per_round: int | str, rounds: int
+) -> None:
+    splits = pictures(clients, each)
+    found = sound.sound(so.Experiment(), splits)
+    assert (found.model.encoder, found.clients.batch) == ("convnet", batch)
+    assert (found.clients.per_round, found.rounds) == (per_round, rounds)
+    assert found.clients.selection == ("uniform" if per_round == "all" else "weighted")
+    flat = sound.sound(so.Experiment.of({"model": {"encoder": "mlp"}}), splits)
+    assert flat.clients.per_round == ("all" if clients <= 200 else 200)
+    assert flat.rounds <= 1000
+
+
+@pytest.mark.parametrize(("batch", "per_round"), [(16, 64), (64, 16), (128, 8), (4096, 8), ("full", 51)])
+def test_a_batch_that_is_set_says_how_many_clients_make_up_a_step(
+    batch: int | str, per_round: int
+) -> None:
+    found = sound.sound(so.Experiment.of({"clients": {"batch": batch}}), pictures(70, 20))
+    assert (found.clients.batch, found.clients.per_round) == (batch, per_round)
+
+
+def test_a_softmax_has_small_steps_on_the_server() -> None:
+    expected = {"fedaws": 0.003, "fedalc": 0.003, "fedss": 0.001, "fedavg": 0.001, "fedmlh": 0.003}
+    for name, rate in expected.items():
+        server = sound.prepared(so.Experiment.of({"method": {"name": name}}))[0].server
+        assert (server.optimizer, server.lr, server.lr_decay) == ("adam", rate, "cosine"), name
 
 
 def test_what_was_chosen_is_chosen_again_for_another_method() -> None:

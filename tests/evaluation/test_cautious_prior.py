@@ -53,9 +53,9 @@ def test_what_chance_cannot_tell_apart_goes_to_the_model() -> None:
     assert last_as_good(values) == 1
 
 
-def ran(data: so.Splits, prior: object) -> so.Result:
+def ran(data: so.Splits, prior: object, rounds: int = 60) -> so.Result:
     method = {"name": "fedss", "prior": prior, "weighting": "uniform"}  # so that nobody learns p(class)
-    asked = {"method": method, "rounds": 60, "eval": {"every": 10}}
+    asked = {"method": method, "rounds": rounds, "eval": {"every": 10}}
     return so.run(so.Experiment.of(asked), data=data, device="cpu")
 
 
@@ -93,6 +93,18 @@ def test_a_model_that_is_read_back_has_it(tmp_path: Path) -> None:
     again = so.load(tmp_path / "run").prior
     assert again is not None
     assert again.argmax() == 0
+
+
+def test_one_in_several_examples_is_looked_at_without_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warnings of spreadout's modules are errors; PyTorch gives this one once in a process unless asked."""
+    monkeypatch.setattr(cautious_prior, "SCORES", 1)  # 50 of a hundred
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        found = ran(skewed(informative=0.0), "validation", rounds=1)
+    finally:
+        torch.set_warn_always(always)
+    assert found.federation.method.prior == "validation"
 
 
 def test_few_examples_are_not_ranked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -390,7 +390,7 @@ def test_the_mobilenet_halves_five_times_and_squeezes() -> None:
 
 
 def test_norms_have_groups_of_about_eight() -> None:
-    assert [images.norm(c).num_groups for c in (8, 16, 24, 64, 72)] == [1, 2, 3, 8, 9]
+    assert [images.group_norm(c).num_groups for c in (8, 16, 24, 64, 72)] == [1, 2, 3, 8, 9]
 
 
 @pytest.mark.parametrize(("size", "parameters"), [("small", 2_542_856), ("large", 5_483_032)])

@@ -104,9 +104,11 @@ def test_users_who_are_all_shorter_than_a_batch(tmp_path: Path) -> None:
     assert quiet.said == []
 
 
-def test_fedmlh_on_two_classes_says_what_to_take(tmp_path: Path) -> None:
-    with pytest.raises(so.UserError, match=r'there are 2 only; take method\.name = "fedavg-bce"'):
-        heard(X[:16], Y[:16], tmp_path, method={"name": "fedmlh"})
+def test_fedmlh_on_two_classes_trains_and_too_many_buckets_say_what_to_take(tmp_path: Path) -> None:
+    assert heard(X[:16], Y[:16], tmp_path, method={"name": "fedmlh"}) == []
+    for x, y in ((X[:16], Y[:16]), (X, Y)):
+        with pytest.raises(so.UserError, match=r'method\.buckets = 3: .*take name = "fedavg-bce"'):
+            heard(x, y, tmp_path, method={"name": "fedmlh", "buckets": 3})
     assert heard(X[:16], Y[:16], tmp_path, method={"name": "fedavg-bce"}) == []
 
 

@@ -38,8 +38,9 @@ LONGEST = 1000  # … as far as so many rounds allow
 SHORTEST, ONE_STEP_VISITS = 300, 50  # the same where a client takes one step a round …
 EPOCHS = 20  # … and times an example should be seen
 LARGE_CLIENT = 1000  # examples in the mean, from which steps of a larger batch pay
-PICTURES_A_STEP = 1024  # of an encoder of images: many steps teach it more than large ones …
-PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # … so it has more rounds, and sees examples more often
+PICTURES_A_STEP = 1024  # of an encoder of images: many steps teach it more than large ones
+FEWEST = 8  # clients in such a step, however large their batches are
+PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # so it has more rounds, and sees examples more often
 WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
 LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
 
@@ -172,7 +173,7 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     if one_step(experiment.method, splits) and not experiment.method.takes_histories:
         some = int(np.clip(SHARE * busy, EVERYBODY, CROWD))
         if sees_pictures(experiment, splits):
-            some = everybody = PICTURES_A_STEP // _batch(experiment, splits)
+            some = everybody = _picture_clients(experiment, splits)
     found: dict[str, Any] = {"clients.per_round": "all" if busy <= everybody else some}
     alike = experiment.method.weighting == "uniform" and not hides_sizes(experiment)
     asked = None if is_open(experiment, "clients.per_round") else experiment.clients.per_round
@@ -184,6 +185,16 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     elif 0 < busy < len(sizes):
         found["clients.selection"] = "nonempty"
     return found
+
+
+def _picture_clients(experiment: Experiment, splits: Splits) -> int:
+    """Clients whose batches make up a step on images, also where the batch is set."""
+    batch = experiment.clients.batch
+    if is_open(experiment, "clients.batch"):
+        batch = _batch(experiment, splits)
+    elif batch == "full":
+        batch = int(splits.train.sizes.sum()) // max(int((splits.train.sizes > 0).sum()), 1)
+    return max(FEWEST, PICTURES_A_STEP // max(batch, 1))
 
 
 def one_step(method: Method, splits: Splits) -> bool:

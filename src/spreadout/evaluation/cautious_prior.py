@@ -48,7 +48,8 @@ def choose(
     if not len(labelled):
         return 0.0
     most = int(min(2000, max(50, SCORES / len(classes))))
-    chosen = labelled[:: max(1, -(-len(labelled) // most))]  # evenly: a file may be sorted
+    evenly = slice(None, None, max(1, -(-len(labelled) // most)))  # a file may be sorted
+    chosen = labelled[evenly].contiguous()  # as searchsorted wants it
     parts = []
     for some in torch.split(chosen, 256):
         scores = (embed(model, state, examples, some) @ classes.T)[:, first:]
