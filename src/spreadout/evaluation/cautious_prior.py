@@ -2,7 +2,9 @@
 
 By likelihood, p(c | x) ∝ n_c · exp(κ · cosine) with τ = 1/κ as in `prior.py`, and not by rank: of twenty
 examples a rank is mostly luck. Of all κ that chance cannot tell from the likeliest the largest is taken,
-which trusts the model the most and the counts the least.
+which trusts the model the most and the counts the least. A prior under which fewer examples have a right
+class in first place than under none is not taken: a softmax over sampled classes has learnt what is
+frequent, and would count it twice.
 
 Where clients hide their classes among others (FedSS), their counts would tell what the samples hide,
 while the server holds the validation labels anyway. Then n_c is how often a class is a label there. No
@@ -38,7 +40,7 @@ def counted(examples: Examples, classes: int) -> Tensor:
 def choose(
     model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples, *, own: bool
 ) -> float:
-    """τ = 1/κ; 0 where no example has a trained label.
+    """τ = 1/κ; 0 where no example has a trained label, or none is ranked better.
 
     own: whether counts are `counted` of these very examples, so that each one's labels are in them.
     """
@@ -50,7 +52,7 @@ def choose(
     most = int(min(2000, max(50, SCORES / len(classes))))
     evenly = slice(None, None, max(1, -(-len(labelled) // most)))  # a file may be sorted
     chosen = labelled[evenly].contiguous()  # as searchsorted wants it
-    parts = []
+    parts, hits = [], []
     for some in torch.split(chosen, 256):
         scores = (embed(model, state, examples, some) @ classes.T)[:, first:]
         inside = torch.isin(owner, some)
@@ -60,7 +62,11 @@ def choose(
         known = counts[first:].to(scores)
         bias = torch.log(known - right) if own else log_prior(known).expand_as(scores)
         parts.append(log_likelihood(scores, right, bias))
-    return 1 / STEEPNESS[last_as_good(torch.cat(parts, 1))]
+        hits.append(first_places(scores, right, bias))
+    found = torch.stack(hits).sum(0)  # (K + 1,), the last without a prior
+    likely = last_as_good(torch.cat(parts, 1))
+    fitting = (k for k in range(likely, len(STEEPNESS)) if found[k] >= found[-1])
+    return next((1 / STEEPNESS[k] for k in fitting), 0.0)
 
 
 def log_likelihood(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
@@ -74,6 +80,13 @@ def log_likelihood(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
         each = ((logits - logits.logsumexp(1, keepdim=True)) * right).sum(1) / right.sum(1)
         found.append(each.double().cpu())
     return torch.stack(found)
+
+
+def first_places(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
+    """How many examples have a label in first place for each κ, and without a prior: (K + 1,)."""
+    ranked = [scores + bias / kappa for kappa in STEEPNESS]
+    found = [right.gather(1, one.argmax(1, keepdim=True)).sum() for one in (*ranked, scores)]
+    return torch.stack(found).cpu()
 
 
 def last_as_good(values: Tensor) -> int:
