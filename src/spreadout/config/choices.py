@@ -41,6 +41,7 @@ LARGE_CLIENT = 1000  # examples in the mean, from which steps of a larger batch 
 PICTURES_A_STEP = 1024  # of an encoder of images: many steps teach it more than large ones
 FEWEST = 8  # clients in such a step, however large their batches are
 PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # so it has more rounds, and sees examples more often
+ENOUGH = 4000  # instances, from which on a softmax over features is not soon overfitted
 WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
 LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
 
@@ -234,6 +235,14 @@ def sees_pictures(experiment: Experiment, splits: Splits) -> bool:
     """Whether inputs are images, and the encoder one of those for images."""
     shape = DataShape.of(splits.train)
     return shape.image is not None and experiment.model.encoder not in ("mlp", "lookup")
+
+
+def is_small(experiment: Experiment, splits: Splits) -> bool:
+    """Whether features are of few instances; one with several labels is one, on however many clients."""
+    x = splits.train.columns.get("x")
+    if x is None or sees_pictures(experiment, splits):
+        return False
+    return (len(x) if x.index is None else len(torch.unique(x.index))) < ENOUGH
 
 
 def is_text(splits: Splits) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spreadout.config.choices import hides_sizes, is_text, one_step
+from spreadout.config.choices import hides_sizes, is_small, is_text, one_step, sees_pictures
 from spreadout.config.experiment import Experiment
 from spreadout.core.optimizers import Optimizer
 from spreadout.data.dataset import Splits
@@ -31,7 +31,7 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     rate that is set leaves the other keys to be chosen.
     """
     method = experiment.method
-    local, server = _rates_of(method, splits)
+    local, server = _rates_of(experiment, splits)
     found = _widths(experiment, splits)
     if _agrees(experiment.clients, local, LOCAL):
         found |= {f"clients.{key}": value for key, value in local.items()}
@@ -80,8 +80,9 @@ def _agrees(section: Optimizer, chosen: dict[str, Any], keys: frozenset[str]) ->
     )
 
 
-def _rates_of(method: Method, splits: Splits) -> tuple[dict[str, Any], dict[str, Any]]:
+def _rates_of(experiment: Experiment, splits: Splits) -> tuple[dict[str, Any], dict[str, Any]]:
     """Of clients and server."""
+    method = experiment.method
     falling = {"optimizer": "adam", "lr": 0.003, "eps": 1e-8, "lr_decay": "cosine"}
     if method.is_centralized:  # one place: the server only takes what comes out
         rate = 0.003 if method.has_class_table else 0.001
@@ -95,7 +96,9 @@ def _rates_of(method: Method, splits: Splits) -> tuple[dict[str, Any], dict[str,
     if isinstance(method, PositiveOnly):
         return {"lr": 0.1, "row_lr": 1.0, "local_steps": 1, "lr_decay": "cosine"}, falling
     # A small step: in a large one, rows on the sphere do something else than follow their gradient.
-    return {"lr": 0.01, "local_steps": 1, "lr_decay": "cosine"}, {**falling, "lr": 0.001}
+    slow = is_small(experiment, splits) or sees_pictures(experiment, splits)
+    local = {"lr": 0.01, "local_steps": 1, "lr_decay": "cosine"}
+    return local, {**falling, "lr": 0.001} if slow else falling
 
 
 def _widths(experiment: Experiment, splits: Splits) -> dict[str, Any]:
