@@ -3,181 +3,100 @@
     python -m benchmarks.defaults.leave_one_out results/defaults/search.json \
         --out results/defaults/leave-one-out.json
 
-The score of a run is its share of the best P@1 that any config of the method has on the set. For every
-set, the config with the best mean share on the other sets is chosen, and its share on this one is
-looked at. Only configs that were run on all sets are compared. A run that diverged scores 0.
+The file has runs of `benchmarks.defaults.tuning --stage validation`. A rule is what a point changes of
+the default; what it changes on text and on numbers may be two things. The score of a run is its share of
+the best that any rule of the method has on the set. For every set the rule with the best mean share on
+the other sets is chosen, and its share on this one is looked at. Only rules that were tried on all sets
+are compared.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import record
 from benchmarks.common.command import command, parser_of
-from benchmarks.defaults.runs import Run, Search, Values, by_config, from_file
+from benchmarks.defaults.points import ADAM, OTHER_HIDDEN
 from spreadout.core.errors import UserError
 
-
-@dataclass(frozen=True)
-class Compared:
-    """The configs of one method that were run on all sets."""
-
-    method: str
-    configs: dict[int, Values]
-    runs: dict[int, dict[str, Run]]  # by config and set
-    best: dict[str, float]  # the best P@1 on each set
-
-    @classmethod
-    def of(cls, method: str, found: Search) -> Compared:
-        own = {n: values for n, values in found.configs.items() if values["method"] == method}
-        runs = by_config(run for run in found.runs if run.config in own)
-        sets = sorted({run.set for some in runs.values() for run in some.values()})
-        full = {n: some for n, some in sorted(runs.items()) if len(some) == len(sets)}
-        if len(full) < 2 or len(sets) < 2:
-            there = f"{len(full)} configs were run on all of {len(sets)} sets"
-            raise UserError(f"{method}: {there}; it takes two of each")
-        best = {name: max(score(some[name]) for some in full.values()) for name in sets}
-        if hopeless := [name for name, most in best.items() if not most > 0]:
-            raise UserError(f"{method}: no config has a P@1 above 0 on {hopeless[0]}; leave it out")
-        return cls(method, {n: own[n] for n in full}, full, best)
-
-    @property
-    def sets(self) -> list[str]:
-        return list(self.best)
-
-    def share(self, config: int, name: str) -> float:
-        return score(self.runs[config][name]) / self.best[name]
-
-    def mean_share(self, config: int, sets: Iterable[str]) -> float:
-        return statistics.mean(self.share(config, name) for name in sets)
-
-    def chosen(self, sets: Iterable[str]) -> int:
-        """The config that is best on these sets; of equals the first drawn."""
-        some = list(sets)
-        return max(self.runs, key=lambda config: self.mean_share(config, some))
+DEFAULT, HIDDEN, BY_SIZE = "the default", "the other encoder", "0.003 from 4,000 instances on"
+SMALL = frozenset({"digits", "cal500", "corel16k", "enron", "medical", "scene", "yeast"})
+Shares = dict[str, dict[str, float]]  # by rule and set
 
 
-def score(run: Run) -> float:
-    return 0.0 if run.diverged else run.scores.with_prior[0]
+def rule_of(changes: Iterable[str]) -> str:
+    """A point in words; which of two encoders is the other one depends on the set."""
+    kept = [one for one in changes if one not in ADAM]
+    if kept == [OTHER_HIDDEN[True]] or kept == [OTHER_HIDDEN[False]]:
+        return HIDDEN
+    return ", ".join(kept) or DEFAULT
 
 
-def left_out(compared: Compared, name: str) -> dict[str, Any]:
-    """A set, and what the config chosen on the others gives there."""
-    config = compared.chosen(other for other in compared.sets if other != name)
-    run = compared.runs[config][name]
-    return {
-        "set": name,
-        "chosen": config,
-        "P@1": score(run),
-        "P@1 without prior": run.scores.without[0],
-        "tau": run.scores.tau,
-        "best P@1": compared.best[name],
-        "share": round(compared.share(config, name), 3),
-    }
+def scores_of(runs: Iterable[Mapping[str, Any]], method: str) -> dict[str, dict[str, float]]:
+    """The first metric, by rule and set, of rules that were tried on all sets."""
+    found: dict[str, dict[str, float]] = {}
+    for run in runs:
+        if run["method"] == method and run.get("metrics"):
+            found.setdefault(rule_of(run["changes"]), {})[run["set"]] = next(
+                iter(run["metrics"].values())
+            )
+    other = found.get("server.lr=0.003")
+    if other is not None:  # of two rates each where it was tried: a rule that follows the sets' sizes
+        slow = found[DEFAULT]
+        found[BY_SIZE] = {name: slow[name] if name in SMALL else other[name] for name in other}
+    sets = {name for own in found.values() for name in own}
+    whole = {rule: own for rule, own in found.items() if len(own) == len(sets)}
+    if len(whole) < 2 or len(sets) < 2:
+        raise UserError(
+            f"{method}: {len(whole)} rules were tried on all of {len(sets)} sets; it takes two"
+        )
+    return whole
 
 
-def marginals(compared: Compared) -> dict[str, dict[str, Any]]:
-    """For every key and value: mean share of the configs that have it, the upper quartile, how many."""
-    means = {config: compared.mean_share(config, compared.sets) for config in compared.runs}
-    first = next(iter(compared.configs.values()))
-    return {key: _by_value(compared, key, means) for key in first if key != "method"}
-
-
-def _by_value(compared: Compared, key: str, means: Mapping[int, float]) -> dict[str, Any]:
-    groups: dict[Any, list[float]] = {}
-    for config, values in compared.configs.items():
-        value = tuple(values[key]) if isinstance(values[key], list) else values[key]
-        groups.setdefault(value, []).append(means[config])
-    found = {}
-    for value, shares in sorted(groups.items()):
-        upper = sorted(shares)[-max(1, len(shares) // 4)]
-        about = {"mean": round(statistics.mean(shares), 3), "upper quartile": round(upper, 3)}
-        found[_shown(value)] = {**about, "configs": len(shares)}
-    return found
-
-
-def _shown(value: Any) -> str:
-    return str(list(value)) if isinstance(value, tuple) else str(value)
-
-
-def tried_later(compared: Compared, later: Search) -> list[dict[str, Any]]:
-    """Configs put together by hand after the search, measured by what the search had found.
-
-    Each is described by how it differs from the first of them.
-    """
-    own = {n: values for n, values in later.configs.items() if values["method"] == compared.method}
-    found = []
-    for config, runs in by_config(run for run in later.runs if run.config in own).items():
-        values, first = own[config], next(iter(own.values()))
-        shares = {name: score(run) / compared.best[name] for name, run in sorted(runs.items())}
-        among = compared.chosen(shares)  # on the same sets, chosen by looking at them
-        found.append(
+def judged(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """For every set what the others would have chosen, and how every rule does in the mean."""
+    sets = sorted(next(iter(scores.values())))
+    best = {name: max(own[name] for own in scores.values()) for name in sets}
+    shares = {rule: {name: own[name] / best[name] for name in sets} for rule, own in scores.items()}
+    left_out = []
+    for name in sets:
+        others = [other for other in sets if other != name]
+        rule = max(shares, key=lambda one: statistics.mean(shares[one][other] for other in others))
+        left_out.append(
             {
-                "config": values if values is first else _changes(first, values),
-                "sets": len(shares),
-                "mean share": round(statistics.mean(shares.values()), 3),
-                "smallest": round(min(shares.values()), 3),
-                "best drawn on these sets": round(compared.mean_share(among, shares), 3),
+                "set": name,
+                "chosen": rule,
+                "score": scores[rule][name],
+                "best": best[name],
+                "share": round(shares[rule][name], 4),
             }
         )
-    return found
-
-
-def _changes(first: Values, values: Values) -> Values:
-    return {key: value for key, value in values.items() if first.get(key) != value}
-
-
-def judged(compared: Compared, later: Search | None = None) -> dict[str, Any]:
-    """All that is said about one method."""
-    every = [left_out(compared, name) for name in compared.sets]
-    shares = [one["share"] for one in every]
-    overall = compared.chosen(compared.sets)
-    by_set = [compared.share(overall, name) for name in compared.sets]
+    found = [one["share"] for one in left_out]
     return {
-        "configs": len(compared.runs),
-        "left out": every,
-        "mean share": round(statistics.mean(shares), 3),
-        "median share": round(statistics.median(shares), 3),
-        "chosen on all sets": {
-            "number": overall,
-            **compared.configs[overall],
-            "mean share": round(statistics.mean(by_set), 3),
-            "smallest": round(min(by_set), 3),
+        "left out": left_out,
+        "mean share": round(statistics.mean(found), 4),
+        "median share": round(statistics.median(found), 4),
+        "rules": {
+            rule: {
+                "mean share": round(statistics.mean(own.values()), 4),
+                "smallest": round(min(own.values()), 4),
+            }
+            for rule, own in shares.items()
         },
-        "by value": marginals(compared),
-        "tried later": [] if later is None else tried_later(compared, later),
     }
-
-
-def shown(methods: Mapping[str, dict[str, Any]]) -> str:
-    """One line for every set and method."""
-    lines = [f"{'method':8} {'left out':12} {'chosen':>6} {'P@1':>7} {'best':>7} {'share':>6}"]
-    for method, made in methods.items():
-        for one in made["left out"]:
-            numbers = f"{one['chosen']:6} {one['P@1']:7.2f} {one['best P@1']:7.2f} {one['share']:6.3f}"
-            lines.append(f"{method:8} {one['set']:12} {numbers}")
-        lines.append(f"{method:8} {'mean':12} {made['mean share']:30.3f}")
-    return "\n".join(lines)
 
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("results", type=Path, help="what the search wrote")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("search", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
     a = parser.parse_args()
-    made = record.read(a.results)
-    found = from_file(made)
-    later = from_file(made["later"]) if "later" in made else None
-    methods = {method: judged(Compared.of(method, found), later) for method in found.methods}
-    print(shown(methods))
-    if a.out is not None:
-        # Numbers of the search's machine, not of the one that compares them.
-        origin = {key: made[key] for key in ("commit", "hardware", "versions")}
-        record.write(a.out, {**origin, "search": a.results.name, "methods": methods})
+    runs = record.read(a.search)["runs"]
+    methods = sorted({run["method"] for run in runs})
+    record.write(a.out, {"methods": {method: judged(scores_of(runs, method)) for method in methods}})
 
 
 if __name__ == "__main__":

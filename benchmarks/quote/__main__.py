@@ -112,14 +112,14 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json"),
     "defaults-beside-tuned": lambda: defaults.beside_tuned("results/defaults/table.json"),
-    "defaults-tuned": lambda: defaults.tuned("results/defaults/tuned.json", "results/defaults/cpu.json"),
+    "defaults-tuned": lambda: defaults.tuned(
+        "results/defaults/tuned.json", "results/defaults/table.json"
+    ),
     "defaults-trials": lambda: defaults.trials("results/defaults/trials.json"),
     "defaults-rates": lambda: defaults.found_rates("results/defaults/rates.json"),
-    "left-out": lambda: defaults.left_out(
-        "results/defaults/leave-one-out.json", "results/defaults/search.json"
-    ),
-    "tried-later": lambda: defaults.tried_later("results/defaults/leave-one-out.json"),
-    "exact-steps": lambda: defaults.exact_steps("results/defaults/exact-steps.json"),
+    "left-out": lambda: defaults.left_out("results/defaults/leave-one-out.json"),
+    "defaults-rules": lambda: defaults.rules("results/defaults/leave-one-out.json"),
+    "defaults-pictures": lambda: defaults.pictures("results/defaults/first-search.json"),
     "drift-digits": lambda: drift.corrections("digits"),
     "drift-bibtex": lambda: drift.corrections("bibtex"),
     "attacks": attacks.attacks,

@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Collection
 from typing import Any
 
+from benchmarks.defaults.points import ADAM
 from benchmarks.quote.tables import read, table
 
 METHODS = {"fedaws": "FedAwS", "fedalc": "FedALC", "fedss": "FedSS"}
-ALL = {**METHODS, "fedavg": "FedAvg", "fedmlh": "FedMLH"}
+ALL = {**METHODS, "fedavg": "FedAvg", "flag": "FLAG", "fedmlh": "FedMLH"}
 CENTRAL = {"centralized": "softmax", "centralized-sets": "label sets"}
 REFERENCES = ("most frequent", "nearest neighbours", "ridge")
 HISTORIES, NEXT = "dual_encoder", ("R@1", "R@10", "nDCG@10")
@@ -88,8 +89,9 @@ def tuned(path: str, defaults: str) -> str:
         if "test" not in own:
             continue
         best = own["test"]
-        seeds = {run["seed"] for run in best}
-        ours = [run for run in plain[name][method] if run["seed"] in seeds]
+        ours = [run for run in plain[name][method] if run["seed"] in {one["seed"] for one in best}]
+        seeds = {run["seed"] for run in ours}
+        best = [run for run in best if run["seed"] in seeds]
         rows.append(
             [
                 name,
@@ -196,55 +198,44 @@ def _changed(run: dict[str, Any]) -> str:
     return ", ".join(f"`{one}`" for one in run.get("changes", [])) or "–"
 
 
-def left_out(path: str, search: str) -> str:
-    """For every set: P@1 of what was chosen on the others, and the best that was found there."""
-    methods, sets = read(path)["methods"], read(search)["sets"]
-    found = {method: {one["set"]: one for one in methods[method]["left out"]} for method in METHODS}
+def left_out(path: str) -> str:
+    """For every set: what the rule chosen on the others scores there, and the best of all rules."""
+    methods = read(path)["methods"]
+    found = {m: {one["set"]: one for one in methods[m]["left out"]} for m in METHODS if m in methods}
     rows = [
-        [name, f"{about['rows']:,}", f"{about['classes']}", *(_share(found[m][name]) for m in METHODS)]
-        for name, about in sets.items()
+        [name, *(_share(own[name]) for own in found.values())]
+        for name in dict.fromkeys(name for own in found.values() for name in own)
     ]
     for which in ("mean", "median"):
-        rows.append([which, "", "", *(_percent(methods[m][f"{which} share"]) for m in METHODS)])
-    head = ("left out", "rows", "classes", *METHODS.values())
-    compared = ", ".join(f"{methods[m]['configs']} for {name}" for m, name in METHODS.items())
-    note = f"P@1 in percent. Configs that were run on all sets: {compared}."
-    return table(head, rows, path, note=note)
+        rows.append([which, *(_percent(methods[m][f"{which} share"]) for m in found)])
+    return table(("left out", *(METHODS[m] for m in found)), rows, path, note="P@1 in percent.")
 
 
 def _share(one: dict[str, Any]) -> str:
-    return f"{one['P@1']:.1f} of {one['best P@1']:.1f}: {_percent(one['share'])}"
+    return f"{one['score']:.1f} of {one['best']:.1f}: {_percent(one['share'])}"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def tried_later(path: str) -> str:
-    """Configs put together by hand, by their share of the best that the search had found."""
+def rules(path: str) -> str:
+    """What was changed of the default, and its share of the best in the mean over sets."""
     rows = []
-    for method, name in METHODS.items():
-        for i, one in enumerate(read(path)["methods"][method]["tried later"]):
-            changed = ", ".join(f"`{key} = {value}`" for key, value in one["config"].items())
-            shares = [
-                _percent(one[key]) for key in ("mean share", "smallest", "best drawn on these sets")
-            ]
-            rows.append([name, changed if i else "put together", str(one["sets"]), *shares])
-    head = ("", "config", "sets", "mean share", "smallest", "best drawn config, on the same sets")
-    return table(head, rows)
+    for method, own in read(path)["methods"].items():
+        for rule, found in sorted(own["rules"].items(), key=lambda one: -one[1]["mean share"]):
+            named = f"`{rule}`" if "=" in rule else rule
+            rows.append([METHODS[method], named, *map(_percent, found.values())])
+    return table(("", "changed", "mean share", "smallest"), rows)
 
 
-def exact_steps(path: str) -> str:
-    """The same configs with the steps of the search and with the package's."""
-    points = read(path)["points"]
-    names = list(dict.fromkeys(point["set"] for point in points))
+def pictures(path: str, sets: Collection[str] = ("cifar-small", "omniglot", "synthetic-20000")) -> str:
+    """Points of the first search on the sets that take long, beside what was the default then."""
     rows = []
-    for method, label in METHODS.items():
-        own = {point["set"]: point for point in points if point["method"] == method}
-        cells = [
-            f"{statistics.mean(own[name]['searched']):.1f} / {statistics.mean(own[name]['exact']):.1f}"
-            for name in names
-        ]
-        rows.append([label, *cells])
-    note = f"P@1, mean of {read(path)['seeds']} seeds, steps of the search / of the package."
-    return table(("", *names), rows, path, note=note)
+    for run in read(path)["runs"]:
+        if run["set"] in sets and run.get("metrics"):
+            changes = [one for one in run["changes"] if one not in ADAM]
+            named = ", ".join(f"`{one}`" for one in changes) or "–"
+            score = next(iter(run["metrics"].values()))
+            rows.append([run["set"], METHODS[run["method"]], named, f"{score:.1f}"])
+    return table(("set", "method", "changed", "P@1"), rows, path)
