@@ -343,3 +343,13 @@ def test_data_given_in_python_decides_too(toy: so.Splits) -> None:
     found = so.run(so.Experiment(rounds=1, method={"name": "fedss"}), data=toy, device="cpu")
     assert found.federation.method.model_dump()["negatives"] == 3  # of six classes
     assert found.federation.server.selection == "nonempty"  # client 4 holds nothing
+
+
+@pytest.mark.parametrize(("rows", "rate"), [(4000, 0.001), (5500, 0.003)])
+def test_a_softmax_over_many_instances_has_larger_steps(rows: int, rate: float) -> None:
+    """An instance with three labels is one instance, though on three clients; a tenth is held out."""
+    source = {"name": "synthetic", "classes": 50, "features": 100, "examples": rows, "test_examples": 10}
+    asked = {"data": {"source": {**source, "labels_per_example": 3}}, "method": {"name": "fedss"}}
+    found, splits = sound.prepared(so.Experiment.of(asked))
+    assert splits.train.examples > 6000
+    assert found.server.lr == rate

@@ -70,3 +70,15 @@ def test_top_k_with_too_great_a_strength_does_not() -> None:
 def test_twenty_thousand_classes_with_top_k_alone() -> None:
     """One round of a twentieth of the clients; over all pairs it would take half a minute here."""
     assert first_rounds(prototypes(20_000, 1), 1, spreadout_form="topk") > 2.0  # 0.005 by chance
+
+
+@pytest.mark.parametrize("form", ["hinge", "topk"])
+@pytest.mark.parametrize("classes", [10, 400])
+def test_a_strength_a_hundred_times_off_does_no_harm(form: str, classes: int) -> None:
+    """The default is λ = 1: a hundredth and a hundred of it train as well."""
+    data = prototypes(classes, 4)
+    keys = {"spreadout_form": form}
+    usual = first_rounds(data, 25, **keys)
+    assert usual > (95.0 if classes == 10 else 40.0)
+    for strength in (0.01, 100.0):
+        assert first_rounds(data, 25, **keys, strength=strength) > usual - 5.0
