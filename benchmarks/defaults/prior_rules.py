@@ -4,8 +4,11 @@
 
 Training does not depend on the prior of FedSS and FedAwS. So each model is trained once, its cosines
 with all classes are kept at every evaluation (in `--keep`), and each rule chooses its τ, the kept round
-and the end of training by them, as a run would. Sets are drawn as in `small_sets.py`: a test part is
-never read. Writes `results/defaults/prior-rules.json`: the mean P@1 over seeds by set, method and rule.
+and the end of training by them, as a run would. "Cautiously" is the package's own choice; unguarded is
+what it was before it looked at first places. `--data` names a folder with one folder for each set: one
+ARFF file, the published training part, and its XML. Of its rows some are drawn to train on, and the
+others are to judge by: a test part is never read. Writes `results/defaults/prior-rules.json`: the mean
+P@1 over seeds by set, method and rule.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,6 +40,7 @@ from spreadout.runs.session import Session
 OUT = RESULTS / "defaults" / "prior-rules.json"
 PATIENCE = 10  # evaluations, as a default run has
 PLAIN = ("eval.references=false", "eval.patience=1000", "method.prior=0")
+Choice = Callable[[Tensor, Tensor, Tensor], float]  # cosines, labels and log n_c of each example to τ
 Rule = Callable[[Tensor, Tensor, Tensor], Tensor]  # cosines, labels and clients' counts to τ · log n_c
 
 
@@ -146,15 +151,19 @@ def _held_out_by_rank(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
     return tried[cautious_prior.last_as_good(values)] * log_prior(seen)
 
 
-def _held_out(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
+def _held_out(cosines: Tensor, right: Tensor, counts: Tensor, choose: Choice) -> Tensor:
     seen = 1 + right.sum(0).float()
-    values = cautious_prior.log_likelihood(cosines, right.float(), torch.log(seen - right.float()))
-    return log_prior(seen) / STEEPNESS[cautious_prior.last_as_good(values)]
+    return choose(cosines, right.float(), torch.log(seen - right.float())) * log_prior(seen)
 
 
-def _cautiously(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
-    values = cautious_prior.log_likelihood(cosines, right.float(), log_prior(counts).expand_as(cosines))
-    return log_prior(counts) / STEEPNESS[cautious_prior.last_as_good(values)]
+def _clients(cosines: Tensor, right: Tensor, counts: Tensor, choose: Choice) -> Tensor:
+    return choose(cosines, right.float(), log_prior(counts).expand_as(cosines)) * log_prior(counts)
+
+
+def _likely(cosines: Tensor, right: Tensor, bias: Tensor) -> float:
+    """What the package chose before it looked at first places."""
+    values = cautious_prior.log_likelihood(cosines, right, bias)
+    return 1 / STEEPNESS[cautious_prior.last_as_good(values)]
 
 
 def _ranked(ranking: Tensor, right: Tensor) -> Tensor:
@@ -168,9 +177,11 @@ RULES: dict[str, Rule] = {
     "no prior": _none,
     "clients' counts, by rank": _by_rank,
     "clients' counts, by likelihood": _by_likelihood,
-    "clients' counts, cautiously": _cautiously,
+    "clients' counts, cautiously, unguarded": partial(_clients, choose=_likely),
+    "clients' counts, cautiously": partial(_clients, choose=cautious_prior.weight),
     "validation counts, by rank": _held_out_by_rank,
-    "validation counts, cautiously": _held_out,
+    "validation counts, cautiously, unguarded": partial(_held_out, choose=_likely),
+    "validation counts, cautiously": partial(_held_out, choose=cautious_prior.weight),
 }
 
 

@@ -114,7 +114,10 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-reached": lambda: defaults.reached("results/defaults/table.json"),
     "defaults-histories": lambda: defaults.next_items("results/defaults/table.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
-    "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json"),
+    "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
+    "defaults-tiny": lambda: defaults.unseen("results/defaults/tiny.json"),
+    "prior-rules": lambda: defaults.prior_rules("results/defaults/prior-rules.json"),
+    "prior-gains": lambda: defaults.prior_gains("results/defaults/prior-rules.json"),
     "defaults-beside-tuned": lambda: defaults.beside_tuned("results/defaults/table.json"),
     "defaults-tuned": lambda: defaults.tuned(
         "results/defaults/tuned.json", "results/defaults/table.json"

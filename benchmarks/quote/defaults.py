@@ -21,6 +21,7 @@ TUNED = {  # files of configs that were tuned on a set: their arms, and which me
     ),
     "omniglot": ("results/fedss/omniglot.json", {"fedss-10": "fedss", "full": "fedavg"}),
 }
+PRIORS = {"fedss": "validation counts, cautiously", "fedaws": "clients' counts, cautiously"}
 Runs = list[dict[str, Any]]
 
 
@@ -51,7 +52,7 @@ def shares(path: str) -> str:
     return table(("", "best central model", "its P@1", *METHODS.values()), rows)
 
 
-def unseen(path: str, known: Collection[str] = ("digits",)) -> str:
+def unseen(path: str, known: Collection[str] = ()) -> str:
     """Sets that nothing was chosen on: the three methods beside what is trivial and the best reference.
 
     known: sets of the file that were looked at before.
@@ -133,6 +134,53 @@ def next_items(path: str) -> str:
             cells = [statistics.mean(each[metric] for each in scores) for metric in NEXT]
             rows.append([name, one, *(f"{value:.1f}" for value in cells)])
     return table(("", "", *NEXT), rows, path)
+
+
+def prior_rules(path: str) -> str:
+    """Ways to find a prior: P@1 over sets, and what it is below always the most frequent label."""
+    found = _by_rule(path)
+    rows = []
+    for rule in next(iter(found["fedss"].values())):
+        cells = [rule]
+        for own in found.values():
+            lost = [max(0.0, one["most frequent"] - one[rule]) for one in own.values()]
+            cells.append(f"{statistics.mean(one[rule] for one in own.values()):.1f}")
+            cells.append(f"{sum(value > 0 for value in lost)}, {sum(lost):.1f}")
+        rows.append(cells)
+    head = ("prior", *(cell for method in found for cell in (METHODS[method], "below")))
+    sets, seeds = len(found["fedss"]), _seeds(path)
+    note = (
+        f"P@1, mean of {sets} sets and {seeds} seeds. Below: on how many sets it is below always the "
+        "most frequent label, and by how many points together."
+    )
+    return table(head, rows, path, note=note)
+
+
+def prior_gains(path: str) -> str:
+    """What the default of each method, below 100 validation examples, adds to no prior: set by set."""
+    found = _by_rule(path)
+    rows = []
+    for name, first in found["fedss"].items():
+        cells = [name, f"{first['most frequent']:.1f}"]
+        for method, own in found.items():
+            plain, chosen = own[name]["no prior"], own[name][PRIORS[method]]
+            cells += [f"{plain:.1f}", f"{chosen:.1f}", f"{chosen - plain:+.1f}"]
+        rows.append(cells)
+    each = [(f"{METHODS[method]}, no prior", "default", "gain") for method in found]
+    head = ("200 rows of", "most frequent", *(cell for cells in each for cell in cells))
+    return table(head, rows, path, note=f"P@1, mean of {_seeds(path)} seeds.")
+
+
+def _by_rule(path: str) -> dict[str, dict[str, dict[str, float]]]:
+    """P@1 by method, set and rule."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for run in read(path)["runs"]:
+        found.setdefault(run["method"], {})[run["set"].rpartition("-")[0]] = run["P@1"]
+    return found
+
+
+def _seeds(path: str) -> int:
+    return min(run["seeds"] for run in read(path)["runs"])
 
 
 def _by_set(path: str, *, histories: bool = False) -> dict[str, dict[str, Runs]]:

@@ -52,28 +52,30 @@ def choose(
     most = int(min(2000, max(50, SCORES / len(classes))))
     evenly = slice(None, None, max(1, -(-len(labelled) // most)))  # a file may be sorted
     chosen = labelled[evenly].contiguous()  # as searchsorted wants it
-    parts, hits = [], []
-    for some in torch.split(chosen, 256):
-        scores = (embed(model, state, examples, some) @ classes.T)[:, first:]
-        inside = torch.isin(owner, some)
-        row = torch.searchsorted(some, owner[inside]).to(scores.device)
-        right = torch.zeros_like(scores)
-        right[row, label[inside].to(scores.device)] = 1.0
-        known = counts[first:].to(scores)
-        bias = torch.log(known - right) if own else log_prior(known).expand_as(scores)
-        parts.append(log_likelihood(scores, right, bias))
-        hits.append(first_places(scores, right, bias))
-    found = torch.stack(hits).sum(0)  # (K + 1,), the last without a prior
-    likely = last_as_good(torch.cat(parts, 1))
+    embedded = [embed(model, state, examples, some) for some in torch.split(chosen, 256)]
+    scores = (torch.cat(embedded) @ classes.T)[:, first:]
+    inside = torch.isin(owner, chosen)
+    row = torch.searchsorted(chosen, owner[inside]).to(scores.device)
+    right = torch.zeros_like(scores)
+    right[row, label[inside].to(scores.device)] = 1.0
+    known = counts[first:].to(scores)
+    bias = torch.log(known - right) if own else log_prior(known).expand_as(scores)
+    return weight(scores, right, bias)
+
+
+def weight(scores: Tensor, right: Tensor, bias: Tensor) -> float:
+    """τ = 1/κ; 0 where every one that may be taken has fewer labels in first place than no prior.
+
+    scores: cosines; right: 1 for a label, else 0; bias: log n_c as each example has it; (n, C) each.
+    """
+    found = first_places(scores, right, bias)
+    likely = last_as_good(log_likelihood(scores, right, bias))
     fitting = (k for k in range(likely, len(STEEPNESS)) if found[k] >= found[-1])
     return next((1 / STEEPNESS[k] for k in fitting), 0.0)
 
 
 def log_likelihood(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
-    """The mean log-likelihood of each example's labels for each κ: (K, n).
-
-    scores: cosines; right: 1 for a label, else 0; bias: log n_c as each example has it; (n, C) each.
-    """
+    """The mean log-likelihood of each example's labels for each κ: (K, n)."""
     found = []
     for kappa in STEEPNESS:
         logits = kappa * scores + bias
