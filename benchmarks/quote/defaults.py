@@ -96,7 +96,7 @@ def tuned(path: str, defaults: str) -> str:
         rows.append(
             [
                 name,
-                METHODS[method],
+                METHODS.get(method) or f"{CENTRAL[method]}, centralised",
                 str(len(own["validation"])),
                 str(len(seeds)),
                 f"{_p1(ours):.1f}",
