@@ -61,7 +61,7 @@ def judged(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     sets = sorted(next(iter(scores.values())))
     best = {name: max(own[name] for own in scores.values()) for name in sets}
     shares = {rule: {name: own[name] / best[name] for name in sets} for rule, own in scores.items()}
-    left_out = []
+    left_out: list[dict[str, Any]] = []
     for name in sets:
         others = [other for other in sets if other != name]
         rule = max(shares, key=lambda one: statistics.mean(shares[one][other] for other in others))

@@ -180,7 +180,7 @@ def _by_rule(path: str) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def _seeds(path: str) -> int:
-    return min(run["seeds"] for run in read(path)["runs"])
+    return min(int(run["seeds"]) for run in read(path)["runs"])
 
 
 def _by_set(path: str, *, histories: bool = False) -> dict[str, dict[str, Runs]]:
