@@ -17,6 +17,7 @@ from benchmarks.common.command import parser_of
 from benchmarks.common.paths import ROOT
 from benchmarks.quote import (
     attacks,
+    cifar,
     defaults,
     drift,
     dual_encoder,
@@ -45,6 +46,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "extreme-arms": lambda: extreme.arms(*EXTREME),
     "extreme-points": lambda: extreme.points(*EXTREME),
     "extreme-rows": lambda: extreme.rows_seen("amazoncat-13k", "wikilshtc-325k"),
+    "table1": lambda: cifar.arms("results/cifar/cifar-10.json"),
+    "table1-points": lambda: cifar.points("results/cifar/cifar-10.json"),
     "gpu": lambda: rounds.with_losses(
         "results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"
     ),
@@ -55,6 +58,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "by-frequency": lambda: fedaws.by_frequency("results/by_frequency/bibtex.json"),
     "flower-bytes": lambda: parts.flower_bytes("results/flower/bytes.json"),
     "simulator": lambda: rounds.simulator("results/simulator/cpu.json"),
+    "images": lambda: rounds.images("results/simulator/images.json"),
     "shapes": lambda: shapes.labels("results/data/shapes.json"),
     "shapes-drawn": lambda: shapes.drawn("results/data/shapes.json"),
     "shapes-oracle": lambda: shapes.oracle("results/data/shapes.json"),

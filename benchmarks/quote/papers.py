@@ -108,6 +108,9 @@ def _score(made: Made, variant: str, metric: str) -> float | None:
     if "arms" in made:
         curve = _curve(made, variant)
         return float(curve[metric][_best(curve)]) if metric in curve else None
+    if "table" in made:
+        found = next(one for one in made["table"] if f"{one['net']} {one['arm']}" == variant)
+        return float(found[metric])
     scores = next(one for one in made["variants"] if one["name"] == variant)["metrics"]
     return float(scores[metric]["mean"]) if metric in scores else None
 

@@ -51,6 +51,19 @@ def with_losses(*paths: str) -> str:
     return table(head, rows, *paths)
 
 
+def images(path: str) -> str:
+    """A round on images beside a plain loop of the same network, by network and norm."""
+    made, rows = read(path), []
+    for r in made["results"]:
+        took = r["milliseconds"]
+        ways = (f"{took[way]:.1f}" for way in ("plain", "replayed", "round", "round, no graph"))
+        name = f"ResNet-{r['net'].removeprefix('resnet')}"
+        rows.append([name, r["norm"], *ways, f"{r['round / plain']:.2f}"])
+    head = ("", "norm", "plain loop, ms", "the same, one graph", "round", "round, no graph")
+    note = f"{made['clients']} clients with {made['batch']} images each."
+    return table((*head, "round / plain loop"), rows, path, note=note)
+
+
 def growth(path: str) -> str:
     rows = []
     for axis, found in read(path)["axes"].items():

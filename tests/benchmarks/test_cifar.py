@@ -1,5 +1,6 @@
 """Table 1 on CIFAR: arms are treated alike, every point is a config that runs, results are kept."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,9 @@ from benchmarks.papers import cifar
 from benchmarks.papers.cifar import ARMS, NETS, Job, Results, experiment_of, final_jobs, tuning_jobs
 from spreadout.config.effect import idle_keys
 from spreadout.core.errors import UserError
+from spreadout.runs.compare import Suite
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_of(job: Job, score: float) -> dict[str, object]:
@@ -18,8 +22,7 @@ def run_of(job: Job, score: float) -> dict[str, object]:
 
 def test_arms_have_equally_many_points_and_all_are_configs_without_idle_keys() -> None:
     assert {len(points) for points in ARMS.values()} == {6}
-    for net, (_, _, paper) in NETS.items():
-        assert set(paper) == set(ARMS)
+    for net in NETS:
         for arm, points in ARMS.items():
             for i in range(len(points)):
                 for test in (False, True):
@@ -27,6 +30,33 @@ def test_arms_have_equally_many_points_and_all_are_configs_without_idle_keys() -
                     assert idle_keys(made) == {}, (net, arm, i)
                     assert made.method.name == arm
                     assert made.eval.split == ("test" if test else "validation")
+
+
+@pytest.mark.parametrize("source", cifar.CLIENTS)
+def test_the_preset_is_the_recipe_that_was_measured(source: str) -> None:
+    """Of CIFAR-10 with its chosen points; CIFAR-100, which was not run, has the same ones."""
+    made = json.loads((ROOT / "results" / "cifar" / "cifar-10.json").read_text())
+    preset = Suite.load([f"fedaws/table1-{source}"], None)
+    assert set(preset.variants) == set(ARMS)
+    measured = {run["arm"]: run for run in made["runs"] if run["test"]}
+    for arm, found in preset.variants.items():
+        run = measured[arm]
+        assert run["settings"] == ARMS[arm][run["point"]]
+        net = f"{source} {NETS[f'{source} resnet32'][1]}"
+        wanted = experiment_of(Job(net, arm, run["point"], True, run["epochs"], 0), made["norm"])
+        apart = {"name", "data"}  # the benchmark hands its data over
+        said, meant = (
+            one.model_dump(mode="json", exclude=apart, exclude_unset=True) for one in (found, wanted)
+        )
+        assert {"seed": 0, **said} == meant
+        assert found.data.source.name == source
+        assert (found.data.partition.name, found.data.validation_fraction) == ("by_label", 0)
+
+
+def test_the_papers_figures_are_those_of_the_published_tables() -> None:
+    assert cifar.paper("cifar-10 resnet8", "fedaws") == 86.3
+    assert cifar.paper("cifar-100 resnet56", "centralized") == 70.0
+    assert all(cifar.paper(net, arm) for net in NETS for arm in ARMS)
 
 
 def test_all_arms_share_one_recipe() -> None:

@@ -61,6 +61,12 @@ def test_ratios_are_the_other_arms_over_ones_own() -> None:
     assert list(papers.pairs(table, row)) == [(1.5, 80 / 40), (3.0, 25 / 10)]
 
 
+def test_a_file_with_a_table_is_read_by_network_and_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"net": "set net8", "arm": arm, "P@1": score} for arm, score in (("own", 60.0), ("x", 7.0))]
+    monkeypatch.setattr(papers, "read", lambda path: {"table": rows})
+    assert _cell(_table(Row("own", (58.0,), "x.json", "set net8 own"))) == "58.0 → 60.0 (+2.0)"
+
+
 def test_every_arm_that_is_named_is_in_its_file() -> None:
     for name, table in tables().items():
         assert table.page in papers.PAGES

@@ -79,11 +79,11 @@ def test_what_a_softmax_has_learnt_is_not_counted_twice() -> None:
                 "data": {"source": source, "validation_fraction": 0.1},
                 "method": {"name": "fedss", "prior": weight},
                 "rounds": 60,
-                "eval": {"split": "validation", "metrics": ["P@1"], "keep": "last", "references": False},
+                "eval": {"metrics": ["P@1"], "keep": "last", "references": False},
             }
         )
         scores[weight] = so.run(asked, device="cpu").metrics["P@1"]
-    assert scores["validation"] >= scores[0] - 1.0  # each example's own label is in the counts now
+    assert scores["validation"] >= scores[0] - 3.0  # twenty less without the guard; other examples
     assert scores[0] > 30
 
 
@@ -149,3 +149,8 @@ def test_few_examples_are_not_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
         held = so.Examples.from_arrays(x=[[0.0]] * (rows + 5), y=[[0]] * rows + [[]] * 5)
         found = prior.found("auto", None, None, torch.ones(2), held)  # type: ignore[arg-type]
         assert found == expected
+
+
+def test_a_model_that_diverged_has_no_prior() -> None:
+    scores, right = torch.full((3, 4), float("nan")), torch.eye(3, 4)
+    assert cautious_prior.weight(scores, right, torch.zeros(3, 4)) == 0.0

@@ -15,6 +15,11 @@ def test_a_cohort_draws_what_its_clients_draw_alone(count: int, monkeypatch: pyt
     numbers = rng.permutation(1000)[:200]
     together = negatives.with_negatives(own, count, (0, 500), 3, numbers)
     assert negatives._at_once(own, count, (0, 500), 3, numbers) is not None
+    with monkeypatch.context() as small:
+        small.setattr(negatives, "AT_ONCE", 1000)  # some clients after others
+        blocks = negatives.with_negatives(own, count, (0, 500), 3, numbers)
+    assert blocks.values.tolist() == together.values.tolist()
+    assert blocks.offsets.tolist() == together.offsets.tolist()
     monkeypatch.setattr(negatives, "FEW_OWN", 0)  # one after another
     alone = negatives.with_negatives(own, count, (0, 500), 3, numbers)
     assert together.values.tolist() == alone.values.tolist()

@@ -23,7 +23,7 @@ from spreadout.methods.base import reads_params_via_model
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import Sequential
-from spreadout.runtime.simulator import executor as simulator
+from spreadout.runtime.simulator import fused
 from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.graphs import GraphCache, _update
 from spreadout.runtime.simulator.implicit_first_layer import ImplicitOutputs
@@ -164,13 +164,13 @@ def test_images_of_all_clients_go_through_the_encoder_at_once(
         return build_federation(experiment, pictures, torch.device("cpu"))
 
     shared: list[int] = []
-    whole = simulator.shared_outputs
+    whole = fused.shared_outputs
 
     def counted(f: Federation, dense: Tensors, x: Tensor, filled: Tensor) -> Shared:
         shared.append(int(filled.sum()))
         return whole(f, dense, x, filled)
 
-    monkeypatch.setattr(simulator, "shared_outputs", counted)
+    monkeypatch.setattr(fused, "shared_outputs", counted)
     fast, fast_loss = train(federation(), rounds=2)
     assert shared  # else this compares one path with itself
     slow, slow_loss = train(federation("run.executor=sequential"), rounds=2)

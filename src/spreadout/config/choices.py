@@ -242,7 +242,10 @@ def is_small(experiment: Experiment, splits: Splits) -> bool:
     x = splits.train.columns.get("x")
     if x is None or sees_pictures(experiment, splits):
         return False
-    return (len(x) if x.index is None else len(torch.unique(x.index))) < ENOUGH
+    if x.index is None or len(x) < ENOUGH:
+        return len(x) < ENOUGH
+    there = torch.zeros(x.count, dtype=torch.bool).index_fill_(0, x.index.cpu(), True)
+    return int(there.sum()) < ENOUGH
 
 
 def is_text(splits: Splits) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import tomli_w
 from pydantic import (
@@ -101,12 +101,16 @@ class ClientsConfig(Optimizer):
 class ServerConfig(Optimizer):
     """`[server]`: the optimiser of the dense part; `[server.tables.NAME]` for a table's own."""
 
+    read_if: ClassVar = {**Optimizer.read_if, "weight_decay": ({"optimizer": ("sgd",)},)}
+
     tables: dict[str, Optimizer] = Field(default_factory=dict)
     # A client counts for no more examples than this share of the clients claim; 1: for all it claims.
     # None: 2/3 in a deployment, where a claim is the client's own word, and 1 in a simulation.
     claim_quantile: float | None = Field(None, gt=0, le=1)
     lr_decay: Decay = "none"  # of the server's rates, to zero over the run
-    weight_decay: float = Field(0.0, ge=0)  # of the encoder's matrices and kernels; not of class rows
+    # sgd: so much of the encoder's matrices and kernels is added to the gradient, not of class rows. The
+    # gradient is what clients moved, so with clients.lr = 1 this is what torch.optim.SGD has.
+    weight_decay: float = Field(0.0, ge=0)
     robust: AnyRobustRule | None = None  # None: norm_clipping in a deployment, mean in a simulation
 
     def optimizer_for(self, table: str | None = None) -> Optimizer:

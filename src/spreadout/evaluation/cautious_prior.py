@@ -68,6 +68,8 @@ def weight(scores: Tensor, right: Tensor, bias: Tensor) -> float:
 
     scores: cosines; right: 1 for a label, else 0; bias: log n_c as each example has it; (n, C) each.
     """
+    if not bool(scores.isfinite().all()):  # a model that diverged: nothing to weigh
+        return 0.0
     found = first_places(scores, right, bias)
     likely = last_as_good(log_likelihood(scores, right, bias))
     fitting = (k for k in range(likely, len(STEEPNESS)) if found[k] >= found[-1])
@@ -86,9 +88,9 @@ def log_likelihood(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
 
 def first_places(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
     """How many examples have a label in first place for each κ, and without a prior: (K + 1,)."""
-    ranked = [scores + bias / kappa for kappa in STEEPNESS]
-    found = [right.gather(1, one.argmax(1, keepdim=True)).sum() for one in (*ranked, scores)]
-    return torch.stack(found).cpu()
+    weights = (*(1 / kappa for kappa in STEEPNESS), 0.0)
+    first = (torch.add(scores, bias, alpha=tau).argmax(1, keepdim=True) for tau in weights)
+    return torch.stack([right.gather(1, place).sum() for place in first]).cpu()
 
 
 def last_as_good(values: Tensor) -> int:

@@ -51,7 +51,7 @@ def found(
         return UNKNOWN if known is None else known
     if how == "likelihood":
         return most_likely(model, state, counts, examples)
-    if int((examples.labels.lengths > 0).sum()) < FEW:
+    if 0 < int((examples.labels.lengths > 0).sum()) < FEW:
         return cautious_prior.choose(model, state, counts, examples, own=False)
     return choose(model, state, counts, examples)
 

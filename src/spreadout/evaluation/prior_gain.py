@@ -32,7 +32,7 @@ def with_and_without(
 ) -> dict[str, Any] | None:
     """For `summary.json`: the same metrics of the same examples, ranked with the prior and without.
 
-    state: with the model's prior; counts: n_c, which it was made of. None where no example has a trained
+    state: with the model's prior; counts: n_c of the training data. None where no example has a trained
     class.
     """
     some = looked_at(model, held_out, len(counts))

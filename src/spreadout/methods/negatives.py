@@ -12,6 +12,7 @@ from spreadout.core import randomness
 from spreadout.core.ragged import Ragged
 from spreadout.core.randomness import Ints
 
+AT_ONCE = 1 << 22  # draws that are in memory together
 FEW_OWN = 8  # rows of its own up to which a client's draws are compared with each of them
 
 
@@ -23,6 +24,15 @@ def with_negatives(
     A draw is a function of (stream, client): a client makes it alone. Where fewer others are left, it
     gets all of them.
     """
+    block = max(1, AT_ONCE // (2 * int(np.max(counts, initial=0)) + 16))
+    if len(own) > block:
+        every = np.broadcast_to(counts, len(own))
+        return Ragged.concatenated(
+            [
+                with_negatives(own.select(torch.from_numpy(at)), every[at], bounds, stream, numbers[at])
+                for at in np.split(np.arange(len(own)), range(block, len(own), block))
+            ]
+        )
     if (together := _at_once(own, counts, bounds, stream, numbers)) is not None:
         return together
     first, end = bounds

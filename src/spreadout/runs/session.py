@@ -31,7 +31,7 @@ from spreadout.evaluation.early_stopping import (
     out_of_patience,
     shown_of,
 )
-from spreadout.evaluation.evaluate import evaluate, needed_frequencies
+from spreadout.evaluation.evaluate import evaluate, frequencies, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.known import known_examples
@@ -379,8 +379,11 @@ class Session:
         if not distributed.is_first():
             return None
         model, propensity = self.federation.model, self.experiment.eval.propensity
-        counts = self._held_out_counts() if self.federation.method.prior == "validation" else None
-        counts = whole.scoring["counts"] if counts is None else counts
+        counts = whole.scoring.get("counts")
+        if counts is None:  # nobody told; what is frequent is a matter of the training data all the same
+            counts = frequencies(self.federation.data, 1).counts
+        if not counts.any() and (held := self._held_out_counts()) is not None:
+            counts = held  # a server of real clients has no training data
         return with_and_without(model, whole, self._examples, tau, propensity, counts)
 
     @property

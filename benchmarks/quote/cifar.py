@@ -1,0 +1,71 @@
+"""Table 1 of FedAwS on CIFAR: test scores beside the paper's, and the points they were chosen from."""
+
+from __future__ import annotations
+
+from benchmarks.papers.cifar import ARMS, LABELS, NETS, called, paper
+from benchmarks.quote.tables import Made, read, table
+
+ORACLE = "centralized"
+
+
+def arms(path: str) -> str:
+    """Every arm with its chosen point, how far it is from the oracle, and the same of the paper."""
+    made, rows = read(path), []
+    ours = {(row["net"], row["arm"]): row for row in made["table"]}
+    for net, arm in ((net, arm) for net in NETS for arm in ARMS if (net, arm) in ours):
+        off = ["–", "–"]
+        if arm != ORACLE and (net, ORACLE) in ours:
+            said = paper(net, arm) - paper(net, ORACLE)
+            off = [_signed(ours[net, arm]["P@1"] - ours[net, ORACLE]["P@1"]), _signed(said)]
+        cells = [f"{ours[net, arm]['P@1']:.1f}", off[0], f"{paper(net, arm):.1f}", off[1]]
+        rows.append([called(net), _label(arm), *cells, _settings(_tested(made, net, arm))])
+    head = ("", "", "P@1", "less our oracle's", "paper", "less its oracle's", "chosen")
+    return table(head, rows, path, note=_trained(made))
+
+
+def points(path: str) -> str:
+    """Validation P@1 of all points of every arm, by the server's rate; the chosen one in bold."""
+    made, rows = read(path), []
+    for net in NETS:
+        for arm in ARMS:
+            tried = [r for r in made["runs"] if not r["test"] and (r["net"], r["arm"]) == (net, arm)]
+            tried.sort(key=lambda run: run["settings"]["server"]["lr"])
+            best = _tested(made, net, arm)["point"] if tried else None
+            cells = [_point(run, chosen=run["point"] == best) for run in tried]
+            rows += [[called(net), _label(arm), *cells]] if cells else []
+    columns = max(map(len, rows)) - 2
+    head = ("P@1, validation", "", "lowest rate", *[""] * (columns - 2), "highest")
+    note = f"`server.lr`: P@1 after {made['tuning epochs']} epochs; the chosen one in bold."
+    return table(head, rows, path, note=note)
+
+
+def _tested(made: Made, net: str, arm: str) -> Made:
+    """The test run of an arm with the first seed."""
+    runs = (run for run in made["runs"] if run["test"] and (run["net"], run["arm"]) == (net, arm))
+    found: Made = min(runs, key=lambda run: int(run["seed"]))
+    return found
+
+
+def _settings(run: Made) -> str:
+    found = {key: value for section in run["settings"].values() for key, value in section.items()}
+    return ", ".join(f"{key} {value:g}" for key, value in found.items())
+
+
+def _point(run: Made, *, chosen: bool) -> str:
+    score = f"{run['P@1']:.1f}"
+    return f"{run['settings']['server']['lr']:g}: {f'**{score}**' if chosen else score}"
+
+
+def _trained(made: Made) -> str:
+    seeds = sorted({row["seeds"] for row in made["table"]})
+    epochs = sorted({row["epochs"] for row in made["table"]})
+    said = [" to ".join(map(str, dict.fromkeys((some[0], some[-1])))) for some in (epochs, seeds)]
+    return f"{said[0]} epochs, {said[1]} {'seed' if seeds == [1] else 'seeds'}, norm: {made['norm']}."
+
+
+def _label(arm: str) -> str:
+    return LABELS[arm][0].upper() + LABELS[arm][1:]
+
+
+def _signed(difference: float) -> str:
+    return f"{difference:+.1f}".replace("-", "−")

@@ -1,0 +1,49 @@
+"""Table 1 in documents: test scores, how far from the oracle's, and which points there were."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.quote import cifar
+
+NET = "cifar-10 resnet8"
+
+
+def _run(arm: str, point: int, lr: float, score: float, *, test: bool = False) -> dict[str, Any]:
+    named = {"net": NET, "arm": arm, "point": point, "test": test, "seed": 0, "P@1": score}
+    return {**named, "settings": {"server": {"lr": lr}, "method": {"margin": 0.9}}}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = {"fedaws": 83.7, "centralized": 81.9}
+    about = {"epochs": 40, "seeds": 1}
+    file = {
+        **{"norm": "batch", "tuning epochs": 6},
+        "table": [{"net": NET, "arm": arm, "P@1": score, **about} for arm, score in scores.items()],
+        "runs": [
+            _run("fedaws", 0, 0.4, 57.3),
+            _run("fedaws", 1, 0.1, 54.0),
+            _run("fedaws", 0, 0.4, 83.7, test=True),
+            _run("centralized", 0, 0.02, 81.9, test=True),
+        ],
+    }
+    monkeypatch.setattr(cifar, "read", lambda path: file)
+    monkeypatch.setattr(cifar, "table", lambda head, rows, *paths, note="": [note, *rows])
+
+
+@pytest.mark.usefixtures("made")
+def test_arms_are_beside_the_oracle_and_the_paper() -> None:
+    found: Any = cifar.arms("x.json")
+    note, fedaws, oracle = found
+    assert note == "40 epochs, 1 seed, norm: batch."
+    scores = ["83.7", "+1.8", "86.3", "−2.1"]
+    assert fedaws == ["CIFAR-10, ResNet-8", "FedAwS", *scores, "lr 0.4, margin 0.9"]
+    assert oracle[1:6] == ["Softmax oracle", "81.9", "–", "88.4", "–"]
+
+
+@pytest.mark.usefixtures("made")
+def test_points_are_by_their_rate_and_the_chosen_one_is_bold() -> None:
+    found: Any = cifar.points("x.json")
+    _, fedaws = found
+    assert fedaws == ["CIFAR-10, ResNet-8", "FedAwS", "0.1: 54.0", "0.4: **57.3**"]
