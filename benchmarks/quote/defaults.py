@@ -142,16 +142,17 @@ def prior_rules(path: str) -> str:
     rows = []
     for rule in next(iter(found["fedss"].values())):
         cells = [rule]
-        for own in found.values():
+        for method, own in found.items():
             lost = [max(0.0, one["most frequent"] - one[rule]) for one in own.values()]
-            cells.append(f"{statistics.mean(one[rule] for one in own.values()):.1f}")
-            cells.append(f"{sum(value > 0 for value in lost)}, {sum(lost):.1f}")
+            mean = f"{statistics.mean(one[rule] for one in own.values()):.1f}"
+            cells.append(f"**{mean}**" if rule == PRIORS[method] else mean)
+            cells.append(f"{sum(value > 0 for value in lost)}, {sum(lost):.1f}" if any(lost) else "")
         rows.append(cells)
     head = ("prior", *(cell for method in found for cell in (METHODS[method], "below")))
     sets, seeds = len(found["fedss"]), _seeds(path)
     note = (
         f"P@1, mean of {sets} sets and {seeds} seeds. Below: on how many sets it is below always the "
-        "most frequent label, and by how many points together."
+        "most frequent label, and by how many points together. In bold the default."
     )
     return table(head, rows, path, note=note)
 
@@ -180,7 +181,7 @@ def _by_rule(path: str) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def _seeds(path: str) -> int:
-    return min(run["seeds"] for run in read(path)["runs"])
+    return min(int(run["seeds"]) for run in read(path)["runs"])
 
 
 def _by_set(path: str, *, histories: bool = False) -> dict[str, dict[str, Runs]]:
