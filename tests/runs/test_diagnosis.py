@@ -432,3 +432,20 @@ def test_activity_counts_units_that_never_fire() -> None:
     dead = activity_of(result.federation.model, result.state, blobs().test)
     assert dead.dead == 1
     assert dead.sameness == pytest.approx(1, abs=1e-5)
+
+
+def test_where_the_server_takes_the_scale_away_its_rate_is_named() -> None:
+    """One local step and Adam on the server: ten times the clients' rate gives the same model."""
+    off = {"most frequent": Reference("most frequent", {"P@1": 90.0}, is_trivial=True)}
+    bad = history([30.0] * 8)
+    for scale_free, named in ((False, "clients.lr"), (True, "server.lr")):
+        found = diagnosis.diagnose(P1, bad, rounds=70, references=off, scale_free=scale_free)
+        assert f"try {named}" in found[-1].remedy
+    data = blobs()
+    asked = {**PLAIN, "rounds": 20, "method": {"name": "fedaws"}}
+    asked["server"] = {"optimizer": "adam", "lr": 0.003, "eps": 1e-8}
+    runs = [
+        so.run(so.Experiment.of({**asked, "clients": {"local_steps": 1, "lr": lr, "row_lr": 0.1}}), data=data)
+        for lr in (0.1, 1.0)
+    ]
+    assert abs(runs[0].metrics["P@1"] - runs[1].metrics["P@1"]) < 1.0

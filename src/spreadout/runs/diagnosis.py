@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeGuard
 
@@ -44,6 +44,15 @@ AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
     'method.name = "centralized" shows what the data can give'
 )
+LOWER_ALL = "lower clients.lr and clients.row_lr tenfold, or the server's rate"
+LOWER = "lower clients.lr tenfold, or start anew with another seed"
+# The same where the server's optimiser takes the scale of the clients' rate away.
+ITS = "server.lr, with the server.optimizer it has,"
+ON_THE_SERVER = {
+    AT_A_LOSS: AT_A_LOSS.replace("clients.lr", ITS),
+    LOWER_ALL: f"lower {ITS} and clients.row_lr tenfold",
+    LOWER: LOWER.replace("clients.lr", ITS),
+}
 WITH_PRIOR = 'set method.prior = "auto": clients then say how many examples of each class they have'
 
 
@@ -71,12 +80,14 @@ def diagnose(
     collapse_advice: str | None = None,
     activity: Activity | None = None,
     references: Mapping[str, Reference] | None = None,
+    scale_free: bool = False,
 ) -> list[Finding]:
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
 
     rounds: how many the run was to have; decays: whether rates fall to 0 over them; examples: how many
     are scored; usual: the rounds that would have been chosen for the data; takes_prior: whether a prior
-    over classes could be added; collapse_advice: what the method says of its classes, if they collapsed.
+    over classes could be added; collapse_advice: what the method says of its classes, if they collapsed;
+    scale_free: whether the server's optimiser takes the scale of the clients' one step away.
     """
     fallen = collapse(collapse_advice)
     wild = divergence(config, history, examples) or overshoot(history)
@@ -95,7 +106,10 @@ def diagnose(
     if calm is not None and not said:
         said.append(calm)
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
-    return said if last is None else [*said, last]
+    found = said if last is None else [*said, last]
+    if not scale_free:
+        return found
+    return [replace(one, remedy=ON_THE_SERVER.get(one.remedy, one.remedy)) for one in found]
 
 
 def as_good_as_any(
@@ -147,9 +161,7 @@ def divergence(config: EvalConfig, history: Sequence[Record], examples: int = 0)
         )
     else:
         return None
-    return Finding(
-        "divergence", sign, "lower clients.lr and clients.row_lr tenfold, or the server's rate"
-    )
+    return Finding("divergence", sign, LOWER_ALL)
 
 
 def overshoot(history: Sequence[Record]) -> Finding | None:
@@ -189,7 +201,7 @@ def dead_units(activity: Activity | None, *, collapsed: bool = False) -> Finding
         return Finding(
             "dead units", f"{sign}; {far}", "subtract the mean of the features, and scale them"
         )
-    return Finding("dead units", sign, "lower clients.lr tenfold, or start anew with another seed")
+    return Finding("dead units", sign, LOWER)
 
 
 def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from spreadout.core.tables import Sharded, local_of
 from spreadout.core.types import Record
 from spreadout.data.dataset import Examples, Splits
 from spreadout.evaluation import cautious_prior, prior
-from spreadout.evaluation.activity import activity_of
+from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.early_stopping import (
     CHANCE,
     VALIDATION,
@@ -62,6 +62,7 @@ from spreadout.runs.summary import record_of, summarize
 from spreadout.runs.tracking import tracked
 from spreadout.runtime import distributed
 
+SCALE_FREE = ("adam", "yogi", "adagrad", "dog")  # optimisers that divide by how long gradients are
 Builder = Callable[[Experiment, Splits, torch.device, nn.Module | None, Method | None], Federation]
 
 
@@ -365,9 +366,16 @@ class Session:
             usual=usual_rounds(e, self.data),
             takes_prior=could_take_prior(f.method) and e.privacy is None,
             collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
-            activity=activity_of(f.model, whole, self._examples),
+            activity=self._activity(whole),
             references=references.references,
+            scale_free=e.server.optimizer in SCALE_FREE and e.clients.local_steps == 1,
         )
+
+    def _activity(self, whole: ServerState) -> Activity:
+        found = activity_of(self.federation.model, whole, self._examples)
+        if self.experiment.model.input_scaling == "none":
+            return found
+        return replace(found, offset=None)  # the first layer takes the mean off
 
     def _prior_gain(self, whole: ServerState) -> dict[str, Any] | None:
         """What the prior over classes gains, by the process that has the whole model."""
