@@ -154,3 +154,14 @@ def test_few_examples_are_not_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_that_diverged_has_no_prior() -> None:
     scores, right = torch.full((3, 4), float("nan")), torch.eye(3, 4)
     assert cautious_prior.weight(scores, right, torch.zeros(3, 4)) == 0.0
+
+
+def test_it_is_refused_with_privacy_and_where_there_is_nothing_to_count() -> None:
+    data = skewed(1.0)
+    method = {"name": "fedavg", "prior": "validation"}
+    private = {"method": method, "rounds": 1, "privacy": {"clip": 1.0, "noise": 1.0}}
+    with pytest.raises(so.UserError, match="exact counts"):
+        so.run(so.Experiment.of(private), data=data, device="cpu")
+    bare = so.Splits("bare", data.train, data.test)
+    with pytest.raises(so.UserError, match="no validation examples to count"):
+        so.run(so.Experiment.of({"method": method, "rounds": 1}), data=bare, device="cpu")

@@ -31,4 +31,4 @@ def refuse_cohort_statistics(f: Federation) -> None:
         why = f"the loss of method.name = {f.method.name!r} may read the encoder's weights"
     else:
         return
-    raise UserError(f'model.norm = "batch": {why}; or take norm = "group"')
+    raise UserError(f'model.norm = "batch": {why}; model.norm = "group" works everywhere')

@@ -44,6 +44,11 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
         )
     if method.prior and not method.has_class_table:
         raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
+    if method.prior == "validation" and splits.validation is None and not e.data.validation_fraction:
+        raise UserError(
+            'method.prior = "validation": there are no validation examples to count; set '
+            "data.validation_fraction = 0.1, or method.prior = 0"
+        )
     refuse_unprotected(e, method)
     _refuse_other_weights(e, method)
     refuse_idle(e, splits, method)

@@ -187,6 +187,11 @@ def _refuse_setup(method: Method) -> None:
             f"method.prior = {method.prior!r}: clients would send their label counts without noise; "
             "with [privacy] set method.prior = 0"
         )
+    if method.prior == "validation":
+        raise UserError(
+            'method.prior = "validation": scores would be made of exact counts of labels; with [privacy] '
+            "set method.prior = 0"
+        )
     if method.needs_counts == "all":
         raise UserError(
             "method.logit_adjustment: clients would send their label counts without noise; with "
