@@ -189,8 +189,8 @@ def _refuse_setup(method: Method) -> None:
         )
     if method.prior == "validation":
         raise UserError(
-            'method.prior = "validation": scores would be made of exact counts of labels; with [privacy] '
-            "set method.prior = 0"
+            'method.prior = "validation": scores would be made of exact counts of labels; with '
+            "[privacy] set method.prior = 0"
         )
     if method.needs_counts == "all":
         raise UserError(
