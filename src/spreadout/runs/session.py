@@ -388,10 +388,13 @@ class Session:
             return None
         model, propensity = self.federation.model, self.experiment.eval.propensity
         counts = whole.scoring.get("counts")
-        if counts is None:  # nobody told; what is frequent is a matter of the training data all the same
+        if counts is None and self.federation.data.examples:
+            # Nobody told; what is frequent is a matter of the training data all the same.
             counts = frequencies(self.federation.data, 1).counts
-        if not counts.any() and (held := self._held_out_counts()) is not None:
-            counts = held  # a server of real clients has no training data
+        if counts is None:  # a server of real clients has none
+            counts = self._held_out_counts()
+        if counts is None:
+            return None
         return with_and_without(model, whole, self._examples, tau, propensity, counts)
 
     @property
