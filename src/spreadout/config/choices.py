@@ -240,7 +240,7 @@ def sees_pictures(experiment: Experiment, splits: Splits) -> bool:
 def is_small(experiment: Experiment, splits: Splits) -> bool:
     """Whether features are of few instances; one with several labels is one, on however many clients."""
     x = splits.train.columns.get("x")
-    if x is None or sees_pictures(experiment, splits):
+    if x is None or not x.count or sees_pictures(experiment, splits):
         return False
     if x.index is None or len(x) < ENOUGH:
         return len(x) < ENOUGH

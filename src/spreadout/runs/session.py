@@ -388,7 +388,7 @@ class Session:
             return None
         model, propensity = self.federation.model, self.experiment.eval.propensity
         counts = whole.scoring.get("counts")
-        if counts is None and self.federation.data.examples:
+        if counts is None and not self.federation.executor.clients_elsewhere:
             # Nobody told; what is frequent is a matter of the training data all the same.
             counts = frequencies(self.federation.data, 1).counts
         if counts is None:  # a server of real clients has none
