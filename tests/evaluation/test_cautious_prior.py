@@ -83,7 +83,7 @@ def test_what_a_softmax_has_learnt_is_not_counted_twice() -> None:
             }
         )
         scores[weight] = so.run(asked, device="cpu").metrics["P@1"]
-    assert scores["validation"] >= scores[0] - 3.0  # twenty less without the guard; other examples
+    assert scores["validation"] >= scores[0] - 1.5  # twenty less without the guard; other examples
     assert scores[0] > 30
 
 
