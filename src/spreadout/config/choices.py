@@ -39,6 +39,7 @@ SHORTEST, ONE_STEP_VISITS = 300, 50  # the same where a client takes one step a 
 EPOCHS = 20  # … and times an example should be seen
 LARGE_CLIENT = 1000  # examples in the mean, from which steps of a larger batch pay
 PICTURES_A_STEP = 1024  # of an encoder of images: many steps teach it more than large ones
+FEW_PICTURES = 8  # of a client in such a step at least; with fewer clients more, so that all take part
 FEWEST = 8  # clients in such a step, however large their batches are
 PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # so it has more rounds, and sees examples more often
 ENOUGH = 4000  # instances, from which on a softmax over features is not soon overfitted
@@ -174,7 +175,8 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     if one_step(experiment.method, splits) and not experiment.method.takes_histories:
         some = int(np.clip(SHARE * busy, EVERYBODY, CROWD))
         if sees_pictures(experiment, splits):
-            some = everybody = _picture_clients(experiment, splits)
+            some = _picture_clients(experiment, splits)
+            everybody = 2 * some  # a class that is left out of a step costs more than a larger step
     found: dict[str, Any] = {"clients.per_round": "all" if busy <= everybody else some}
     alike = experiment.method.weighting == "uniform" and not hides_sizes(experiment)
     asked = None if is_open(experiment, "clients.per_round") else experiment.clients.per_round
@@ -228,6 +230,8 @@ def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 def _batch(experiment: Experiment, splits: Splits) -> int:
     sizes = splits.train.sizes
     holders = 1 if experiment.method.is_centralized else max(int((sizes > 0).sum()), 1)
+    if sees_pictures(experiment, splits) and one_step(experiment.method, splits):
+        return int(np.clip(PICTURES_A_STEP // holders, FEW_PICTURES, 128))
     return 128 if int(sizes.sum()) / holders > LARGE_CLIENT else 32
 
 

@@ -123,8 +123,10 @@ class RunConfig(Section):
     """`[run]`: where and how rounds are computed; no effect on what they mean."""
 
     executor: str = "simulator"  # simulator, sequential, or one of your own
-    memory_gb: float = Field(1.0, gt=0)  # budget of the simulator for one chunk of clients
-    precision: Literal["float32", "bf16"] = "float32"
+    # Budget of the simulator for one chunk of clients; auto: 1, or an eighth of a GPU's memory if more.
+    memory_gb: PositiveFloat | Literal["auto"] = "auto"
+    # auto: bf16 for encoders of images on a GPU, not under [privacy]; float32 elsewhere.
+    precision: Literal["auto", "float32", "bf16"] = "auto"
     graphs: bool = True  # replay local steps as CUDA graphs where that can be done
     shard_mb: float = Field(256.0, ge=0)  # larger class tables are shared out among processes
     checkpoint_every: int | None = Field(None, ge=1)  # rounds; None: at every evaluation

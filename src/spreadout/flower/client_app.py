@@ -245,10 +245,9 @@ def train(clients_here: NodeClients, content: RecordDict) -> RecordDict:
     for table, kept in clients_here.kept().items():
         rows[table] = client_host.together(kept, rows[table])
     reply = RecordDict()
-    memory = int(clients_here.experiment.run.memory_gb * 2**30)
     states = clients_here.client_states()
     sent = SubModel(task.round, fresh.dense, rows, fresh.control)
-    trained = list(client_host.train(f, clients, sent, states, memory))
+    trained = list(client_host.train(f, clients, sent, states, f.server.memory))
     if ledger is not None:  # before it leaves, whatever happens then
         paid = set(ledger.spend(release, clients, answers))
         trained = [one for one in trained if one[0].client in paid]

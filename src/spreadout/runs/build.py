@@ -26,12 +26,14 @@ from spreadout.federated.sampling import Selection
 from spreadout.methods.base import Method
 from spreadout.models.build import UNFIT_LAYERS, DataShape, unmoved_buffers
 from spreadout.models.embedding import EmbeddingModel, TableShape
+from spreadout.models.nn.images import ImageEncoder
 from spreadout.runs.cohort_statistics import refuse_cohort_statistics
 from spreadout.runs.misfits import refuse_misfits, refuse_unfit_optimizers, unfit_for_robust_rules
 from spreadout.runs.unprotected import refuse_empty_budget, refuse_own_scaling
 from spreadout.runtime import distributed
 
 DENSE_UP_TO = 1 << 30
+GPU_SHARE = 8  # one part in so many of a GPU's memory is for a chunk: others may be at work on it
 
 
 def build_federation(
@@ -63,6 +65,7 @@ def build_federation(
     )
     refuse_unfit_optimizers(e, method)
     by_example = e.privacy is not None and e.privacy.model == "example"
+    memory = memory_of(e, device)
     federation = Federation(
         data=data,
         model=model,
@@ -83,15 +86,15 @@ def build_federation(
             selection,
             per_round,
             _robust(e, method),
-            int(e.run.memory_gb * 2**30),
+            memory,
             cap_of(e, method, data.sizes, 1.0),
             decay=e.server.lr_decay,
         ),
-        executor=_executor(e, device),
+        executor=_executor(e, device, memory),
         device=device,
         seed=e.seed,
         rounds=e.rounds,
-        bf16=e.run.precision == "bf16",
+        bf16=_uses_bf16(e, model, device),
         activations=model.activations(_example_shape(data)),
         class_names=splits.class_names,
     )
@@ -160,10 +163,23 @@ def _local_training(e: Experiment, model: EmbeddingModel, method: Method) -> Loc
     )
 
 
-def _executor(e: Experiment, device: torch.device) -> Executor:
+def memory_of(e: Experiment, device: torch.device) -> int:
+    """Bytes that a chunk of clients may take: many small chunks would leave most of a GPU idle."""
+    if e.run.memory_gb != "auto":
+        return int(e.run.memory_gb * 2**30)
+    there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+    return max(1 << 30, there // GPU_SHARE)
+
+
+def _uses_bf16(e: Experiment, model: EmbeddingModel, device: torch.device) -> bool:
+    if e.run.precision != "auto":
+        return e.run.precision == "bf16"
+    return device.type == "cuda" and e.privacy is None and isinstance(model.encoder, ImageEncoder)
+
+
+def _executor(e: Experiment, device: torch.device, memory: int) -> Executor:
     """The config's executor; with several processes, each trains its part of the cohort."""
     alone = distributed.size() == 1  # prefetching stages whole cohorts
-    memory = int(e.run.memory_gb * 2**30)
     options = ExecutorOptions(device, memory, graphs=e.run.graphs, prefetch=alone)
     executor = EXECUTORS[e.run.executor].from_options(options)
     return executor if alone else distributed.Distributed(executor)

@@ -29,6 +29,7 @@ from spreadout.models.lookup import LookupModel
 from spreadout.models.nn.gather import FEW
 from spreadout.runtime.simulator.pooled_lookup import PooledFeatures
 from spreadout.runtime.simulator.segment_sum import RowSlots, SegmentSum
+from spreadout.runtime.simulator.shared_encoder import can_share
 
 SHARE_STAGED_IN_ADVANCE = 8  # a later round may take one part in eight of the memory
 NARROW = 64  # batches up to this width are always padded to one width
@@ -300,7 +301,9 @@ def bytes_per_client(
             example += column.example_bytes
         else:
             at_once += column.example_bytes  # one step after another
-    activations = 8 * width * federation.activations * 4
+    # Outputs of all layers and, of a few at a time, their gradients; `vmap` makes copies besides.
+    kept = 4 if fused and can_share(federation) else 8
+    activations = kept * width * federation.activations * 4
     # Scores of a batch against the client's class rows, and their gradients.
     activations += 6 * width * row_counts.get("classes", 0) * 4
     for name, table in data.row_columns.items():
