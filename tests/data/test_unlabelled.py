@@ -12,8 +12,8 @@ from kinds import written
 from spreadout.cli.main import main
 from spreadout.data.columns import Sparse
 from spreadout.data.sources.libsvm import LibSVM
-from spreadout.data.sources.omniglot import Omniglot
 from spreadout.data.sources.mulan_arff import MulanArff
+from spreadout.data.sources.omniglot import Omniglot
 from spreadout.data.unlabelled.files import read_inputs
 from spreadout.data.unlabelled.wanted import Wanted
 

@@ -37,8 +37,8 @@ def labels_of(archive: Archive, file: str, header: Header) -> list[str]:
     if header.labels is None:
         raise UserError(
             f"{label}: nothing says which attributes are labels; it needs an XML file beside it "
-            "(Mulan), -C and their number in @relation (MEKA), or a nominal attribute 'class' (Weka); or "
-            f"set data.source.label to the attribute of classes: {_nominal(header)}"
+            "(Mulan), -C and their number in @relation (MEKA), or a nominal attribute 'class' (Weka); "
+            f"or set data.source.label to the attribute of classes: {_nominal(header)}"
         )
     count, every = header.labels, [attribute.name for attribute in header.attributes]
     if not 0 < abs(count) <= len(every):
@@ -55,10 +55,10 @@ def class_named(name: str, header: Header, label: str) -> int:
         meant = f", did you mean {close[0]!r}?" if close else ""
         raise UserError(f"{label}: no attribute {name!r}{meant}; {remedy}")
     if len(found) > 1:
-        raise UserError(f"{label}: {len(found)} attributes are called {name!r}; rename all but the class")
+        raise UserError(f"{label}: {len(found)} attributes are called {name!r}; rename all but one")
     attribute = header.attributes[found[0]]
     if len(attribute.values) < 2:
-        raise UserError(f"{label}: attribute {attribute.shown()} has no classes to choose from; {remedy}")
+        raise UserError(f"{label}: attribute {attribute.shown()} has no classes; {remedy}")
     return found[0]
 
 
