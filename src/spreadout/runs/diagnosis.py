@@ -38,7 +38,7 @@ FEWEST = 5  # evaluations that trends can be seen in
 LAST_STEP = 0.1  # the same, up to the last of fewer evaluations, or in a half where rates fall to 0
 STILL_FALLING = 0.15  # of the errors that were left, made good in that time …
 CUT = 2  # times as many rounds would be chosen for the data, from which a run is cut short
-NO_CHANCE = 8  # … and so many examples at least: twice the deviation, if as many again went both ways
+NO_CHANCE = 8  # examples that scores differ by: twice the deviation, if as many again went both ways
 ALWAYS = "always the most frequent labels"
 AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
@@ -91,16 +91,19 @@ def diagnose(
     """
     fallen = collapse(collapse_advice)
     wild = divergence(config, history, examples) or overshoot(history)
-    dead = dead_units(activity, collapsed=fallen is not None)
-    short = cut_short(config, history, rounds, usual, references)
-    if as_good_as_any(config, history, references or {}):
+    tells = tells_inputs_apart(config, history, references or {}, examples)
+    dead = dead_units(activity, collapsed=fallen is not None or tells)
+    short = cut_short(config, history, rounds, usual, references, examples)
+    if as_good_as_any(config, history, references or {}, examples):
         fallen = dead = None  # signs of a bad model, and it is none: inputs or classes may be alike
     if short is not None and activity is not None and activity.dead <= DEAD:
         dead = None  # embeddings are alike before they are trained
     calm = (
         overfitting(config, history)
         or short
-        or unfinished(config, history, rounds, decays=decays, examples=examples)
+        or unfinished(
+            config, history, rounds, decays=decays, examples=examples, references=references
+        )
     )
     said = [one for one in (wild, dead, None if wild or dead else fallen) if one is not None]
     if calm is not None and not said:
@@ -113,11 +116,33 @@ def diagnose(
 
 
 def as_good_as_any(
-    config: EvalConfig, history: Sequence[Record], references: Mapping[str, Reference]
+    config: EvalConfig,
+    history: Sequence[Record],
+    references: Mapping[str, Reference],
+    examples: int = 0,
 ) -> bool:
-    """Whether no reference is better, and one that looks at inputs is among them."""
-    known = _central(config, references)
-    return bool(known) and goodness(config, history[shown_of(config, history)]) >= max(known)[0]
+    """Whether no reference is better by more than chance, and one that looks at inputs is among them."""
+    known, ours = _central(config, references), goodness(config, history[shown_of(config, history)])
+    return bool(known) and not _differ(config, max(known)[0] - ours, ours, examples)
+
+
+def tells_inputs_apart(
+    config: EvalConfig,
+    history: Sequence[Record],
+    references: Mapping[str, Reference],
+    examples: int = 0,
+) -> bool:
+    """Whether the score is above a trivial one by more than chance.
+
+    A model to which all inputs are the same gives one answer: no better than always the most frequent.
+    """
+    names, ours = judged_by(config), goodness(config, history[shown_of(config, history)])
+    known = [
+        goodness(config, one.metrics)
+        for one in references.values()
+        if one.is_trivial and all(_known(one.metrics.get(name)) for name in names)
+    ]
+    return bool(known) and _differ(config, ours - max(known), ours, examples)
 
 
 def _central(config: EvalConfig, references: Mapping[str, Reference]) -> list[tuple[float, str]]:
@@ -146,9 +171,9 @@ def divergence(config: EvalConfig, history: Sequence[Record], examples: int = 0)
     scores = _scores(config, history)
     ruined = max(scores) - scores[-1] > RUINED * (max(scores) - scores[0]) or max(scores) == scores[0]
     # Spread classes are harder to hit: a loss may rise while the score does. And a row of nine may go.
-    by_chance = NOT_BY_CHANCE * chance(config, scores[-1], examples)
-    lost = max(scores) - scores[-1]
-    worse = lost > max(WORSE * (max(scores) - scores[0]), by_chance) or max(scores) == scores[0]
+    lost, by_chance = max(scores) - scores[-1], NOT_BY_CHANCE * chance(config, scores[-1], examples)
+    told = lost > by_chance and _differ(config, lost, scores[-1], examples)
+    worse = (lost > WORSE * (max(scores) - scores[0]) and told) or max(scores) == scores[0]
     if worse and last > LOSS_GROWTH * least and last > first:
         sign = f"the training loss rose from {least:.3g} in round {at} to {last:.3g}"
     elif grown > NORM_GROWTH and ruined:
@@ -185,7 +210,10 @@ def collapse(advice: str | None) -> Finding | None:
 
 
 def dead_units(activity: Activity | None, *, collapsed: bool = False) -> Finding | None:
-    """Most units of a layer never fire, or all embeddings are the same though classes are not."""
+    """Most units of a layer never fire, or all embeddings are the same though classes are not.
+
+    collapsed: whether that is explained by the classes, or told wrong by the score.
+    """
     if activity is None:
         return None
     same = activity.sameness or 0.0
@@ -238,24 +266,28 @@ def unfinished(
     *,
     decays: bool = False,
     examples: int = 0,
+    references: Mapping[str, Reference] | None = None,
 ) -> Finding | None:
     """The held-out score was still rising when the run ended: by the slope over its last quarter.
 
     Where rates fall to 0, the last half: it is less than a quarter of the way. A score near its best
-    rises little, so errors count too.
+    rises little, so errors count too. A rise that may be chance is none, and where chance cannot tell
+    the score from the best there can be, or from the best reference, there is nothing to wait for.
     """
-    if 2 <= len(history) < FEWEST:
-        return _short(config, history, rounds)
-    if len(history) < FEWEST:
+    if len(history) < 2 or _is_there(config, history, examples, references or {}):
         return None
+    if len(history) < FEWEST:
+        return _short(config, history, rounds, examples)
     scores = _scores(config, history)
     steps = (len(history) - 1) // 2 if decays else _quarter(history)
     last = scores[-steps - 1 :]
     gain, total = steps * _slope(last), max(scores) - scores[0]
     room = _room(config, scores[-1])
     rising = gain > (LAST_STEP if decays else STILL_RISING) * total and room > STILL_RISING * total
-    falling = gain > STILL_FALLING * (room + gain) and gain * examples >= 100 * NO_CHANCE
+    falling = bool(examples) and gain > STILL_FALLING * (room + gain)
     if not math.isfinite(gain) or max(last[1:]) < max(scores) or not (rising or falling):
+        return None
+    if not _differ(config, gain, scores[-1], examples):
         return None
     round = int(history[-1]["round"])
     when = "half of the run, while rates fell to 0" if decays else "quarter of the run"
@@ -272,6 +304,7 @@ def cut_short(
     rounds: int,
     usual: int | None,
     references: Mapping[str, Reference] | None = None,
+    examples: int = 0,
 ) -> Finding | None:
     """Fewer rounds than such data asks for, and a model in one place is better.
 
@@ -281,7 +314,8 @@ def cut_short(
         return None
     names, known = judged_by(config), _central(config, references or {})
     best, who = max(known, default=(math.inf, ""))
-    if goodness(config, history[shown_of(config, history)]) >= best:
+    ours = goodness(config, history[shown_of(config, history)])
+    if not _differ(config, best - ours, ours, examples):
         return None
     beside = f", and {who} in one place has {described(names[0]).sign * best:.2f}" if who else ""
     return Finding(
@@ -291,12 +325,31 @@ def cut_short(
     )
 
 
-def _short(config: EvalConfig, history: Sequence[Record], rounds: int) -> Finding | None:
+def _is_there(
+    config: EvalConfig,
+    history: Sequence[Record],
+    examples: int,
+    references: Mapping[str, Reference],
+) -> bool:
+    """Whether the last score is the best there can be, or that of the best reference, but for chance."""
+    last = goodness(config, history[-1])
+    best, _ = max(_central(config, references), default=(math.inf, ""))
+    return not (
+        _differ(config, _room(config, last), last, examples)
+        and (not examples or _differ(config, abs(best - last), last, examples))
+    )
+
+
+def _short(
+    config: EvalConfig, history: Sequence[Record], rounds: int, examples: int = 0
+) -> Finding | None:
     """The same of a run with few evaluations: it rose from each to the next, up to the last."""
     scores, last = _scores(config, history), int(history[-1]["round"])
     gain, total = scores[-1] - scores[-2], scores[-1] - scores[0]
     steady = all(b > a for a, b in pairwise(scores)) and math.isfinite(total)
     if not steady or gain <= LAST_STEP * total or _room(config, scores[-1]) <= LAST_STEP * total:
+        return None
+    if not _differ(config, gain, scores[-1], examples):
         return None
     return Finding(
         "unfinished",
@@ -349,10 +402,24 @@ def _room(config: EvalConfig, score: float) -> float:
     return math.inf if best is None else metric.sign * best - score
 
 
+def _differ(config: EvalConfig, difference: float, score: float, examples: int) -> bool:
+    """Whether two scores of the same examples differ by more than chance explains.
+
+    By a standard error of a score, as both are of the same examples, and by NO_CHANCE of these. A metric
+    that is no share of examples, and an unknown number of them, leave nothing to chance.
+    """
+    if not examples or described(judged_by(config)[0]).range != (0, 100):
+        return difference > 0
+    return difference >= max(chance(config, score, examples), 100 * NO_CHANCE / examples)
+
+
 def _swing(scores: Sequence[float]) -> float:
-    """How much the score changes between evaluations, in the second half: root mean square."""
+    """How much the score falls between evaluations, in the second half: root mean square.
+
+    What swings falls as far as it rises; falls are counted twice, and a rise alone is no swing.
+    """
     late = scores[len(scores) // 2 :]
-    return math.sqrt(sum((b - a) ** 2 for a, b in pairwise(late)) / max(len(late) - 1, 1))
+    return math.sqrt(2 * sum(min(b - a, 0.0) ** 2 for a, b in pairwise(late)) / max(len(late) - 1, 1))
 
 
 def _calm(config: EvalConfig, scores: Sequence[float], examples: int) -> float:
