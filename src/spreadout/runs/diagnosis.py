@@ -17,7 +17,7 @@ from spreadout.evaluation.activity import Activity
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.early_stopping import best_of, chance, goodness, judged_by, shown_of
 from spreadout.evaluation.metrics import described
-from spreadout.evaluation.references import Reference
+from spreadout.evaluation.references import Copies, Reference
 
 LOSS_GROWTH = 1.5  # how far the training loss may be above its least value
 NORM_GROWTH = 5.0  # by how much the encoder's weights may grow where the score is ruined:
@@ -39,6 +39,7 @@ LAST_STEP = 0.1  # the same, up to the last of fewer evaluations, or in a half w
 STILL_FALLING = 0.15  # of the errors that were left, made good in that time …
 CUT = 2  # times as many rounds would be chosen for the data, from which a run is cut short
 NO_CHANCE = 8  # examples that scores differ by: twice the deviation, if as many again went both ways
+COPIES, COPIED = 10, 0.01  # scored rows, and their share, that may be training rows by chance
 ALWAYS = "always the most frequent labels"
 AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
@@ -81,13 +82,17 @@ def diagnose(
     activity: Activity | None = None,
     references: Mapping[str, Reference] | None = None,
     scale_free: bool = False,
+    copies: Copies | None = None,
 ) -> list[Finding]:
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
+
+    Rows that are in both parts say nothing of training, and come before all.
 
     rounds: how many the run was to have; decays: whether rates fall to 0 over them; examples: how many
     are scored; usual: the rounds that would have been chosen for the data; takes_prior: whether a prior
     over classes could be added; collapse_advice: what the method says of its classes, if they collapsed;
-    scale_free: whether the server's optimiser takes the scale of the clients' one step away.
+    scale_free: whether the server's optimiser takes the scale of the clients' one step away; copies: of
+    training rows among those that are scored.
     """
     fallen = collapse(collapse_advice)
     wild = divergence(config, history, examples) or overshoot(history)
@@ -110,9 +115,26 @@ def diagnose(
         said.append(calm)
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = said if last is None else [*said, last]
+    known = leaked(config, copies)
+    if known is not None:
+        found = [known, *found]
     if not scale_free:
         return found
     return [replace(one, remedy=ON_THE_SERVER.get(one.remedy, one.remedy)) for one in found]
+
+
+def leaked(config: EvalConfig, copies: Copies | None) -> Finding | None:
+    """Rows that are scored are training rows too: what was learned by heart is right there."""
+    if copies is None or copies.found < max(COPIES, COPIED * copies.rows):
+        return None
+    share = 100 * copies.found / copies.rows
+    shown = f"{share:.0f}" if share >= 10 else f"{share:.1f}"
+    return Finding(
+        "rows in both parts",
+        f"{shown} % of the {config.split} rows are also in the training part "
+        f"({copies.found:,} of {copies.rows:,}): scores may be too high",
+        "leave each row in one part only, or keep them if such rows are met again in use",
+    )
 
 
 def as_good_as_any(

@@ -336,6 +336,7 @@ class Session:
             collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
             activity=self._activity(whole),
             references=references.references,
+            copies=references.copies,
             scale_free=e.server.optimizer in SCALE_FREE and e.clients.local_steps == 1,
         )
 
