@@ -15,6 +15,7 @@ from spreadout.core.tables import Sharded
 from spreadout.data.dataset import Examples
 from spreadout.evaluation import cautious_prior, prior
 from spreadout.evaluation.evaluate import frequencies
+from spreadout.evaluation.own_vote import own_votes
 from spreadout.evaluation.prior_gain import with_and_without
 from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.federation import Federation
@@ -41,6 +42,18 @@ def _set_held_out(f: Federation, state: ServerState, validation: Examples | None
     tau = cautious_prior.choose(f.model, state, counts, validation, own=True)
     state.scoring["prior"] = tau * log_prior(counts)
     return tau
+
+
+def own_votes_in(
+    f: Federation, state: ServerState, validation: Examples | None, tau: float | None
+) -> Tensor | None:
+    """What each validation label adds to the prior by itself; None where they are not its counts.
+
+    To be taken off where validation examples are scored: no example is to vote for itself.
+    """
+    if f.method.prior != "validation" or validation is None or not tau:
+        return None
+    return own_votes(_held_out_counts(state, validation), tau)
 
 
 def _held_out_counts(state: ServerState, validation: Examples) -> Tensor:
@@ -71,4 +84,5 @@ def gain_of(
         counts = _held_out_counts(whole, validation)
     if counts is None:
         return None
-    return with_and_without(f.model, whole, scored, tau, propensity, counts)
+    votes = own_votes_in(f, whole, validation, tau) if scored is validation else None
+    return with_and_without(f.model, whole, scored, tau, propensity, counts, votes)

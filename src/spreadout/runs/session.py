@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.config.rates import could_take_prior
@@ -244,11 +244,20 @@ class Session:
         tau = class_prior.set_(self.federation, self.state, self.data.validation)
         model, held_out = self.federation.model, self._examples
         known = known_examples(config, model, self.state, self.data.validation)
-        found = evaluate(model, self.state, held_out, config.metrics, seen=self._seen, known=known)
+        votes = class_prior.own_votes_in(self.federation, self.state, self.data.validation, tau)
+        found = evaluate(
+            model,
+            self.state,
+            held_out,
+            config.metrics,
+            seen=self._seen,
+            known=known,
+            votes=votes if config.split == "validation" else None,
+        )
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
-        record |= self.federation.method.signs(self.state) | self._validated(found.metrics)
+        record |= self.federation.method.signs(self.state) | self._validated(found.metrics, votes)
         spent = epsilon_by_now(self.federation, self.state)
         if spent is not None:
             record["epsilon"] = spent if math.isfinite(spent) else None
@@ -269,17 +278,18 @@ class Session:
             advice = self.federation.method.collapse_advice(found.geometry)
             self.observer.warned(str(overshot) if overshot else advice)
 
-    def _validated(self, scores: Mapping[str, float]) -> Record:
+    def _validated(self, scores: Mapping[str, float], votes: Tensor | None) -> Record:
         """Scores on the validation part, where that chooses a model or an end, and how far chance goes.
 
-        scores: those of the part the run is judged by, which may be this one.
+        scores: those of the part the run is judged by, which may be this one. votes: as in `evaluate`.
         """
         config, held = self.experiment.eval, self.data.validation
         if held is None or (config.keep == "last" and config.patience is None):
             return {}
         names = judged_by(config)
         if config.split == "test":
-            scores = evaluate(self.federation.model, self.state, held, names, seen=self._seen).metrics
+            model, seen = self.federation.model, self._seen
+            scores = evaluate(model, self.state, held, names, seen=seen, votes=votes).metrics
         found = {VALIDATION + name: scores[name] for name in names}
         return {**found, CHANCE: chance(config, scores[names[0]], len(held))}
 
