@@ -14,7 +14,8 @@ from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.references import Reference
 from spreadout.report.terminal import print_summary
 from spreadout.runs import diagnosis
-from spreadout.runs.diagnosis import Finding, diagnose
+from spreadout.runs.diagnosis import diagnose
+from spreadout.runs.finding import Finding
 
 P1 = EvalConfig()
 PLAIN: dict[str, Any] = {"chosen": []}  # nothing is chosen by the data: these are about bad settings

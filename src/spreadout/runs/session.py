@@ -44,8 +44,8 @@ from spreadout.runs import advice, class_prior, diagnosis
 from spreadout.runs.build import pick_device
 from spreadout.runs.data_advice import of_data
 from spreadout.runs.details import details_of
-from spreadout.runs.diagnosis import Finding
 from spreadout.runs.evidence import evidence
+from spreadout.runs.finding import Finding
 from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.given import refuse_without_own, saying_what_was_given
 from spreadout.runs.keeping import keep_, kept_model
