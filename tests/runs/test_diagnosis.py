@@ -530,3 +530,14 @@ def test_four_of_36_rows_are_no_divergence() -> None:
     worse = history([47.2, 100, 86, 89, 89, 88.9], [0.0154, 0.02, 0.02, 0.02, 0.0259])
     assert diagnosis.divergence(P1, worse, examples=36) is None
     assert diagnosis.divergence(P1, worse, examples=360) is not None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_default_run_on_labels_by_the_throw_of_a_die_is_not_unfinished(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(240, 10)).astype(np.float32), rng.integers(0, 4, 240)
+    train = so.FederatedDataset.from_arrays(x[:160], y[:160])
+    held = [so.Examples.from_arrays(x[at : at + 40], y[at : at + 40]) for at in (160, 200)]
+    asked = so.Experiment.of({"method": {"name": "fedavg"}})  # all else is chosen
+    result = so.run(asked, data=so.Splits("die", train, *held), device="cpu")
+    assert "unfinished" not in [one["name"] for one in result.summary["findings"]]
