@@ -154,6 +154,21 @@ def test_a_file_is_known_by_its_name_and_header(
     assert (found.data.source.name, found.method.name) == (source, method)
 
 
+def test_init_takes_the_class_of_an_arff_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{'ab'[i % 2]},{i % 2}\n" for i in range(20))
+    (tmp_path / "w.arff").write_text(f"@relation w\n@attribute k {{a,b}}\n@attribute v real\n@data\n{rows}")
+    config, given = tmp_path / "w.toml", str(tmp_path / "w.arff")
+    assert invoke(monkeypatch, "init", given, "--label", "v", "--out", str(config)) == 2
+    assert "attribute 'v' number has no classes" in capsys.readouterr().err
+    assert invoke(monkeypatch, "init", given, "--label", "k", "--out", str(config)) == 0
+    assert capsys.readouterr().out.startswith("k is what is to be told: every value of it becomes a client.")
+    asked = so.Experiment.load(config).data
+    assert asked.source.label == "k"
+    assert so.load_data(asked).class_names == ("a", "b")
+
+
 def test_init_says_what_it_took_the_columns_for_whatever_they_and_the_file_are_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

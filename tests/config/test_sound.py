@@ -14,6 +14,8 @@ from command import invoke
 from kinds import KINDS, written
 from spreadout.config import sound
 from spreadout.config.keys import DECIDED, has, is_open, value_of
+from spreadout.data.columns import Column
+from spreadout.data.moments import are_numbers
 from spreadout.flower.project import write_project
 from spreadout.methods import METHODS
 from spreadout.runs.compare import Suite
@@ -354,3 +356,19 @@ def test_a_softmax_over_many_instances_has_larger_steps(rows: int, rate: float) 
     found, splits = sound.prepared(so.Experiment.of(asked))
     assert splits.train.examples > 6000
     assert found.server.lr == rate
+
+
+def test_whether_features_are_numbers_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Column] = []
+
+    def looking(column: Column) -> bool:
+        looked.append(column)
+        return are_numbers(column)
+
+    monkeypatch.setattr("spreadout.data.dataset.are_numbers", looking)
+    x = np.random.default_rng(0).normal(size=(60, 300)).astype(np.float32)
+    train = so.FederatedDataset.from_arrays(x, np.arange(60) % 6)
+    splits = so.Splits("numbers", train, so.Examples.from_arrays(x[:6], np.arange(6)))
+    found = sound.sound(so.Experiment.of({"method": {"name": "fedaws"}}), splits)
+    assert (found.model.input_scaling, found.model.hidden) == ("standard", [256])  # both asked for it
+    assert len(looked) == 1

@@ -316,6 +316,38 @@ def test_a_last_attribute_that_is_on_or_off_may_be_one_of_many_labels(tmp_path: 
             mulan(tmp_path, head, xml=None)
 
 
+def test_the_user_says_which_attribute_is_the_class(tmp_path: Path) -> None:
+    """Not the last, not called so, and on or off: nothing in the file would tell."""
+    content = WEKA.replace("Species {setosa,'two words',other}", "leaves real")
+    content = content.replace("'two words'", "2").replace("other", "7").replace("setosa", "0")
+    with pytest.raises(so.UserError, match=r"set data.source.label to the attribute of classes: 'colour'$"):
+        mulan(tmp_path, content, xml=None)
+    found = MulanArff(label="colour").parse(tmp_path)
+    assert dense(found.train) == [[1, 2], [2.5, 7], [3, 0], [4, 0]]
+    assert sets(found.train) == [[0], [1], [1], [0]]
+    assert found.class_names == ("red", "blue")
+    assert found.notes == ()  # nothing was guessed
+    # It goes before an XML, before -C, and before an attribute called class.
+    put(tmp_path, toy__arff=WEKA.replace("@relation w", "@relation 'w: -C 1'"), toy__xml=XML)
+    assert MulanArff(label="colour").parse(tmp_path).class_names == ("red", "blue")
+    put(tmp_path, toy__arff=WEKA.replace("Species", "class"))
+    assert MulanArff(label="colour").parse(tmp_path).class_names == ("red", "blue")
+
+
+def test_a_class_that_cannot_be_one_is_refused_with_those_that_can(tmp_path: Path) -> None:
+    put(tmp_path, w__arff=WEKA)
+    for name, said in (
+        ("nothing", "no attribute 'nothing'; set data.source.label to a"),
+        ("species", r"no attribute 'species', did you mean 'Species'\?; set data.source.label to a"),
+        ("a", "attribute 'a' number has no classes; set data.source.label to a"),
+    ):
+        with pytest.raises(so.UserError, match=f"w.arff: {said} nominal one: 'colour', 'Species'$"):
+            MulanArff(label=name).parse(tmp_path)
+    put(tmp_path, w__arff=WEKA.replace("attribute a real", "attribute colour real"))
+    with pytest.raises(so.UserError, match="2 attributes are called 'colour'"):
+        MulanArff(label="colour").parse(tmp_path)
+
+
 def test_parts_have_the_same_classes(tmp_path: Path) -> None:
     put(tmp_path, w_train__arff=WEKA, w_test__arff=WEKA)
     found = MulanArff().parse(tmp_path)

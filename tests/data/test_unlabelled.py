@@ -12,6 +12,7 @@ from kinds import written
 from spreadout.cli.main import main
 from spreadout.data.columns import Sparse
 from spreadout.data.sources.libsvm import LibSVM
+from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.omniglot import Omniglot
 from spreadout.data.unlabelled.files import read_inputs
 from spreadout.data.unlabelled.wanted import Wanted
@@ -105,7 +106,9 @@ def test_arff_with_its_labels_and_without(tmp_path: Path) -> None:
     )
     wanted = Wanted(3, labels=("l",))
     assert dense(read_inputs(tmp_path / "x.arff", wanted).x) == [[1, 1, 0], [0, 0, 0]]
+    own = Wanted(1, source=MulanArff(label="c"), labels=["x", "y", "z"])  # the class is left out
     (tmp_path / "x.arff").write_text(ARFF.replace("{}@", "@").replace("{}", "1,y\n0,x\n"))
+    assert dense(read_inputs(tmp_path / "x.arff", own).x) == [[1], [0]]
     assert dense(read_inputs(tmp_path / "x.arff", wanted).x) == [[1, 1, 0], [0, 0, 0]]
     (tmp_path / "x.arff").write_text(ARFF.replace("{}@", "@").replace("{}", "?,y\n"))
     with pytest.raises(so.UserError, match="has no value of 'a' in some rows"):

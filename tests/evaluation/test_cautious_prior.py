@@ -17,6 +17,9 @@ from spreadout.evaluation.cautious_prior import (
     last_as_good,
     log_likelihood,
 )
+from spreadout.evaluation.own_vote import own_votes, without_own_votes
+from spreadout.evaluation.standings import rank_of_right
+from spreadout.objectives.neighbours import Nearest
 
 
 def skewed(informative: float, rows: int = 300, classes: int = 6) -> so.Splits:
@@ -165,3 +168,78 @@ def test_it_is_refused_with_privacy_and_where_there_is_nothing_to_count() -> Non
     bare = so.Splits("bare", data.train, data.test)
     with pytest.raises(so.UserError, match="no validation examples to count"):
         so.run(so.Experiment.of({"method": method, "rounds": 1}), data=bare, device="cpu")
+
+
+def scored_by_others(scores: torch.Tensor, labels: list[list[int]], tau: float) -> torch.Tensor:
+    """The definition: each example's scores by the counts of all others. A slow loop."""
+    found = scores.clone()
+    for i in range(len(scores)):
+        for c in range(scores.shape[1]):
+            others = sum(c in sets for j, sets in enumerate(labels) if j != i)
+            found[i, c] += tau * math.log(1 + others)
+    return found
+
+
+@pytest.mark.parametrize("tau", [0.5, 3.0])
+def test_a_ranking_and_a_rank_are_those_by_the_labels_of_others(tau: float) -> None:
+    rng = np.random.default_rng(4)
+    labels = [sorted(rng.choice(7, rng.integers(1, 4), replace=False).tolist()) for _ in range(40)]
+    examples = so.Examples.from_arrays(x=np.zeros((40, 1)), y=labels)
+    scores = torch.from_numpy(rng.normal(size=(40, 7)) * 0.3)
+    counts = counted(examples, 7).double()
+    votes = own_votes(counts, tau)
+    expected = scored_by_others(scores, labels, tau)
+    by_all = scores + tau * torch.log(counts)
+    assert not torch.equal(by_all.argsort(1), expected.argsort(1))  # it matters
+    for k in (1, 3):
+        wide = min(k + 3, 7)
+        best = Nearest(*by_all.topk(wide, 1))
+        found = without_own_votes(best, examples.labels, votes, k)
+        assert torch.equal(found.ids, expected.topk(k, 1).indices)
+        assert torch.allclose(found.scores, expected.topk(k, 1).values)
+    eye = torch.eye(7)  # so that embeddings are the scores
+    ranks = rank_of_right(by_all.float(), eye, examples.labels, votes=votes)
+    for i, own in enumerate(labels):
+        right = max(float(expected[i, c]) for c in own)
+        assert float(ranks[i]) == 1 + int((expected[i] > right + 1e-5).sum())
+
+
+def test_a_validation_score_has_no_vote_of_its_own_and_a_test_score_all_of_them() -> None:
+    """Inputs that say nothing, and classes that all occur once or twice: only one's own label knows it."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)).astype(np.float32), np.arange(60) % 20
+    train = so.FederatedDataset.from_arrays(x[:40], y[:40])
+    held = so.Examples.from_arrays(x[40:], y[40:])
+    data = so.Splits("noise", train, held, held)  # the same rows: the difference is the vote
+    config: dict[str, object] = {"chosen": [], "rounds": 2, "data": {"validation_fraction": 0.1}}
+    config["method"] = {"name": "fedss", "negatives": 5, "prior": "validation"}
+
+    def score(split: str, monkeypatch: pytest.MonkeyPatch) -> float:
+        monkeypatch.setattr(cautious_prior, "choose", lambda *args, **kwargs: 5.0)  # a heavy prior
+        asked = so.Experiment.of({**config, "eval": {"split": split, "metrics": ["mean rank"]}})
+        return so.run(asked, data=data, device="cpu").metrics["mean rank"]
+
+    with pytest.MonkeyPatch.context() as patch:
+        # Each class once: by all labels every class counts two, by the others one's own counts one.
+        assert score("validation", patch) == 20.0
+        assert score("test", patch) < 15
+
+
+def test_the_score_that_keeps_a_model_has_no_vote_of_its_own() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)).astype(np.float32), np.arange(60) % 20
+    train = so.FederatedDataset.from_arrays(x[:40], y[:40])
+    held = so.Examples.from_arrays(x[40:], y[40:])
+    asked = so.Experiment.of(
+        {
+            "chosen": [],
+            "rounds": 2,
+            "method": {"name": "fedss", "negatives": 5, "prior": "validation"},
+            "eval": {"keep": "best", "metrics": ["P@1"], "every": 1},
+        }
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cautious_prior, "choose", lambda *args, **kwargs: 50.0)
+        result = so.run(asked, data=so.Splits("noise", train, held, held), device="cpu")
+    assert [record["validation P@1"] for record in result.history] == [0.0] * 3
+    assert any(record["P@1"] > 0 for record in result.history)

@@ -14,7 +14,8 @@ from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.references import Reference
 from spreadout.report.terminal import print_summary
 from spreadout.runs import diagnosis
-from spreadout.runs.diagnosis import Finding, diagnose
+from spreadout.runs.diagnosis import diagnose
+from spreadout.runs.finding import Finding
 
 P1 = EvalConfig()
 PLAIN: dict[str, Any] = {"chosen": []}  # nothing is chosen by the data: these are about bad settings
@@ -449,3 +450,94 @@ def test_where_the_server_takes_the_scale_away_its_rate_is_named() -> None:
         for lr in (0.1, 1.0)
     ]
     assert abs(runs[0].metrics["P@1"] - runs[1].metrics["P@1"]) < 1.0
+
+
+# Fine runs are not accused: the signs above, where chance or a reference explains them.
+
+
+def test_a_rise_by_chance_is_not_unfinished() -> None:
+    """Curves of default runs: labels by the throw of a die, and one of sixty test rows."""
+    die = [31.7, 28.3, 28.3, 30.0, 26.7, 26.7, 26.7, 25.0, 28.3, 31.7, 28.3]
+    circles = [48.3, 95.0, 98.3, 98.3, 96.7, 98.3, 96.7, 96.7, 96.7, 98.3, 98.3]
+    for scores, decays in ((die, True), (circles, False)):
+        assert diagnosis.unfinished(P1, history(scores), 100, decays=decays, examples=60) is None
+        many = diagnosis.unfinished(P1, history(scores), 100, decays=decays, examples=60_000)
+        assert many is not None  # of so many rows it would be none
+    few = [20.0, 40.0, 50.0]
+    assert diagnosis.unfinished(P1, history(few), 20, examples=60) is None
+    assert diagnosis.unfinished(P1, history(few), 20, examples=600) is not None
+
+
+def test_where_hardly_an_error_is_left_a_run_is_finished() -> None:
+    spiral = [37.1, 50, 46, 56, 67, 71, 84, 87, 87, 89, 95, 94, 98, 97, 98, 98, 98, 99.2]
+    assert diagnosis.unfinished(P1, history(spiral), 170, decays=True, examples=240) is None
+    left = diagnosis.unfinished(P1, history(spiral), 170, decays=True, examples=2400)  # 19 errors
+    assert left is not None
+
+
+def test_a_run_level_with_the_best_reference_is_not_unfinished() -> None:
+    rising = [10.0, 20, 30, 40, 48, 55, 61, 66, 70, 73, 76]
+    for best, expected in ((76.5, []), (75.5, []), (90.0, ["unfinished"]), (60.0, ["unfinished"])):
+        known = {"ridge": Reference("ridge", {"P@1": best})}
+        found = diagnose(P1, history(rising), rounds=100, examples=500, references=known)
+        assert [one.name for one in found] == expected
+
+
+def test_a_short_run_that_chance_cannot_tell_from_a_reference_is_not_cut() -> None:
+    level = history([50.0, 80, 90, 90, 90, 90])
+    known = {"nearest neighbours": Reference("nearest neighbours", {"P@1": 100.0})}
+    of = {"rounds": 50, "usual": 300, "references": known}
+    assert diagnose(P1, level, examples=30, **of) == []  # three rows
+    assert [one.name for one in diagnose(P1, level, examples=300, **of)] == ["unfinished"]
+
+
+def test_a_model_above_the_trivial_reference_does_not_see_all_inputs_alike() -> None:
+    """Two classes and positives alone: embeddings within a hundredth, and they say enough."""
+    level = history([50.0, 55, 58, 60, 60, 60])
+    known = {
+        "most frequent": Reference("most frequent", {"P@1": 48.0}, is_trivial=True),
+        "nearest neighbours": Reference("nearest neighbours", {"P@1": 75.0}),
+    }
+    alike: dict[str, Any] = {"rounds": 50, "references": known}
+    found = diagnose(P1, level, examples=500, activity=Activity(0.02, "2", 0.999), **alike)
+    assert found == []
+    for examples, scores in ((60, level), (500, history([48.0, 49, 48, 48.5, 48.2, 48.4]))):
+        found = diagnose(P1, scores, examples=examples, activity=Activity(0.02, "2", 0.999), **alike)
+        assert [one.name for one in found] == ["dead units"]
+    # Units that never fire are another thing: capacity is lost, and another model shows it.
+    found = diagnose(P1, level, examples=500, activity=Activity(0.7, "2", 0.5), **alike)
+    assert [one.name for one in found] == ["dead units"]
+
+
+def test_dead_units_that_cost_nothing_are_not_said() -> None:
+    level, units = history([10.0, 40, 50, 52, 52, 52]), Activity(0.7, "2", 0.5)
+    known = {"ridge": Reference("ridge", {"P@1": 54.0})}
+    for examples, expected in ((100, []), (10_000, ["dead units"])):  # two rows, or two hundred
+        found = diagnose(P1, level, rounds=50, examples=examples, activity=units, references=known)
+        assert [one.name for one in found] == expected
+
+
+def test_a_rise_is_no_swing() -> None:
+    """A curve of a default run: it jumps, and only upwards."""
+    norms = [8.0 + i for i in range(11)]
+    rising = [52.4, 47.6, 58.6, 55.8, 59.8, 56.2, 73.2, 78.2, 80.2, 83.2, 84.2]
+    assert diagnosis.divergence(P1, history(rising, norms=norms), examples=500) is None
+    falling = [52.4, 47.6, 58.6, 55.8, 59.8, 56.2, 73.2, 58.2, 80.2, 63.2, 84.2]
+    assert "swings" in str(diagnosis.divergence(P1, history(falling, norms=norms), examples=500))
+
+
+def test_four_of_36_rows_are_no_divergence() -> None:
+    worse = history([47.2, 100, 86, 89, 89, 88.9], [0.0154, 0.02, 0.02, 0.02, 0.0259])
+    assert diagnosis.divergence(P1, worse, examples=36) is None
+    assert diagnosis.divergence(P1, worse, examples=360) is not None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_default_run_on_labels_by_the_throw_of_a_die_is_not_unfinished(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(240, 10)).astype(np.float32), rng.integers(0, 4, 240)
+    train = so.FederatedDataset.from_arrays(x[:160], y[:160])
+    held = [so.Examples.from_arrays(x[at : at + 40], y[at : at + 40]) for at in (160, 200)]
+    asked = so.Experiment.of({"method": {"name": "fedavg"}})  # all else is chosen
+    result = so.run(asked, data=so.Splits("die", train, *held), device="cpu")
+    assert "unfinished" not in [one["name"] for one in result.summary["findings"]]

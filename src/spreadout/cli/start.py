@@ -21,7 +21,7 @@ def init(
     ] = None,
     config: Annotated[Path, typer.Option("--out", help="The config to write.")] = Path("spreadout.toml"),
     label: Annotated[
-        str | None, typer.Option("--label", help="Of a table: the column of labels.")
+        str | None, typer.Option("--label", help="Of a table or an ARFF file: the column of labels.")
     ] = None,
     client: Annotated[
         str | None,

@@ -19,7 +19,6 @@ from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Lists, Sparse
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
-from spreadout.data.moments import are_numbers
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Iid, Partition
 from spreadout.data.sources.base import RawDataset
 from spreadout.evaluation.metrics import find_metric
@@ -123,7 +122,7 @@ def scaling(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     unfit = experiment.model.encoder != "mlp" or hides_sizes(experiment)
     if unfit or x is None or not len(x):
         return {}
-    numbers = DataShape.of(splits.train).image is None and are_numbers(x)
+    numbers = DataShape.of(splits.train).image is None and splits.train.has_numbers
     return {"model.input_scaling": "standard"} if numbers else {}
 
 
@@ -257,7 +256,7 @@ def is_text(splits: Splits) -> bool:
     shape, x = DataShape.of(splits.train), splits.train.columns.get("x")
     if x is None or shape.image is not None or (shape.features or 0) < WORDS:
         return False
-    return not are_numbers(x)
+    return not splits.train.has_numbers
 
 
 def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:

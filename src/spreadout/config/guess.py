@@ -12,6 +12,7 @@ from spreadout.core.registry import near
 from spreadout.data.io.archive import PICTURES, files_below, open_plain
 from spreadout.data.sources import SOURCES
 from spreadout.data.sources.movielens import LAYOUTS
+from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.python import READS
 from spreadout.data.sources.table import MARKS, header_of
 
@@ -25,10 +26,16 @@ SPARSE = re.compile(rb"\s*(\S+\s+)?\d+:\S+(\s+\d+:\S+)*\s*")
 
 
 def guessed(data: str, label: str | None = None, client: str | None = None) -> dict[str, object]:
-    """`[data]` for a file or a data set; label, client: columns of a table that are known already."""
+    """`[data]` for a file or a data set; label, client: columns of a table that are known already.
+
+    label: of an ARFF file the attribute of classes.
+    """
     path = Path(data).expanduser()
     kind = kind_of(data, path)
     where: dict[str, object] = {"path": str(path.absolute())} if path.exists() else {}
+    if kind == "mulan" and path.exists() and label is not None and client is None:
+        MulanArff(label=label).refuse_unknown_label(path)
+        return {**where, "source": {"name": kind, "label": label}}
     if kind != "table":
         for option, name in (("--label", label), ("--client", client)):
             if name is not None:

@@ -78,6 +78,8 @@ def said_of(data: dict[str, object]) -> str:
     source = data["source"]
     if not isinstance(source, dict):
         return "`spreadout data describe THIS-FILE` shows what it looks like."
+    if source["name"] == "mulan":
+        return f"{source['label']} is what is to be told: every value of it becomes a client."
     if source["name"] == "table" and "client" not in source:
         return (
             f"{source['label']} is what is to be told. No column says whose a row is: every label "

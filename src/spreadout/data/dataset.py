@@ -31,6 +31,7 @@ from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, 
 from spreadout.data.in_words import counted, inputs_in_words
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.label_counts import counts_by_client
+from spreadout.data.moments import are_numbers
 from spreadout.data.naming import client_numbers, joined
 
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
@@ -199,6 +200,12 @@ class FederatedDataset:
         """The columns of features that are rows of a table, and of which."""
         sparse = (name for name in self.row_columns if isinstance(self.columns[name], Sparse))
         return {name: self.row_columns[name] for name in sparse}
+
+    @cached_property
+    def has_numbers(self) -> bool:
+        """Whether its inputs are quantities rather than words; looked at once, asked by many."""
+        x = self.columns.get("x")
+        return x is not None and are_numbers(x)
 
     @cached_property
     def without_features(self) -> FederatedDataset:

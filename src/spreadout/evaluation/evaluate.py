@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Table, each_row, whole_of
@@ -21,10 +22,12 @@ from spreadout.evaluation.geometry import Geometry, class_geometry
 from spreadout.evaluation.known import KnownExamples
 from spreadout.evaluation.metric import PARTS, Metric, MetricInputs
 from spreadout.evaluation.metrics import find_metric
+from spreadout.evaluation.own_vote import without_own_votes
 from spreadout.evaluation.pooled import pool_of
 from spreadout.evaluation.scoring import with_one, with_prior
 from spreadout.evaluation.standings import batch_rivals, distance_to_own, neighbours_of, rank_of_right
 from spreadout.models.embedding import EmbeddingModel
+from spreadout.objectives.neighbours import Nearest
 
 
 @dataclass(frozen=True)
@@ -44,15 +47,17 @@ def evaluate(
     *,
     seen: Frequencies | None = None,
     known: KnownExamples | None = None,
+    votes: Tensor | None = None,
 ) -> Evaluation:
     """Compute metrics, and only those inputs that they need.
 
     seen: how often training has each label, for metrics that need `frequencies`. known: whose votes
-    rank the classes; None: their vectors do.
+    rank the classes; None: their vectors do. votes: (C,) what a label of these examples has added to its
+    class's prior, where it was counted there: it is not scored by itself.
     """
     metrics = [find_metric(name) for name in names]
     classes = class_vectors(model, state) if model.has_class_table else None  # (C, dim)
-    inputs, own = _inputs(model, state, examples, metrics, classes, seen, known)
+    inputs, own = _inputs(model, state, examples, metrics, classes, seen, known, votes)
     scores = {metric.name: metric.value(inputs) for metric in metrics}
     if classes is None:
         return Evaluation(scores, None)
@@ -70,6 +75,7 @@ def _inputs(
     classes: Table | None,
     seen: Frequencies | None,
     known: KnownExamples | None,
+    votes: Tensor | None,
 ) -> tuple[MetricInputs, Tensor]:
     """What the metrics are computed from, and how far examples are from their own classes.
 
@@ -102,11 +108,11 @@ def _inputs(
         if keeps:
             kept.append(embedded)
         if "ranking" in needs:
-            best = model.best_classes(scored, ranked, depth)
+            best = _best(model, scored, ranked, depth, labels, votes)
             ranking.append((best if known is None else known.best(scored, every_ranked(), best)).ids)
         if "rank" in needs:
             first = model.first_class
-            ranks.append(rank_of_right(scored, every_ranked()[first:], labels, first))
+            ranks.append(rank_of_right(scored, every_ranked()[first:], labels, first, votes))
         if classes is not None:
             away.append(distance_to_own(embedded, classes, labels))
     near = [metric.looks_at for metric in metrics if "neighbours" in metric.needs]
@@ -124,6 +130,21 @@ def _inputs(
         parts.discard("frequencies")
     found = MetricInputs(examples.labels, {part: makers[part] for part in parts})
     return found, torch.cat(away)
+
+
+def _best(
+    model: EmbeddingModel,
+    scored: Tensor,
+    ranked: Table | None,
+    depth: int,
+    labels: Ragged,
+    votes: Tensor | None,
+) -> Nearest:
+    """The best classes of a block of examples; without their own votes, where they have any."""
+    if votes is None or not len(labels.values):
+        return model.best_classes(scored, ranked, depth)
+    wide = min(depth + int(labels.lengths.max()), model.class_count)
+    return without_own_votes(model.best_classes(scored, ranked, wide), labels, votes, depth)
 
 
 def needed_frequencies(train: FederatedDataset, config: EvalConfig) -> Frequencies | None:

@@ -29,11 +29,12 @@ def with_and_without(
     tau: float,
     propensity: tuple[float, float],
     counts: Tensor,
+    votes: Tensor | None = None,
 ) -> dict[str, Any] | None:
     """For `summary.json`: the same metrics of the same examples, ranked with the prior and without.
 
     state: with the model's prior; counts: n_c of the training data. None where no example has a trained
-    class.
+    class. votes: what labels of these very examples have added to the prior (`own_vote.py`).
     """
     some = looked_at(model, held_out, len(counts))
     if not len(some):
@@ -45,8 +46,8 @@ def with_and_without(
     names = [kind.format(k) for kind in KINDS for k in DEPTHS if k <= model.class_count]
     alone = replace(state, scoring={})
     found = {
-        how: evaluate(model, its, scored, names, seen=seen).metrics
-        for how, its in (("with_prior", state), ("without", alone))
+        how: evaluate(model, its, scored, names, seen=seen, votes=own).metrics
+        for how, its, own in (("with_prior", state, votes), ("without", alone, None))
     }
     return {"weight": tau, "frequent_classes": many, "examples": len(scored), **found}
 

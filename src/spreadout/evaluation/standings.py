@@ -26,11 +26,14 @@ BATCH = 16  # examples of a batch whose items are rivals (003, Fig. 3)
 RANKED_AT_ONCE = 1 << 26  # scores in memory at once when ranks are counted
 
 
-def rank_of_right(embedded: Tensor, classes: Tensor, labels: Ragged, first: int = 0) -> Tensor:
+def rank_of_right(
+    embedded: Tensor, classes: Tensor, labels: Ragged, first: int = 0, votes: Tensor | None = None
+) -> Tensor:
     """Where each labelled example's best-placed right class stands among all, from 1.
 
     Classes with the very same score count half: a collapsed table is ranked in the middle, not first. An
-    example whose classes are all untrained stands at infinity. first: the first row's class.
+    example whose classes are all untrained stands at infinity. first: the first row's class. votes: (C,)
+    what an example's own classes are to lose (`own_vote.py`).
     """
     owner, label = trained_labels(labels, first + len(classes), embedded.device)
     label = label - first
@@ -38,13 +41,22 @@ def rank_of_right(embedded: Tensor, classes: Tensor, labels: Ragged, first: int 
     starts = range(0, len(classes), max(1, RANKED_AT_ONCE // max(len(embedded), 1)))
     blocks = [classes[start : start + starts.step] for start in starts]
     best = torch.full((len(embedded),), -torch.inf, device=embedded.device)
+
+    def scored(start: int, block: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, block), and which of the pairs are in it."""
+        here, scores = (label >= start) & (label < start + len(block)), embedded @ block.T
+        if votes is not None:
+            lost = votes.to(scores)[first + label[here]]
+            scores[owner[here], label[here] - start] -= lost
+        return scores, here
+
     for start, block in zip(starts, blocks, strict=True):
-        here = (label >= start) & (label < start + len(block))
-        right = (embedded @ block.T)[owner[here], label[here] - start]
+        scores, here = scored(start, block)
+        right = scores[owner[here], label[here] - start]
         best = best.scatter_reduce(0, owner[here], right, "amax")
     above, level = torch.zeros_like(best), torch.zeros_like(best)
-    for block in blocks:
-        scores = embedded @ block.T  # (n, block)
+    for start, block in zip(starts, blocks, strict=True):
+        scores, _ = scored(start, block)
         above += (scores > best[:, None]).sum(1)
         level += (scores == best[:, None]).sum(1)
     rank = torch.where(best > -torch.inf, 1 + above + (level - 1) / 2, torch.inf)

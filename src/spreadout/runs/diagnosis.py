@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import TypeGuard
 
 from spreadout.core.types import Record
 from spreadout.evaluation.activity import Activity
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.early_stopping import best_of, chance, goodness, judged_by, shown_of
 from spreadout.evaluation.metrics import described
-from spreadout.evaluation.references import Reference
+from spreadout.evaluation.references import Copies, Reference
+from spreadout.runs.finding import (
+    FEWEST,
+    Finding,
+    central,
+    differ,
+    is_known,
+    judged,
+    quarter_of,
+    scores_of,
+)
+from spreadout.runs.still_rising import cut_short, unfinished
 
 LOSS_GROWTH = 1.5  # how far the training loss may be above its least value
 NORM_GROWTH = 5.0  # by how much the encoder's weights may grow where the score is ruined:
@@ -31,14 +41,9 @@ DEAD = 0.6  # share of a layer's units that may be 0 for all inputs …
 SOME_DEAD, ALIKE = 0.4, 0.75  # … where embeddings are much alike: their mean has such a length
 SAME = 0.98  # length of the mean embedding, from which all are about the same
 FAR_OFF = 3.0  # standard deviations that inputs may be from 0
-STILL_RISING = 0.03  # of all that was gained, gained in the last quarter
 LEARNED = 0.5  # of the first training loss, what is left where training data is learned by heart
 LOST = 0.05  # of all that was gained, lost since the best evaluation
-FEWEST = 5  # evaluations that trends can be seen in
-LAST_STEP = 0.1  # the same, up to the last of fewer evaluations, or in a half where rates fall to 0
-STILL_FALLING = 0.15  # of the errors that were left, made good in that time …
-CUT = 2  # times as many rounds would be chosen for the data, from which a run is cut short
-NO_CHANCE = 8  # … and so many examples at least: twice the deviation, if as many again went both ways
+COPIES, COPIED = 10, 0.01  # scored rows, and their share, that may be training rows by chance
 ALWAYS = "always the most frequent labels"
 AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
@@ -56,18 +61,6 @@ ON_THE_SERVER = {
 WITH_PRIOR = 'set method.prior = "auto": clients then say how many examples of each class they have'
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A fault, by name, the sign it was told by, and what to try."""
-
-    name: str
-    sign: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.sign}; {self.remedy}"
-
-
 def diagnose(
     config: EvalConfig,
     history: Sequence[Record],
@@ -81,53 +74,87 @@ def diagnose(
     activity: Activity | None = None,
     references: Mapping[str, Reference] | None = None,
     scale_free: bool = False,
+    copies: Copies | None = None,
 ) -> list[Finding]:
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
+
+    Rows that are in both parts say nothing of training, and come before all.
 
     rounds: how many the run was to have; decays: whether rates fall to 0 over them; examples: how many
     are scored; usual: the rounds that would have been chosen for the data; takes_prior: whether a prior
     over classes could be added; collapse_advice: what the method says of its classes, if they collapsed;
-    scale_free: whether the server's optimiser takes the scale of the clients' one step away.
+    scale_free: whether the server's optimiser takes the scale of the clients' one step away; copies: of
+    training rows among those that are scored.
     """
     fallen = collapse(collapse_advice)
     wild = divergence(config, history, examples) or overshoot(history)
-    dead = dead_units(activity, collapsed=fallen is not None)
-    short = cut_short(config, history, rounds, usual, references)
-    if as_good_as_any(config, history, references or {}):
+    tells = tells_inputs_apart(config, history, references or {}, examples)
+    dead = dead_units(activity, collapsed=fallen is not None or tells)
+    short = cut_short(config, history, rounds, usual, references, examples)
+    if as_good_as_any(config, history, references or {}, examples):
         fallen = dead = None  # signs of a bad model, and it is none: inputs or classes may be alike
     if short is not None and activity is not None and activity.dead <= DEAD:
         dead = None  # embeddings are alike before they are trained
     calm = (
         overfitting(config, history)
         or short
-        or unfinished(config, history, rounds, decays=decays, examples=examples)
+        or unfinished(config, history, rounds, decays=decays, examples=examples, references=references)
     )
     said = [one for one in (wild, dead, None if wild or dead else fallen) if one is not None]
     if calm is not None and not said:
         said.append(calm)
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = said if last is None else [*said, last]
+    known = leaked(config, copies)
+    if known is not None:
+        found = [known, *found]
     if not scale_free:
         return found
     return [replace(one, remedy=ON_THE_SERVER.get(one.remedy, one.remedy)) for one in found]
 
 
+def leaked(config: EvalConfig, copies: Copies | None) -> Finding | None:
+    """Rows that are scored are training rows too: what was learned by heart is right there."""
+    if copies is None or copies.found < max(COPIES, COPIED * copies.rows):
+        return None
+    share = 100 * copies.found / copies.rows
+    shown = f"{share:.0f}" if share >= 10 else f"{share:.1f}"
+    return Finding(
+        "rows in both parts",
+        f"{shown} % of the {config.split} rows are also in the training part "
+        f"({copies.found:,} of {copies.rows:,}): scores may be too high",
+        "leave each row in one part only, or keep them if such rows are met again in use",
+    )
+
+
 def as_good_as_any(
-    config: EvalConfig, history: Sequence[Record], references: Mapping[str, Reference]
+    config: EvalConfig,
+    history: Sequence[Record],
+    references: Mapping[str, Reference],
+    examples: int = 0,
 ) -> bool:
-    """Whether no reference is better, and one that looks at inputs is among them."""
-    known = _central(config, references)
-    return bool(known) and goodness(config, history[shown_of(config, history)]) >= max(known)[0]
+    """Whether no reference is better by more than chance, and one that looks at inputs is among them."""
+    known, ours = central(config, references), goodness(config, history[shown_of(config, history)])
+    return bool(known) and not differ(config, max(known)[0] - ours, ours, examples)
 
 
-def _central(config: EvalConfig, references: Mapping[str, Reference]) -> list[tuple[float, str]]:
-    """How good models in one place are that look at inputs, and what they are called."""
-    names = judged_by(config)
-    return [
-        (goodness(config, one.metrics), one.name)
+def tells_inputs_apart(
+    config: EvalConfig,
+    history: Sequence[Record],
+    references: Mapping[str, Reference],
+    examples: int = 0,
+) -> bool:
+    """Whether the score is above a trivial one by more than chance.
+
+    A model to which all inputs are the same gives one answer: no better than always the most frequent.
+    """
+    names, ours = judged_by(config), goodness(config, history[shown_of(config, history)])
+    known = [
+        goodness(config, one.metrics)
         for one in references.values()
-        if not one.is_trivial and all(_known(one.metrics.get(name)) for name in names)
+        if one.is_trivial and all(is_known(one.metrics.get(name)) for name in names)
     ]
+    return bool(known) and differ(config, ours - max(known), ours, examples)
 
 
 def divergence(config: EvalConfig, history: Sequence[Record], examples: int = 0) -> Finding | None:
@@ -135,26 +162,26 @@ def divergence(config: EvalConfig, history: Sequence[Record], examples: int = 0)
 
     examples: how many are scored. Of few, a score swings by chance.
     """
-    losses = [(r["round"], float(r["loss"])) for r in history if _known(r.get("loss"))]
-    norms = [float(r["weights_norm"]) for r in history if _known(r.get("weights_norm"))]
+    losses = [(r["round"], float(r["loss"])) for r in history if is_known(r.get("loss"))]
+    norms = [float(r["weights_norm"]) for r in history if is_known(r.get("weights_norm"))]
     if not losses or not norms:
         return None
     at, least = min(losses, key=lambda pair: pair[1])
     (_, first), (_, last) = losses[0], losses[-1]
     grown = norms[-1] / norms[0] if norms[0] else 1.0
-    recent = [loss for _, loss in losses[-_quarter(history) :]]
-    scores = _scores(config, history)
+    recent = [loss for _, loss in losses[-quarter_of(history) :]]
+    scores = scores_of(config, history)
     ruined = max(scores) - scores[-1] > RUINED * (max(scores) - scores[0]) or max(scores) == scores[0]
     # Spread classes are harder to hit: a loss may rise while the score does. And a row of nine may go.
-    by_chance = NOT_BY_CHANCE * chance(config, scores[-1], examples)
-    lost = max(scores) - scores[-1]
-    worse = lost > max(WORSE * (max(scores) - scores[0]), by_chance) or max(scores) == scores[0]
+    lost, by_chance = max(scores) - scores[-1], NOT_BY_CHANCE * chance(config, scores[-1], examples)
+    told = lost > by_chance and differ(config, lost, scores[-1], examples)
+    worse = (lost > WORSE * (max(scores) - scores[0]) and told) or max(scores) == scores[0]
     if worse and last > LOSS_GROWTH * least and last > first:
         sign = f"the training loss rose from {least:.3g} in round {at} to {last:.3g}"
     elif grown > NORM_GROWTH and ruined:
         sign = f"the norm of the encoder's weights grew from {norms[0]:.3g} to {norms[-1]:.3g}"
     elif grown > MOVED and len(losses) >= FEWEST and _swing(scores) > _calm(config, scores, examples):
-        sign = f"{_judged(config)} swings by {_swing(scores):.1f} from one evaluation to the next"
+        sign = f"{judged(config)} swings by {_swing(scores):.1f} from one evaluation to the next"
     elif worse and grown > MOVED and len(losses) >= FEWEST and min(recent) > first:
         sign = (
             f"the training loss is {last:.3g} and was {first:.3g}, while weights grew {grown:.1f}-fold"
@@ -167,7 +194,7 @@ def divergence(config: EvalConfig, history: Sequence[Record], examples: int = 0)
 def overshoot(history: Sequence[Record]) -> Finding | None:
     """The server's own step raised what it should lower."""
     share = history[-1].get("spreadout_rises") if history else None
-    if not _known(share) or share <= RISES:
+    if not is_known(share) or share <= RISES:
         return None
     return Finding(
         "overshoot",
@@ -185,7 +212,10 @@ def collapse(advice: str | None) -> Finding | None:
 
 
 def dead_units(activity: Activity | None, *, collapsed: bool = False) -> Finding | None:
-    """Most units of a layer never fire, or all embeddings are the same though classes are not."""
+    """Most units of a layer never fire, or all embeddings are the same though classes are not.
+
+    collapsed: whether that is explained by the classes, or told wrong by the score.
+    """
     if activity is None:
         return None
     same = activity.sameness or 0.0
@@ -211,12 +241,12 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
     """
     if len(history) < FEWEST or config.keep == "best":  # what came later is not what the run leaves
         return None
-    scores, quarter = _scores(config, history), _quarter(history)
+    scores, quarter = scores_of(config, history), quarter_of(history)
     means = [sum(scores[i : i + quarter]) / quarter for i in range(1, len(scores) - quarter + 1)]
     place = best_of(config, history)
     start, before, after = (history[at].get("loss") for at in (1, place, -1))
     lost = max(means) - means[-1]
-    if not (place and _known(start) and _known(before) and _known(after) and math.isfinite(lost)):
+    if not (place and is_known(start) and is_known(before) and is_known(after) and math.isfinite(lost)):
         return None
     early = 3 * place <= 2 * (len(history) - 1)
     learned = after < min(before, LEARNED * start)
@@ -225,84 +255,9 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
     at = history[place]["round"]
     return Finding(
         "overfitting",
-        f"{_judged(config)} was best in round {at} and fell by {lost:.2f}, while the training loss "
+        f"{judged(config)} was best in round {at} and fell by {lost:.2f}, while the training loss "
         f"fell from {before:.3g} to {after:.3g}",
         f"set rounds = {at}, or eval.patience with validation data; or train with clients.input_dropout",
-    )
-
-
-def unfinished(
-    config: EvalConfig,
-    history: Sequence[Record],
-    rounds: int,
-    *,
-    decays: bool = False,
-    examples: int = 0,
-) -> Finding | None:
-    """The held-out score was still rising when the run ended: by the slope over its last quarter.
-
-    Where rates fall to 0, the last half: it is less than a quarter of the way. A score near its best
-    rises little, so errors count too.
-    """
-    if 2 <= len(history) < FEWEST:
-        return _short(config, history, rounds)
-    if len(history) < FEWEST:
-        return None
-    scores = _scores(config, history)
-    steps = (len(history) - 1) // 2 if decays else _quarter(history)
-    last = scores[-steps - 1 :]
-    gain, total = steps * _slope(last), max(scores) - scores[0]
-    room = _room(config, scores[-1])
-    rising = gain > (LAST_STEP if decays else STILL_RISING) * total and room > STILL_RISING * total
-    falling = gain > STILL_FALLING * (room + gain) and gain * examples >= 100 * NO_CHANCE
-    if not math.isfinite(gain) or max(last[1:]) < max(scores) or not (rising or falling):
-        return None
-    round = int(history[-1]["round"])
-    when = "half of the run, while rates fell to 0" if decays else "quarter of the run"
-    return Finding(
-        "unfinished",
-        f"{_judged(config)} was still rising, by {gain:.2f} in the last {when}",
-        "raise eval.patience" if round < rounds else f"set rounds = {2 * round}, or raise the rates",
-    )
-
-
-def cut_short(
-    config: EvalConfig,
-    history: Sequence[Record],
-    rounds: int,
-    usual: int | None,
-    references: Mapping[str, Reference] | None = None,
-) -> Finding | None:
-    """Fewer rounds than such data asks for, and a model in one place is better.
-
-    Rates that fall to 0 over the rounds make any run end on a level: its course does not show it.
-    """
-    if usual is None or usual < CUT * rounds:
-        return None
-    names, known = judged_by(config), _central(config, references or {})
-    best, who = max(known, default=(math.inf, ""))
-    if goodness(config, history[shown_of(config, history)]) >= best:
-        return None
-    beside = f", and {who} in one place has {described(names[0]).sign * best:.2f}" if who else ""
-    return Finding(
-        "unfinished",
-        f"{rounds} rounds, where {usual} would be chosen for this data{beside}",
-        f'set rounds = "auto", or {usual}',
-    )
-
-
-def _short(config: EvalConfig, history: Sequence[Record], rounds: int) -> Finding | None:
-    """The same of a run with few evaluations: it rose from each to the next, up to the last."""
-    scores, last = _scores(config, history), int(history[-1]["round"])
-    gain, total = scores[-1] - scores[-2], scores[-1] - scores[0]
-    steady = all(b > a for a, b in pairwise(scores)) and math.isfinite(total)
-    if not steady or gain <= LAST_STEP * total or _room(config, scores[-1]) <= LAST_STEP * total:
-        return None
-    return Finding(
-        "unfinished",
-        f"{_judged(config)} rose by {gain:.2f} up to the last of {len(history)} evaluations, in round "
-        f"{last}",
-        "raise eval.patience" if last < rounds else f"set rounds = {4 * last}, or raise the rates",
     )
 
 
@@ -317,7 +272,7 @@ def below_trivial(
     """A prediction that looks at no input is better."""
     names = judged_by(config)
     for one in references.values():
-        if not one.is_trivial or not all(_known(one.metrics.get(name)) for name in names):
+        if not one.is_trivial or not all(is_known(one.metrics.get(name)) for name in names):
             continue
         shown = history[shown_of(config, history)]
         ours, theirs = goodness(config, shown), goodness(config, one.metrics)
@@ -327,51 +282,22 @@ def below_trivial(
         always = "always the most popular items" if one.name == "popularity" else ALWAYS
         return Finding(
             "below a trivial reference",
-            f"{_judged(config)} is {sign * ours:.2f}, {always} have {sign * theirs:.2f}",
+            f"{judged(config)} is {sign * ours:.2f}, {always} have {sign * theirs:.2f}",
             others[0].remedy if others else WITH_PRIOR if takes_prior else AT_A_LOSS,
         )
     return None
 
 
-def _scores(config: EvalConfig, history: Sequence[Record]) -> list[float]:
-    return [goodness(config, record) for record in history]
-
-
-def _quarter(history: Sequence[Record]) -> int:
-    return max(1, (len(history) - 1) // 4)
-
-
-def _room(config: EvalConfig, score: float) -> float:
-    """How far the score is from the best there can be."""
-    metric = described(judged_by(config)[0])
-    low, high = metric.range
-    best = high if metric.better == "higher" else low
-    return math.inf if best is None else metric.sign * best - score
-
-
 def _swing(scores: Sequence[float]) -> float:
-    """How much the score changes between evaluations, in the second half: root mean square."""
+    """How much the score falls between evaluations, in the second half: root mean square.
+
+    What swings falls as far as it rises; falls are counted twice, and a rise alone is no swing.
+    """
     late = scores[len(scores) // 2 :]
-    return math.sqrt(sum((b - a) ** 2 for a, b in pairwise(late)) / max(len(late) - 1, 1))
+    return math.sqrt(2 * sum(min(b - a, 0.0) ** 2 for a, b in pairwise(late)) / max(len(late) - 1, 1))
 
 
 def _calm(config: EvalConfig, scores: Sequence[float], examples: int) -> float:
     """How much a sound run's score may swing: a share of what was gained, and more than chance does."""
     by_chance = chance(config, sum(scores) / len(scores), examples)
     return max(SWING * (max(scores) - scores[0]), NOT_BY_CHANCE * by_chance)
-
-
-def _slope(values: Sequence[float]) -> float:
-    """Of the straight line through them, by least squares, a step."""
-    middle, mean = (len(values) - 1) / 2, sum(values) / len(values)
-    square = sum((i - middle) ** 2 for i in range(len(values)))
-    return sum((i - middle) * (value - mean) for i, value in enumerate(values)) / square
-
-
-def _judged(config: EvalConfig) -> str:
-    names = judged_by(config)
-    return names[0] if len(names) == 1 else f"the mean of {', '.join(names)}"
-
-
-def _known(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and math.isfinite(value)

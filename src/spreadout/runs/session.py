@@ -18,10 +18,9 @@ from spreadout.config.sound import prepared, usual_rounds
 from spreadout.core.errors import UserError
 from spreadout.core.kept_memory import keep_memory
 from spreadout.core.state import ServerState
-from spreadout.core.tables import Sharded, local_of
+from spreadout.core.tables import local_of
 from spreadout.core.types import Record
 from spreadout.data.dataset import Examples, Splits
-from spreadout.evaluation import cautious_prior, prior
 from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.early_stopping import (
     CHANCE,
@@ -31,24 +30,22 @@ from spreadout.evaluation.early_stopping import (
     out_of_patience,
     shown_of,
 )
-from spreadout.evaluation.evaluate import evaluate, frequencies, needed_frequencies
+from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.known import known_examples
-from spreadout.evaluation.prior_gain import with_and_without
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet, remembered_references
-from spreadout.evaluation.scoring import log_prior
 from spreadout.federated.central import count_releases_, settle_all_
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
-from spreadout.runs import advice, diagnosis
+from spreadout.runs import advice, class_prior, diagnosis
 from spreadout.runs.build import pick_device
 from spreadout.runs.data_advice import of_data
 from spreadout.runs.details import details_of
-from spreadout.runs.diagnosis import Finding
 from spreadout.runs.evidence import evidence
+from spreadout.runs.finding import Finding
 from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.given import refuse_without_own, saying_what_was_given
 from spreadout.runs.keeping import keep_, kept_model
@@ -244,14 +241,23 @@ class Session:
                     f"diverged by round {self.state.round}: {what} is not finite; "
                     "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
                 )
-        tau = self._set_prior()
+        tau = class_prior.set_(self.federation, self.state, self.data.validation)
         model, held_out = self.federation.model, self._examples
         known = known_examples(config, model, self.state, self.data.validation)
-        found = evaluate(model, self.state, held_out, config.metrics, seen=self._seen, known=known)
+        votes = class_prior.own_votes_in(self.federation, self.state, self.data.validation, tau)
+        found = evaluate(
+            model,
+            self.state,
+            held_out,
+            config.metrics,
+            seen=self._seen,
+            known=known,
+            votes=votes if config.split == "validation" else None,
+        )
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
-        record |= self.federation.method.signs(self.state) | self._validated(found.metrics)
+        record |= self.federation.method.signs(self.state) | self._validated(found.metrics, votes)
         spent = epsilon_by_now(self.federation, self.state)
         if spent is not None:
             record["epsilon"] = spent if math.isfinite(spent) else None
@@ -272,48 +278,20 @@ class Session:
             advice = self.federation.method.collapse_advice(found.geometry)
             self.observer.warned(str(overshot) if overshot else advice)
 
-    def _validated(self, scores: Mapping[str, float]) -> Record:
+    def _validated(self, scores: Mapping[str, float], votes: Tensor | None) -> Record:
         """Scores on the validation part, where that chooses a model or an end, and how far chance goes.
 
-        scores: those of the part the run is judged by, which may be this one.
+        scores: those of the part the run is judged by, which may be this one. votes: as in `evaluate`.
         """
         config, held = self.experiment.eval, self.data.validation
         if held is None or (config.keep == "last" and config.patience is None):
             return {}
         names = judged_by(config)
         if config.split == "test":
-            scores = evaluate(self.federation.model, self.state, held, names, seen=self._seen).metrics
+            model, seen = self.federation.model, self._seen
+            scores = evaluate(model, self.state, held, names, seen=seen, votes=votes).metrics
         found = {VALIDATION + name: scores[name] for name in names}
         return {**found, CHANCE: chance(config, scores[names[0]], len(held))}
-
-    def _set_prior(self) -> float | None:
-        """Put the prior over classes into the scores: τ · log n_c, τ by the validation examples."""
-        counts, method = self.state.scoring.get("counts"), self.federation.method
-        tau = method.prior
-        if tau == "validation":
-            return self._set_held_out_prior()
-        if counts is None or tau == 0:  # they may be there for the loss alone
-            return None
-        if isinstance(tau, str):
-            about = self.federation.model, self.state, counts, self.data.validation
-            tau = prior.found(tau, *about, known=method.known_prior)
-        self.state.scoring["prior"] = tau * log_prior(counts)
-        return tau
-
-    def _set_held_out_prior(self) -> float | None:
-        """The same by counts of the validation part, which clients have no part in."""
-        counts, held = self._held_out_counts(), self.data.validation
-        if counts is None or held is None:
-            return None
-        tau = cautious_prior.choose(self.federation.model, self.state, counts, held, own=True)
-        self.state.scoring["prior"] = tau * log_prior(counts)
-        return tau
-
-    def _held_out_counts(self) -> Tensor | None:
-        table = self.state.tables["classes"]
-        if self.data.validation is None:
-            return None
-        return cautious_prior.counted(self.data.validation, len(table)).to(table.device)
 
     @cached_property
     def _seen(self) -> Frequencies | None:
@@ -368,6 +346,7 @@ class Session:
             collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
             activity=self._activity(whole),
             references=references.references,
+            copies=references.copies,
             scale_free=e.server.optimizer in SCALE_FREE and e.clients.local_steps == 1,
         )
 
@@ -380,22 +359,12 @@ class Session:
     def _prior_gain(self, whole: ServerState) -> dict[str, Any] | None:
         """What the prior over classes gains, by the process that has the whole model."""
         written = self.folder is not None and self.folder.finished  # it was resumed at its end
+        if written or not distributed.is_first():
+            return None
         tau = self.history[shown_of(self.experiment.eval, self.history)].get("prior")
-        sharded = any(isinstance(table, Sharded) for table in whole.tables.values())
-        if tau is None or "prior" not in whole.scoring or sharded or written:
-            return None
-        if not distributed.is_first():
-            return None
-        model, propensity = self.federation.model, self.experiment.eval.propensity
-        counts = whole.scoring.get("counts")
-        if counts is None and not self.federation.executor.clients_elsewhere:
-            # Nobody told; what is frequent is a matter of the training data all the same.
-            counts = frequencies(self.federation.data, 1).counts
-        if counts is None:  # a server of real clients has none
-            counts = self._held_out_counts()
-        if counts is None:
-            return None
-        return with_and_without(model, whole, self._examples, tau, propensity, counts)
+        propensity = self.experiment.eval.propensity
+        held = self.data.validation
+        return class_prior.gain_of(self.federation, whole, tau, self._examples, held, propensity)
 
     @property
     def _examples(self) -> Examples:

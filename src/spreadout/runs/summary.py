@@ -25,7 +25,7 @@ from spreadout.evaluation.references import ReferenceSet, why_none
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust.limits import limits_in
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.runs.diagnosis import Finding
+from spreadout.runs.finding import Finding
 from spreadout.runs.promises import privacy_of, table_privacy_of
 
 

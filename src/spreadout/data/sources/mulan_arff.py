@@ -1,5 +1,7 @@
 """Data in ARFF: labels named by Mulan's XML or MEKA's `-C` in @relation, or a class as in Weka's files.
 
+Which attribute is the class can be said by `label`; then nothing else is a label.
+
 https://mulan.sourceforge.net/format.html, https://waikato.github.io/meka/datasets/. Known by name:
 `bibtex` (Katakis et al. 2008) and others. A nominal attribute becomes an indicator for each of its
 values but the first, which is the one that a sparse row leaves out. A missing value becomes the mean, or
@@ -15,9 +17,10 @@ from typing import ClassVar
 
 from spreadout.data.io.archive import Archive, beside, opened
 from spreadout.data.published import PublishedDataset
-from spreadout.data.sources.arff import Attribute
+from spreadout.data.sources.arff import Attribute, read_header
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
 from spreadout.data.sources.mulan_files import ArffName, one_base, pair, xml_files
+from spreadout.data.sources.mulan_labels import class_named
 from spreadout.data.sources.mulan_table import Table
 
 
@@ -51,6 +54,16 @@ class MulanArff(FileSource):
         _published("corel5k", "Duygulu et al. 2002", {"rows": 5_000, "features": 499, "classes": 374}),
     )
     name: str = "mulan"
+    label: str | None = None  # the attribute of classes; None: as the XML, -C or the header says it
+
+    def refuse_unknown_label(self, path: Path) -> None:
+        """Before anything is read but the header: a label that is no attribute with classes."""
+        if self.label is None:
+            return
+        with _around(path) as (archive, names, wanted):
+            train, _ = pair(names, wanted)
+            with archive.open(train) as stream:
+                class_named(self.label, read_header(stream, archive.label(train)), archive.label(train))
 
     def content(self, path: Path) -> list[Path]:
         with _around(path) as (archive, names, wanted):
@@ -63,7 +76,7 @@ class MulanArff(FileSource):
     def parse(self, path: Path) -> RawDataset:
         with _around(path) as (archive, names, wanted):
             train, test = pair(names, wanted)
-            taught = Table.read(archive, train)
+            taught = Table.read(archive, train, named=self.label)
             tested = None if test is None else Table.read(archive, test, taught)
         tables = [taught] if tested is None else [taught, tested]
         for table in tables[1:]:
@@ -76,7 +89,7 @@ class MulanArff(FileSource):
             len(taught.labels),
             parts[1] if len(parts) > 1 else None,
             class_names=tuple(taught.labels),
-            notes=tuple(_notes(taught, missed)),
+            notes=tuple(_notes(taught, missed, guessed=self.label is None)),
         )
 
 
@@ -92,9 +105,9 @@ def _around(path: Path) -> Iterator[tuple[Archive, list[ArffName], ArffName | No
         yield archive, one_base(archive), None
 
 
-def _notes(table: Table, missed: Sequence[int]) -> Iterator[str]:
+def _notes(table: Table, missed: Sequence[int], *, guessed: bool) -> Iterator[str]:
     """What a user would not expect of how these files were read."""
-    if table.class_place is not None:
+    if table.class_place is not None and guessed:
         called = table.header.attributes[table.class_place].name
         yield f"{table.name}: attribute {called!r} is the class: no XML and no -C names labels"
     text = [attribute for attribute in table.features if attribute.kind == "text"]

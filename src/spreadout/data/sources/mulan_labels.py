@@ -1,9 +1,13 @@
-"""Which attributes of an ARFF file are labels: by Mulan's XML, MEKA's @relation, or Weka's class."""
+"""Which attributes of an ARFF file are labels: by Mulan's XML, MEKA's @relation, or Weka's class.
+
+Or by the user, who names the attribute that is the class; whatever else stands there is a feature then.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from difflib import get_close_matches
 from xml.etree import ElementTree
 
 from spreadout.core.errors import UserError
@@ -14,6 +18,7 @@ from spreadout.data.sources.mulan_files import ArffName, xml_files
 ON = ("1", "true", "yes", "y", "t", "on", "+1")
 OFF = ("0", "false", "no", "n", "f", "off", "-1")
 CLASS = "class"
+SHOWN = 8  # nominal attributes that an error names
 
 
 def labels_of(archive: Archive, file: str, header: Header) -> list[str]:
@@ -32,12 +37,37 @@ def labels_of(archive: Archive, file: str, header: Header) -> list[str]:
     if header.labels is None:
         raise UserError(
             f"{label}: nothing says which attributes are labels; it needs an XML file beside it "
-            "(Mulan), -C and their number in @relation (MEKA), or a nominal attribute 'class' (Weka)"
+            "(Mulan), -C and their number in @relation (MEKA), or a nominal attribute 'class' (Weka); "
+            f"or set data.source.label to the attribute of classes: {_nominal(header)}"
         )
     count, every = header.labels, [attribute.name for attribute in header.attributes]
     if not 0 < abs(count) <= len(every):
         raise UserError(f"{label}: -C {count} in @relation, but there are {len(every)} attributes")
     return every[:count] if count > 0 else every[count:]
+
+
+def class_named(name: str, header: Header, label: str) -> int:
+    """The attribute that the user calls the class, which must be one of several values."""
+    found = [place for place, attribute in enumerate(header.attributes) if attribute.name == name]
+    remedy = f"set data.source.label to a nominal one: {_nominal(header)}"
+    if not found:
+        close = get_close_matches(name, [attribute.name for attribute in header.attributes], 1, 0.5)
+        meant = f", did you mean {close[0]!r}?" if close else ""
+        raise UserError(f"{label}: no attribute {name!r}{meant}; {remedy}")
+    if len(found) > 1:
+        raise UserError(f"{label}: {len(found)} attributes are called {name!r}; rename all but one")
+    attribute = header.attributes[found[0]]
+    if len(attribute.values) < 2:
+        raise UserError(f"{label}: attribute {attribute.shown()} has no classes; {remedy}")
+    return found[0]
+
+
+def _nominal(header: Header) -> str:
+    """The attributes that could be a class, for errors."""
+    names = [attribute.name for attribute in header.attributes if len(attribute.values) > 1]
+    some = ", ".join(repr(name[:30]) for name in names[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return some + more if names else "but it has none"
 
 
 def class_of(archive: Archive, file: str, header: Header) -> int | None:

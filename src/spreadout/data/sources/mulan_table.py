@@ -16,7 +16,13 @@ from spreadout.data.io.archive import Archive
 from spreadout.data.sources.arff import Attribute, Header, read_header
 from spreadout.data.sources.arff_rows import Cells, read_cells
 from spreadout.data.sources.base import single
-from spreadout.data.sources.mulan_labels import class_of, is_on_first, labels_of, places_of
+from spreadout.data.sources.mulan_labels import (
+    class_named,
+    class_of,
+    is_on_first,
+    labels_of,
+    places_of,
+)
 
 
 def _classes(header: Header, place: int, like: Table | None, name: str) -> list[str]:
@@ -39,12 +45,22 @@ class Table:
     places: list[int]  # the attribute that each label is; of a class, the one that names it
 
     @classmethod
-    def read(cls, archive: Archive, file: str, like: Table | None = None) -> Table:
-        """A file whose labels are those of another, or said by the XML beside it or by itself."""
+    def read(
+        cls, archive: Archive, file: str, like: Table | None = None, named: str | None = None
+    ) -> Table:
+        """A file whose labels are those of another, or said by the XML beside it or by itself.
+
+        named: the attribute that is the class, where the user says so.
+        """
         name = archive.label(file)
         with archive.open(file) as stream:
             header = read_header(stream, name)
-            one = class_of(archive, file, header) if like is None else like.class_place
+            if like is not None:
+                one = like.class_place
+            elif named is not None:
+                one = class_named(named, header, name)
+            else:
+                one = class_of(archive, file, header)
             if one is not None:
                 names, places = _classes(header, one, like, name), [one]
             else:

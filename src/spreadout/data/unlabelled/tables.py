@@ -141,7 +141,12 @@ def read_arff(path: Path, wanted: Wanted) -> Unlabelled:
     with archive.open(path.name) as stream:
         header = read_header(stream, label)
         names = {unescaped(name) for name in wanted.labels}
-        places = [i for i, one in enumerate(header.attributes) if unescaped(one.name) in names]
+        named = getattr(wanted.source, "label", None)  # the class, where the user has named it
+        places = [
+            i
+            for i, one in enumerate(header.attributes)
+            if one.name == named or unescaped(one.name) in names
+        ]
         labels = [header.attributes[i].name for i in places]
         table = Table(label, header, read_cells(stream, label, header), labels, places)
     if missed := sorted(table.missed()):

@@ -14,6 +14,7 @@ from spreadout.data.dataset import Splits
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.pooled import pool_of
 from spreadout.evaluation.references.compute import references_of, why_none
+from spreadout.evaluation.references.copies import Copies, copies_in
 from spreadout.evaluation.references.reference import Reference
 
 LOOKED_AT = 256  # instances whose inputs go into a fingerprint
@@ -27,6 +28,7 @@ class ReferenceSet:
     references: dict[str, Reference] = field(default_factory=dict)
     instances: int = 0  # that they learned from
     scored: str = ""  # a fingerprint of the examples that were scored
+    copies: Copies = field(default_factory=Copies)  # of training rows among these
 
 
 _known: dict[str, ReferenceSet] = {}
@@ -57,7 +59,7 @@ def remembered_references(splits: Splits, config: EvalConfig, device: torch.devi
         )
         while len(_known) >= MOST:
             del _known[next(iter(_known))]
-        _known[key] = ReferenceSet(found, len(pool), scored)
+        _known[key] = ReferenceSet(found, len(pool), scored, copies_in(pool.inputs, held_out.inputs))
     return _known[key]
 
 
