@@ -270,8 +270,9 @@ def pictures(clients: int, each: int) -> so.Splits:
         (10, 1001, 102, "all", 982),  # 100 epochs in steps of about 1,024 images
         (64, 1000, 16, "all", 2000),  # no more than that
         (128, 20, 8, "all", 300),
-        (300, 20, 8, 128, 586),  # with more clients not all take part
-        (2000, 5, 8, 128, 1563),
+        (256, 20, 8, "all", 300),
+        (300, 20, 4, "all", 500),
+        (2000, 5, 4, 256, 977),  # with more clients not all take part
         (3, 2000, 128, "all", 1563),
     ],
 )

@@ -38,7 +38,7 @@ SHORTEST, ONE_STEP_VISITS = 300, 50  # the same where a client takes one step a 
 EPOCHS = 20  # … and times an example should be seen
 LARGE_CLIENT = 1000  # examples in the mean, from which steps of a larger batch pay
 PICTURES_A_STEP = 1024  # of an encoder of images: many steps teach it more than large ones
-FEW_PICTURES = 8  # of a client in such a step at least; with fewer clients more, so that all take part
+FEW_PICTURES = 4  # of a client in such a step at least: many clients teach it more than large batches
 FEWEST = 8  # clients in such a step, however large their batches are
 PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # so it has more rounds, and sees examples more often
 ENOUGH = 4000  # instances, from which on a softmax over features is not soon overfitted
@@ -230,7 +230,8 @@ def _batch(experiment: Experiment, splits: Splits) -> int:
     sizes = splits.train.sizes
     holders = 1 if experiment.method.is_centralized else max(int((sizes > 0).sum()), 1)
     if sees_pictures(experiment, splits) and one_step(experiment.method, splits):
-        return int(np.clip(PICTURES_A_STEP // holders, FEW_PICTURES, 128))
+        whole = holders * FEW_PICTURES <= PICTURES_A_STEP  # then all take part, in a larger step if need be
+        return int(np.clip(PICTURES_A_STEP // holders, FEW_PICTURES * (1 + whole), 128))
     return 128 if int(sizes.sum()) / holders > LARGE_CLIENT else 32
 
 
