@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ Ints = npt.NDArray[np.int64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_TURNS = 6  # of the Feistel network
+_FEW_BITS = 10  # words of so many are mixed in advance: 48 kB at most
 
 
 def key(seed: int, *purpose: str | int) -> int:
@@ -52,17 +55,37 @@ def permute(place: Ints, n: int | Ints, keys: Bits) -> Ints:
     half = np.maximum(-(-bits_of // 2), 3).astype(np.uint64)  # of fewer bits orders are not even
     key = np.broadcast_to(keys, place.shape).ravel()
     found = place.astype(np.uint64).ravel()
-    walking = np.arange(found.size)
+    most = int(half.max(initial=0))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    walking, now = np.arange(found.size), found
     while walking.size:
-        mask = (np.uint64(1) << half) - np.uint64(1)
-        left, right = found[walking] >> half, found[walking] & mask
-        for turn in range(6):
-            mixed = _mix(_mix(right + np.uint64(turn << 32)) ^ key)
-            left, right = right, left ^ (mixed & mask)
-        found[walking] = (left << half) | right
-        outside = found[walking] >= size
-        walking, size, half, key = walking[outside], size[outside], half[outside], key[outside]
+        left, right = now >> half, now & mask
+        for turn in range(_TURNS):
+            mixed = _mix(_mixed_in_turn(right, turn, most) ^ key)
+            mixed &= mask
+            mixed ^= left
+            left, right = right, mixed
+        now = (left << half) | right
+        inside = now < size
+        found[walking[inside]] = now[inside]
+        on = np.flatnonzero(~inside)
+        walking, now, size, half = walking[on], now[on], size[on], half[on]
+        mask, key = mask[on], key[on]
     return found.astype(np.int64).reshape(place.shape)
+
+
+def _mixed_in_turn(word: Bits, turn: int, most: int) -> Bits:
+    """What a turn of the network mixes before it looks at the key; words of at most so many bits."""
+    if most <= _FEW_BITS:
+        return np.asarray(_mixed_before(most)[turn][word.view(np.int64)])
+    return _mix(word + np.uint64(turn << 32))
+
+
+@cache
+def _mixed_before(most: int) -> Bits:
+    """Every word of so many bits, mixed for every turn: (turns, 2^most)."""
+    word, turn = np.arange(1 << most, dtype=np.uint64), np.arange(_TURNS, dtype=np.uint64)
+    return _mix(word + (turn[:, None] << np.uint64(32)))
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:
