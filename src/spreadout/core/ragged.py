@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from spreadout.core.sorting import distinct
+
 
 @dataclass(frozen=True)
 class Ragged:
@@ -46,7 +48,7 @@ class Ragged:
         if value.numel() == 0:
             return cls(torch.zeros(n + 1, dtype=torch.int64), value.to(torch.int64))
         width = int(value.max()) + 1
-        pairs = torch.unique(owner.to(torch.int64) * width + value)  # sorted: by owner, then value
+        pairs = distinct(owner.to(torch.int64) * width + value)  # by owner, then value
         lengths = torch.bincount(pairs // width, minlength=n)
         return cls(offsets_from_lengths(lengths), pairs % width)
 
@@ -68,8 +70,10 @@ class Ragged:
         first = self.offsets[rows]
         lengths = self.offsets[rows + 1] - first
         offsets = offsets_from_lengths(lengths)
-        start = torch.repeat_interleave(first - offsets[:-1], lengths)
-        return Ragged(offsets, self.values[start + torch.arange(start.numel())])
+        device, total = self.values.device, int(offsets[-1])
+        moved, lengths = (first - offsets[:-1]).to(device), lengths.to(device)
+        at = torch.repeat_interleave(moved, lengths, output_size=total)
+        return Ragged(offsets, self.values[at + torch.arange(total, device=device)])
 
     def padded(self, fill: int) -> Tensor:
         """The lists side by side, short ones filled up: (n, longest)."""

@@ -146,7 +146,7 @@ def _pooled(federation: Federation, cohort: Cohort, steps: Plan, examples: Tenso
     column = f.data.columns[name]
     assert isinstance(column, Sparse)
     at = f.data.offsets[cohort.clients][:, None] + steps.index[:, 0]
-    requested = cohort.requests[table]
+    requested = None if f.clients.requests_seen else cohort.requests[table]
     return PooledFeatures.of(column, at, steps.mask[:, 0], requested, examples, model.pooling)
 
 
