@@ -75,12 +75,16 @@ def mixed(word: int) -> int:
     return z ^ z >> 31
 
 
-@pytest.mark.parametrize("most", [70, 2**20, 2**20 + 1])  # of these the last is mixed as it comes
-def test_orders_are_those_of_plain_numbers(most: int) -> None:
-    sizes = np.array([1, 5, 64, 65, most])
-    places, keys = sizes // 2, randomness.bits(4, np.arange(len(sizes)))
-    known = [permuted(int(p), int(n), int(k)) for p, n, k in zip(places, sizes, keys, strict=True)]
-    assert randomness.permute(places, sizes, keys).tolist() == known
+@pytest.mark.parametrize("places", [1, 50])  # under each key: of many, what it mixes is looked up
+@pytest.mark.parametrize("most", [70, 2**20, 2**20 + 1])  # of the last, all is mixed as it comes
+def test_orders_are_those_of_plain_numbers(most: int, places: int) -> None:
+    sizes = np.array([1, 5, 64, 65, most])[:, None]
+    place = np.arange(places) * 7 % sizes  # (sizes, places)
+    keys = randomness.bits(4, np.arange(len(sizes)))[:, None]
+    found = randomness.permute(place, sizes, keys)
+    for i, size in enumerate(sizes[:, 0].tolist()):
+        known = [permuted(one, size, int(keys[i, 0])) for one in place[i].tolist()]
+        assert found[i].tolist() == known
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 13, 16, 17, 33])

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,18 +55,14 @@ def permute(place: Ints, n: int | Ints, keys: Bits) -> Ints:
     size = np.broadcast_to(np.asarray(n, dtype=np.uint64), place.shape).ravel()
     bits_of = np.frexp((size - np.uint64(1)).astype(np.float64))[1]  # as int.bit_length, below 2^53
     half = np.maximum(-(-bits_of // 2), 3).astype(np.uint64)  # of fewer bits orders are not even
-    key = np.broadcast_to(keys, place.shape).ravel()
-    found = place.astype(np.uint64).ravel()
-    most = int(half.max(initial=0))
     mask = (np.uint64(1) << half) - np.uint64(1)
+    key, mixed = _mixing(keys, place.shape, int(half.max(initial=0)))
+    found = place.astype(np.uint64).ravel()
     walking, now = np.arange(found.size), found
     while walking.size:
         left, right = now >> half, now & mask
         for turn in range(_TURNS):
-            mixed = _mix(_mixed_in_turn(right, turn, most) ^ key)
-            mixed &= mask
-            mixed ^= left
-            left, right = right, mixed
+            left, right = right, left ^ (mixed(turn, right, key) & mask)
         now = (left << half) | right
         inside = now < size
         found[walking[inside]] = now[inside]
@@ -74,11 +72,22 @@ def permute(place: Ints, n: int | Ints, keys: Bits) -> Ints:
     return found.astype(np.int64).reshape(place.shape)
 
 
-def _mixed_in_turn(word: Bits, turn: int, most: int) -> Bits:
-    """What a turn of the network mixes before it looks at the key; words of at most so many bits."""
-    if most <= _FEW_BITS:
-        return np.asarray(_mixed_before(most)[turn][word.view(np.int64)])
-    return _mix(word + np.uint64(turn << 32))
+def _mixing(keys: Bits, shape: tuple[int, ...], most: int) -> tuple[Any, Callable[..., Bits]]:
+    """What stands for the key of each place, flat, and the function of (turn, words, those) that mixes.
+
+    shape: of the places; most: bits of the longest word. Short words are looked up, as far as that pays.
+    """
+    whole = np.broadcast_to(keys, shape).ravel()
+    if most > _FEW_BITS:
+        return whole, lambda turn, word, key: _mix(_mix(word + np.uint64(turn << 32)) ^ key)
+    before = _mixed_before(most)
+    if keys.size << most > 4 * whole.size:
+        return whole, lambda turn, word, key: _mix(before[turn][word.view(np.int64)] ^ key)
+    # Many places under few keys: what a key makes of every word is worked out once.
+    known = _mix(before[:, None] ^ keys.reshape(-1, 1)).reshape(_TURNS, -1)  # (turns, keys · 2^most)
+    begin = (np.arange(keys.size) << most).reshape(keys.shape)
+    at = np.broadcast_to(begin, shape).ravel()
+    return at, lambda turn, word, key: known[turn][key + word.view(np.int64)]
 
 
 @cache
