@@ -56,6 +56,37 @@ def test_places_are_permuted_one_by_one_as_together() -> None:
     assert randomness.permute(np.zeros((0, 1, 4), dtype=np.int64), 5, keys[:0, None, None]).size == 0
 
 
+def permuted(place: int, n: int, key: int) -> int:
+    """As `permute`, in plain numbers."""
+    half = max(-(-(n - 1).bit_length() // 2), 3)
+    while True:
+        left, right = place >> half, place % 2**half
+        for turn in range(6):
+            left, right = right, left ^ mixed(mixed(right + (turn << 32)) ^ key) % 2**half
+        place = left * 2**half + right
+        if place < n:
+            return place
+
+
+def mixed(word: int) -> int:
+    z = (word + 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+    return z ^ z >> 31
+
+
+@pytest.mark.parametrize("places", [1, 50])  # under each key: of many, what it mixes is looked up
+@pytest.mark.parametrize("most", [70, 2**20, 2**20 + 1])  # of the last, all is mixed as it comes
+def test_orders_are_those_of_plain_numbers(most: int, places: int) -> None:
+    sizes = np.array([1, 5, 64, 65, most])[:, None]
+    place = np.arange(places) * 7 % sizes  # (sizes, places)
+    keys = randomness.bits(4, np.arange(len(sizes)))[:, None]
+    found = randomness.permute(place, sizes, keys)
+    for i, size in enumerate(sizes[:, 0].tolist()):
+        known = [permuted(one, size, int(keys[i, 0])) for one in place[i].tolist()]
+        assert found[i].tolist() == known
+
+
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 13, 16, 17, 33])
 def test_two_places_go_to_any_two_equally_often(n: int) -> None:
     keys = randomness.bits(randomness.key(0, "pairs", n), np.arange(100_000))

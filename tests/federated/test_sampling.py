@@ -6,10 +6,22 @@ import torch
 
 import spreadout as so
 from spreadout.core.merging import MergeRules
+from spreadout.federated.cohort import draw_clients
 from spreadout.federated.sampling import certain_from, sample_clients
+from spreadout.runs.build import build_federation
 from toys import several_classes
 
 SIZES = np.array([50, 3, 0, 7, 1, 1, 20, 2, 9, 4])
+
+
+def test_a_federation_draws_by_a_threshold_it_knows() -> None:
+    clients = {"per_round": 3, "selection": "by_size"}
+    method = {"name": "fedaws", "weighting": "examples"}
+    base = {"model": {"hidden": [4], "dim": 4}, "clients": clients, "method": method}
+    f = build_federation(so.Experiment.of(base), several_classes(), torch.device("cpu"))
+    for round in range(5):
+        plain = sample_clients("by_size", f.drawn_sizes, 3, seed=f.seed, round=round)
+        assert torch.equal(draw_clients(f, round), plain)
 
 
 def test_each_client_is_in_as_often_as_its_size_says() -> None:
@@ -49,7 +61,8 @@ def test_with_its_weights_a_cohort_is_an_unbiased_mean_by_examples() -> None:
         sums.add(round_of(float(rules.client_weight(examples).sum())))
     assert len(sums) == 1  # what is divided by does not depend on who was drawn
     error = {
-        name: abs(np.mean(values) - wanted) / (np.std(values) / 6000**0.5) for name, values in found.items()
+        name: abs(np.mean(values) - wanted) / (np.std(values) / 6000**0.5)
+        for name, values in found.items()
     }
     assert error["right"] < 4
     assert error["examples"] > 10
@@ -74,7 +87,9 @@ def test_weights_that_do_not_belong_to_the_draw_are_refused() -> None:
     with pytest.raises(so.UserError, match="not by how they were drawn"):
         so.run(so.Experiment.of({"clients": drifting, "method": by_examples}), data=several_classes())
     averaged = {"name": "fedavg"}  # rows by weighted-mean: n_i a second time
-    with pytest.raises(so.UserError, match=r"'by_size': method\.merge = 'weighted-mean' would weigh rows"):
+    with pytest.raises(
+        so.UserError, match=r"'by_size': method\.merge = 'weighted-mean' would weigh rows"
+    ):
         so.run(so.Experiment.of({"clients": clients, "method": averaged}), data=several_classes())
     private = {"clients": clients, "privacy": {"clip": 1.0, "noise": 1.0}}
     with pytest.raises(so.UserError, match=r"'by_size': chooses clients by their numbers of examples"):

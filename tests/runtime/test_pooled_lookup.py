@@ -21,6 +21,7 @@ from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round
 from spreadout.federated.sampling import sample_clients
 from spreadout.methods import FedAwS
+from spreadout.models.lookup import Pooling
 from spreadout.runs.build import build_federation
 from spreadout.runtime.sequential import Sequential
 from spreadout.runtime.simulator import executor as simulator
@@ -161,6 +162,28 @@ def test_clients_ask_for_the_features_they_are_about_to_see() -> None:
     for i in range(len(own)):
         assert set(seen[i].tolist()) <= set(own[i].tolist())
     assert torch.equal(asked["own"].requests["classes"].values, asked["seen"].requests["classes"].values)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "sqrtn", "sum"])
+def test_rows_that_examples_name_are_those_requested(pooling: Pooling) -> None:
+    clients = {**STEP, "batch": 3, "request_features": "seen"}
+    f = build_federation(tagged_config({"name": "fedaws"}, clients=clients), twice_named(tagged()), CPU)
+    cohort = draw_cohort(f, 1)
+    x, plan = f.data.columns["x"], cohort.plan
+    assert isinstance(x, Sparse)
+    assert plan is not None
+    at, mask = f.data.offsets[cohort.clients][:, None] + plan.index[:, 0], plan.mask[:, 0]
+    examples = torch.arange(1.0, 1 + len(at))
+    given, named = (
+        PooledFeatures.of(x, at, mask, requested, examples, pooling)
+        for requested in (cohort.requests["inputs"], None)
+    )
+    for part in ("rows", "holders", "examples"):
+        assert torch.equal(getattr(given, part), getattr(named, part))
+    for segments in ("by_slot", "by_row"):
+        for part in ("at", "weights", "piece", "first"):
+            one, other = (getattr(getattr(found, segments), part) for found in (given, named))
+            assert torch.equal(one, other)
 
 
 def test_several_steps_see_what_they_asked_for() -> None:

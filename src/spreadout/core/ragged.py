@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from spreadout.core.sorting import distinct
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Ragged:
     """
 
     offsets: Tensor  # (n + 1,) int64, non-decreasing, starting at 0
-    values: Tensor  # (offsets[-1],) int64
+    values: Tensor  # (offsets[-1],) int64, maybe on a device while offsets are on the host
     shared: Tensor | None = None  # the one list that all of them are, where they are all the same
 
     def __len__(self) -> int:
@@ -46,7 +48,7 @@ class Ragged:
         if value.numel() == 0:
             return cls(torch.zeros(n + 1, dtype=torch.int64), value.to(torch.int64))
         width = int(value.max()) + 1
-        pairs = torch.unique(owner.to(torch.int64) * width + value)  # sorted: by owner, then value
+        pairs = distinct(owner.to(torch.int64) * width + value)  # by owner, then value
         lengths = torch.bincount(pairs // width, minlength=n)
         return cls(offsets_from_lengths(lengths), pairs % width)
 
@@ -68,19 +70,25 @@ class Ragged:
         first = self.offsets[rows]
         lengths = self.offsets[rows + 1] - first
         offsets = offsets_from_lengths(lengths)
-        start = torch.repeat_interleave(first - offsets[:-1], lengths)
-        return Ragged(offsets, self.values[start + torch.arange(start.numel())])
+        device, total = self.values.device, int(offsets[-1])
+        moved, lengths = (first - offsets[:-1]).to(device), lengths.to(device)
+        at = torch.repeat_interleave(moved, lengths, output_size=total)
+        return Ragged(offsets, self.values[at + torch.arange(total, device=device)])
+
+    def on_host(self) -> Ragged:
+        return replace(self, offsets=self.offsets.cpu(), values=self.values.cpu())
 
     def padded(self, fill: int) -> Tensor:
         """The lists side by side, short ones filled up: (n, longest)."""
         if self.shared is not None:
             return self.shared.expand(len(self), -1)
         width = int(self.lengths.max()) if len(self) else 0
-        column = torch.arange(width)  # (longest,)
-        filled = column < self.lengths[:, None]  # (n, longest)
-        at = (self.offsets[:-1, None] + column).clamp_max(max(self.values.numel() - 1, 0))
+        device = self.values.device
+        column = torch.arange(width, device=device)  # (longest,)
+        filled = column < self.lengths.to(device)[:, None]  # (n, longest)
+        at = (self.offsets[:-1, None].to(device) + column).clamp_max(max(self.values.numel() - 1, 0))
         if self.values.numel() == 0:
-            return torch.full((len(self), width), fill, dtype=torch.int64)
+            return torch.full((len(self), width), fill, dtype=torch.int64, device=device)
         return torch.where(filled, self.values[at], fill)
 
 

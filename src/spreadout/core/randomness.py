@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +24,8 @@ Ints = npt.NDArray[np.int64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_TURNS = 6  # of the Feistel network
+_FEW_BITS = 10  # words of so many are mixed in advance: 48 kB at most
 
 
 def key(seed: int, *purpose: str | int) -> int:
@@ -50,19 +55,46 @@ def permute(place: Ints, n: int | Ints, keys: Bits) -> Ints:
     size = np.broadcast_to(np.asarray(n, dtype=np.uint64), place.shape).ravel()
     bits_of = np.frexp((size - np.uint64(1)).astype(np.float64))[1]  # as int.bit_length, below 2^53
     half = np.maximum(-(-bits_of // 2), 3).astype(np.uint64)  # of fewer bits orders are not even
-    key = np.broadcast_to(keys, place.shape).ravel()
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    key, mixed = _mixing(keys, place.shape, int(half.max(initial=0)))
     found = place.astype(np.uint64).ravel()
-    walking = np.arange(found.size)
+    walking, now = np.arange(found.size), found
     while walking.size:
-        mask = (np.uint64(1) << half) - np.uint64(1)
-        left, right = found[walking] >> half, found[walking] & mask
-        for turn in range(6):
-            mixed = _mix(_mix(right + np.uint64(turn << 32)) ^ key)
-            left, right = right, left ^ (mixed & mask)
-        found[walking] = (left << half) | right
-        outside = found[walking] >= size
-        walking, size, half, key = walking[outside], size[outside], half[outside], key[outside]
+        left, right = now >> half, now & mask
+        for turn in range(_TURNS):
+            left, right = right, left ^ (mixed(turn, right, key) & mask)
+        now = (left << half) | right
+        inside = now < size
+        found[walking[inside]] = now[inside]
+        on = np.flatnonzero(~inside)
+        walking, now, size, half = walking[on], now[on], size[on], half[on]
+        mask, key = mask[on], key[on]
     return found.astype(np.int64).reshape(place.shape)
+
+
+def _mixing(keys: Bits, shape: tuple[int, ...], most: int) -> tuple[Any, Callable[..., Bits]]:
+    """What stands for the key of each place, flat, and the function of (turn, words, those) that mixes.
+
+    shape: of the places; most: bits of the longest word. Short words are looked up, as far as that pays.
+    """
+    whole = np.broadcast_to(keys, shape).ravel()
+    if most > _FEW_BITS:
+        return whole, lambda turn, word, key: _mix(_mix(word + np.uint64(turn << 32)) ^ key)
+    before = _mixed_before(most)
+    if keys.size << most > 4 * whole.size:
+        return whole, lambda turn, word, key: _mix(before[turn][word.view(np.int64)] ^ key)
+    # Many places under few keys: what a key makes of every word is worked out once.
+    known = _mix(before[:, None] ^ keys.reshape(-1, 1)).reshape(_TURNS, -1)  # (turns, keys · 2^most)
+    begin = (np.arange(keys.size) << most).reshape(keys.shape)
+    at = np.broadcast_to(begin, shape).ravel()
+    return at, lambda turn, word, key: known[turn][key + word.view(np.int64)]
+
+
+@cache
+def _mixed_before(most: int) -> Bits:
+    """Every word of so many bits, mixed for every turn: (turns, 2^most)."""
+    word, turn = np.arange(1 << most, dtype=np.uint64), np.arange(_TURNS, dtype=np.uint64)
+    return _mix(word + (turn[:, None] << np.uint64(32)))
 
 
 def generator(seed: int, *purpose: str | int) -> np.random.Generator:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from spreadout.core.sorting import stable_order
 from spreadout.core.types import Tensors
 
 if TYPE_CHECKING:
@@ -116,10 +117,12 @@ def sum_by_id(ids: Tensor, *columns: Tensor) -> tuple[Tensor, ...]:
     A sorted segment sum rather than atomic adds, so the result does not depend on the order in
     which a GPU happens to run.
     """
-    unique, inverse = torch.unique(ids, return_inverse=True)
+    order = stable_order(ids)
+    unique, place = torch.unique_consecutive(ids[order], return_inverse=True)
     if unique.numel() == ids.numel():  # every id once: a permutation, no sums
-        order = torch.argsort(ids)
         return (unique, *(column[order] for column in columns))
+    inverse = torch.empty_like(place)
+    inverse[order] = place
     summed = []
     for column in columns:
         total = column.new_zeros((unique.numel(), *column.shape[1:]))

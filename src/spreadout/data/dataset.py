@@ -173,12 +173,15 @@ class FederatedDataset:
         at = self.places_of(clients)
         owner = torch.repeat_interleave(torch.arange(len(clients)), self._lengths(clients))
         return {
-            table: self.rows_at(table, at, owner, len(clients))
+            table: self.rows_at(table, at, owner, len(clients)).on_host()
             for table in sorted(set(self.row_columns.values()))
         }
 
     def rows_at(self, table: str, at: Tensor, owner: Tensor, clients: int) -> Ragged:
-        """The distinct rows that these examples name, for each of the clients that own them."""
+        """The distinct rows that these examples name, for each of the clients that own them.
+
+        Their ids are sorted where the columns lie, and stay there.
+        """
         owners, ids = [], []
         for name, points_to in self.row_columns.items():
             if points_to != table:
@@ -192,8 +195,8 @@ class FederatedDataset:
                 found = column.take(at)[:, None].flatten(1)  # (n, ids of an example)
                 owners.append(owner.to(found.device)[:, None].expand_as(found).flatten())
                 ids.append(found.flatten())
-        named = Ragged.from_pairs(torch.cat(owners), torch.cat(ids), clients)  # sorted where they are
-        return Ragged(named.offsets.cpu(), named.values.cpu())
+        named = Ragged.from_pairs(torch.cat(owners), torch.cat(ids), clients)
+        return Ragged(named.offsets.cpu(), named.values)
 
     @property
     def features(self) -> dict[str, str]:

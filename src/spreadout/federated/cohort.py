@@ -40,9 +40,11 @@ class Cohort:
 
 def draw_clients(federation: Federation, round: int) -> Tensor:
     """Who takes part in a round: a function of (seed, round) alone, or of the number of the draw."""
-    f = federation
-    sizes = f.drawn_sizes
-    return sample_clients(f.server.selection, sizes, f.server.per_round, seed=f.seed, round=round)
+    f, s = federation, federation.server
+    threshold = f.certain_from if s.selection == "by_size" else None
+    return sample_clients(
+        s.selection, f.drawn_sizes, s.per_round, seed=f.seed, round=round, threshold=threshold
+    )
 
 
 def draw_cohort(federation: Federation, round: int, repeats: int = 0) -> Cohort:
@@ -62,8 +64,9 @@ def request_rows(federation: Federation, clients: Tensor, round: int) -> Cohort:
     steps = f.plan(clients, round)
     owner = steps.mask.nonzero()[:, 0]
     seen = f.data.offsets[clients][owner] + steps.index[steps.mask > 0]
-    once = Ragged.from_pairs(owner, seen, len(clients))  # over several epochs too
-    owner = torch.repeat_interleave(torch.arange(len(clients)), once.lengths)
+    if steps.mask.shape[1] > 1:  # over several epochs an example is seen more than once
+        once = Ragged.from_pairs(owner, seen, len(clients))
+        owner, seen = torch.repeat_interleave(torch.arange(len(clients)), once.lengths), once.values
     tables = set(f.data.features.values())
-    seen_rows = {t: f.data.rows_at(t, once.values, owner, len(clients)) for t in tables}
+    seen_rows = {t: f.data.rows_at(t, seen, owner, len(clients)) for t in tables}
     return Cohort(round, clients, requests | seen_rows, steps)

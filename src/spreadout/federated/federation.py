@@ -88,16 +88,19 @@ class Federation:
 
     @cached_property
     def rules(self) -> MergeRules:
-        least = 0.0
-        if self.server.selection == "by_size":
-            least = certain_from(self.drawn_sizes, self.server.per_round)
+        least = self.certain_from if self.server.selection == "by_size" else 0.0
         return replace(self.method.rules(), most=self.server.claim_cap, least=least)
 
-    @property
+    @cached_property
     def drawn_sizes(self) -> Ints:
         """How many examples clients are drawn by: no more than each may count for."""
         usable = self.clients.schedule.usable(self.data.sizes)
         return usable if self.server.claim_cap is None else np.minimum(usable, self.server.claim_cap)
+
+    @cached_property
+    def certain_from(self) -> float:
+        """How many examples make it certain that a client is drawn `by_size`, in every round alike."""
+        return certain_from(self.drawn_sizes, self.server.per_round)
 
     @property
     def shares_noise(self) -> bool:

@@ -21,11 +21,17 @@ every round; `full`: everyone, every round."""
 
 
 def sample_clients(
-    selection: Selection, sizes: Ints, per_round: int, *, seed: int, round: int
+    selection: Selection,
+    sizes: Ints,
+    per_round: int,
+    *,
+    seed: int,
+    round: int,
+    threshold: float | None = None,
 ) -> Tensor:
     """The round's cohort: distinct client numbers, ascending: (per_round,), by `poisson` about as many.
 
-    sizes: how many examples each client trains on.
+    sizes: how many examples each client trains on; threshold: `certain_from` of them, where it is known.
     """
     clients = len(sizes)
     if selection == "full":
@@ -39,7 +45,7 @@ def sample_clients(
     if selection == "poisson":
         return torch.from_numpy(np.flatnonzero(generator.random(clients) < per_round / clients))
     if selection == "by_size":
-        return torch.from_numpy(_by_size(sizes, per_round, generator))
+        return torch.from_numpy(_by_size(sizes, per_round, generator, threshold))
     chance = None
     if selection == "weighted":
         chance = sizes / sizes.sum()
@@ -69,9 +75,11 @@ def certain_from(sizes: Ints, per_round: int) -> float:
     return float(rest[first] / left[first])
 
 
-def _by_size(sizes: Ints, per_round: int, generator: np.random.Generator) -> Ints:
+def _by_size(
+    sizes: Ints, per_round: int, generator: np.random.Generator, threshold: float | None
+) -> Ints:
     """Systematic sampling (Madow 1949) over the clients in a random order."""
-    threshold = certain_from(sizes, per_round)
+    threshold = certain_from(sizes, per_round) if threshold is None else threshold
     certain = np.flatnonzero((sizes >= threshold) & (sizes > 0))
     others = np.flatnonzero((sizes < threshold) & (sizes > 0))
     places = per_round - len(certain)

@@ -127,7 +127,7 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
         apart = (usable > LARGE) | (usable > np.maximum(FEW * needed, SMALL))
         epochs = np.where(apart, 0, -(-steps // per_epoch))
         order, start = _epoch_orders(usable, epochs, needed, clients, seed, round)
-        epoch = np.where(filled, step // batches, 0)
+        epoch = step // batches  # (k, S, 1)
         at = start[:, None, None] + epoch * needed[:, None, None] + index
         whole = filled & ~apart[:, None, None]
         mixed = order[np.where(whole, at, 0)] if order.size else np.zeros_like(index)

@@ -42,7 +42,8 @@ def places_of(federation: Federation, numbers: Sequence[int]) -> Tensor:
 
 def requests(federation: Federation, numbers: Sequence[int], round: int) -> dict[str, Ragged]:
     """The rows these clients need in a round."""
-    return request_rows(federation, places_of(federation, numbers), round).requests
+    requested = request_rows(federation, places_of(federation, numbers), round).requests
+    return {table: rows.on_host() for table, rows in requested.items()}
 
 
 def without(requested: Ragged, kept: Tensor) -> Ragged:

@@ -33,8 +33,10 @@ def with_negatives(
                 for at in np.split(np.arange(len(own)), range(block, len(own), block))
             ]
         )
-    if (together := _at_once(own, counts, bounds, stream, numbers)) is not None:
-        return together
+    most = int(np.max(counts, initial=0))
+    for draws in (most + most // 8 + 4, 2 * most + 16):  # a few too many are nearly always enough
+        if (together := _at_once(own, counts, bounds, stream, numbers, draws)) is not None:
+            return together
     first, end = bounds
     lists = []
     for i, (number, count) in enumerate(_each(numbers, counts)):
@@ -54,7 +56,12 @@ def with_negatives(
 
 
 def _at_once(
-    own: Ragged, counts: int | Ints, bounds: tuple[int, int], stream: int, numbers: Ints
+    own: Ragged,
+    counts: int | Ints,
+    bounds: tuple[int, int],
+    stream: int,
+    numbers: Ints,
+    draws: int,
 ) -> Ragged | None:
     """The same draws for all clients together; None where some client needs more than its first ones."""
     first, end = bounds
@@ -62,8 +69,8 @@ def _at_once(
     if len(every) != 1 or not len(own) or int(own.lengths.max()) > FEW_OWN:
         return None
     count = int(every[0])
-    bits = randomness.bits(stream, numbers[:, None], np.arange(2 * count + 16))
-    drawn = first + (bits % np.uint64(end - first)).astype(np.int64)  # (n, m)
+    bits = randomness.bits(stream, numbers[:, None], np.arange(draws))
+    drawn = first + (bits % np.uint64(end - first)).astype(np.int64)  # (n, draws)
     order = np.argsort(drawn, axis=1, kind="stable")
     ranked = np.take_along_axis(drawn, order, 1)
     again = np.zeros(drawn.shape, dtype=bool)  # drawn before by the same client

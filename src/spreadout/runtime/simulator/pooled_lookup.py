@@ -16,6 +16,7 @@ from torch import Tensor
 from spreadout.core.merging import RowSum
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import sum_by_id
+from spreadout.core.sorting import stable_order
 from spreadout.core.tables import Table
 from spreadout.data.columns import Sparse
 from spreadout.models.lookup import Pooling
@@ -39,35 +40,36 @@ class PooledFeatures:
         column: Sparse,
         at: Tensor,
         mask: Tensor,
-        requested: Ragged,
+        requested: Ragged | None,
         examples: Tensor,
         pooling: Pooling,
     ) -> PooledFeatures:
-        """at, mask (k, B): examples and which slots are filled; requested: the rows each client holds;
-        examples (k,): what each client counts for."""
+        """at, mask (k, B): examples and which slots are filled; requested: the rows each client holds,
+        None: those its examples name; examples (k,): what each client counts for."""
         device, slots = examples.device, mask.numel()
-        holder = torch.repeat_interleave(torch.arange(len(requested)), requested.lengths).to(device)
-        counted = examples[holder].float()
-        rows, holders, behind = sum_by_id(requested.values.to(device), torch.ones_like(counted), counted)
         slot = mask.flatten().nonzero()[:, 0]
         features = column.select(at.flatten()[slot]).compact()
         ids = features.ids.to(device).long()
-        owner = torch.repeat_interleave(slot.to(device), features.offsets.diff().to(device))
-        place = torch.searchsorted(rows, ids).clamp_max(max(len(rows) - 1, 0))
-        if len(ids) and not (len(rows) and bool((rows[place] == ids).all())):
-            raise ValueError("a method's request leaves out rows that its clients' examples name")
+        lengths = features.offsets.diff().to(device)
+        owner = torch.repeat_interleave(slot.to(device), lengths, output_size=len(ids))
         # A feature named twice counts twice, in a fixed order on every device.
-        given = features.weights.to(device).float()
-        pairs, weights = sum_by_id(place * slots + owner, given)
-        row, slot = pairs // slots, pairs % slots
+        pairs, weights = sum_by_id(ids * slots + owner, features.weights.to(device).float())
+        ids, slot = pairs // slots, pairs % slots
         weights = weights / _length(slot, weights, slots, pooling)[slot]
-        order = torch.argsort(slot, stable=True)
+        if requested is None:
+            rows, row, named = torch.unique_consecutive(ids, return_inverse=True, return_counts=True)
+            holders, behind = _held_by(row, slot // mask.shape[1], len(rows), examples)
+        else:
+            rows, holders, behind = _requested(requested, examples)
+            row = _places(rows, ids)
+            named = torch.bincount(row, minlength=len(rows))
+        order = stable_order(slot)
         return cls(
             rows,
             holders,
             behind,
             SegmentSum.of(row[order], weights[order], torch.bincount(slot, minlength=slots)),
-            SegmentSum.of(slot, weights, torch.bincount(row, minlength=len(rows))),
+            SegmentSum.of(slot, weights, named),
             (mask.shape[0], mask.shape[1]),
         )
 
@@ -79,6 +81,35 @@ class PooledFeatures:
         """Σ_i v_i ΔW_i; gradient (k, B, width) of Σ ω_i loss_i, share (k,): v_i / ω_i."""
         shared = (gradient * share[:, None, None]).flatten(0, 1)
         return RowSum(self.rows, -rate * self.by_row.sums(shared), self.holders, self.examples)
+
+
+def _held_by(row: Tensor, client: Tensor, rows: int, examples: Tensor) -> tuple[Tensor, Tensor]:
+    """How many clients name each row, and how many examples those have: two (rows,).
+
+    row, client (n,): by row, then by client; examples (k,): what each client counts for.
+    """
+    clients = max(len(examples), 1)
+    once = torch.unique_consecutive(row * clients + client)
+    row, counted = once // clients, examples[once % clients].float()
+    behind = counted.new_zeros(rows).index_put_((row,), counted, accumulate=True)
+    return torch.bincount(row, minlength=rows).float(), behind
+
+
+def _requested(requested: Ragged, examples: Tensor) -> tuple[Tensor, ...]:
+    """The rows that somebody requests, how many do, and how many examples those have: three (m,)."""
+    device, ids = examples.device, requested.values.to(examples.device)
+    every, lengths = torch.arange(len(requested), device=device), requested.lengths.to(device)
+    holder = torch.repeat_interleave(every, lengths, output_size=len(ids))
+    counted = examples[holder].float()
+    return sum_by_id(ids, torch.ones_like(counted), counted)
+
+
+def _places(rows: Tensor, ids: Tensor) -> Tensor:
+    """Where each id is among the rows: (n,)."""
+    place = torch.searchsorted(rows, ids).clamp_max(max(len(rows) - 1, 0))
+    if len(ids) and not (len(rows) and bool((rows[place] == ids).all())):
+        raise ValueError("a method's request leaves out rows that its clients' examples name")
+    return place
 
 
 def _length(slot: Tensor, weights: Tensor, slots: int, pooling: Pooling) -> Tensor:

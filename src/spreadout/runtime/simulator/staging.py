@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spreadout.core.ragged import Ragged
 from spreadout.core.randomness import Ints
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
@@ -147,7 +148,7 @@ def _pooled(federation: Federation, cohort: Cohort, steps: Plan, examples: Tenso
     column = f.data.columns[name]
     assert isinstance(column, Sparse)
     at = f.data.offsets[cohort.clients][:, None] + steps.index[:, 0]
-    requested = cohort.requests[table]
+    requested = None if f.clients.requests_seen else cohort.requests[table]
     return PooledFeatures.of(column, at, steps.mask[:, 0], requested, examples, model.pooling)
 
 
@@ -157,18 +158,17 @@ def stage_in_advance(
     """The same with its chunk copied to the device, while the device still trains another round.
 
     Only where the round is one small chunk: several chunks fill the memory each. trains: the stream that
-    will read it.
+    will read it, and the requests that lie on the device.
     """
     if (
-        len(staged.chunks) != 1
-        or SHARE_STAGED_IN_ADVANCE * _staged_bytes(federation, staged.chunks[0]) > memory
+        len(staged.chunks) == 1
+        and SHARE_STAGED_IN_ADVANCE * _staged_bytes(federation, staged.chunks[0]) <= memory
     ):
-        return staged
-    first = stage_chunk(federation, staged.chunks[0], fuses=True)
+        staged = replace(staged, first=stage_chunk(federation, staged.chunks[0], fuses=True))
     torch.cuda.current_stream(federation.device).synchronize()
-    for tensor in _tensors_in(first):
+    for tensor in _tensors_in(staged):
         tensor.record_stream(trains)  # its memory is not free before that stream is done
-    return replace(staged, first=first)
+    return staged
 
 
 def _staged_bytes(federation: Federation, cohort: Cohort) -> int:
@@ -181,13 +181,15 @@ def _staged_bytes(federation: Federation, cohort: Cohort) -> int:
 
 
 def _tensors_in(part: object) -> Iterator[Tensor]:
-    """Everything on a device that a chunk is made of."""
+    """Everything on a device that a round is made of."""
     if isinstance(part, Tensor):
         yield from [part] if part.is_cuda else []
-    elif isinstance(part, Mapping | tuple):
+    elif isinstance(part, Mapping | tuple | list):
         for value in part.values() if isinstance(part, Mapping) else part:
             yield from _tensors_in(value)
-    elif isinstance(part, PooledFeatures | RowSlots | SegmentSum | Chunk):
+    elif isinstance(
+        part, PooledFeatures | RowSlots | SegmentSum | Ragged | Cohort | Chunk | StagedRound
+    ):
         yield from _tensors_in({one.name: getattr(part, one.name) for one in fields(part)})
 
 
