@@ -87,11 +87,12 @@ def main() -> None:
     arms = {name: arm for name, arm in known.items() if name in (a.arms or known)}
     kept = {shape: _kept(_path(a.out, shape, rows=a.rows)) for shape in a.sets}
     sets = {shape: SETS[shape].resized(a.scale, a.rounds) for shape in a.sets}
-    first = [
-        Job(shape, of, arm, point)
+    most = 1 if a.profile else a.points or max(len(one.points) for one in arms.values())
+    first = [  # a point of every arm, then the next: oracles, which take most memory, are not all at once
+        Job(shape, of, arm, list(one.points)[place])
+        for place in range(most)
         for arm, one in arms.items()
         for shape, of in sets.items()
-        for point in list(one.points)[: 1 if a.profile else a.points]
     ]
     if a.profile:
         profile(first, a.device, a.set)
