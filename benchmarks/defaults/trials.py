@@ -72,11 +72,29 @@ def _many_classes() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     yield name, "fedss", ("clients.per_round=1000", "rounds=1000")
 
 
+def _cohorts() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Steps of images by few clients or by many: results/defaults/cohorts.json."""
+    small = ("data.source.size=14", "model.width=32", "rounds=400")
+    asked = {"few_classes": ((32, 32), ("all", 21), ("all", 8), ("all", 4))}
+    asked["by_label"] = ((32, 32), (128, 8), (256, 4))
+    for method in ("fedaws", "fedss"):
+        for partition, steps in asked.items():
+            for clients, batch in steps:
+                cohort = (f"clients.per_round={clients}", f"clients.batch={batch}")
+                yield "omniglot", method, (f"data.partition={partition}", *cohort, *small)
+        for cohort in (
+            ("clients.per_round=8", "clients.batch=128"),
+            ("clients.per_round=all", "clients.batch=102"),
+        ):
+            yield "cifar-10", method, (*cohort, "clients.image_shift=4")
+
+
 GROUPS: Mapping[str, Sequence[tuple[str, str, tuple[str, ...]]]] = {
     "rates": tuple(_rates()),
     "histories": tuple(_histories()),
     "pictures": tuple(_pictures()),
     "many-classes": tuple(_many_classes()),
+    "cohorts": tuple(_cohorts()),
 }
 
 

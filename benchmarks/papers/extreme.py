@@ -88,7 +88,8 @@ def main() -> None:
     kept = {shape: _kept(_path(a.out, shape, rows=a.rows)) for shape in a.sets}
     sets = {shape: SETS[shape].resized(a.scale, a.rounds) for shape in a.sets}
     most = 1 if a.profile else a.points or max(len(one.points) for one in arms.values())
-    first = [  # a point of every arm, then the next: oracles, which take most memory, are not all at once
+    # A point of every arm, then the next: oracles, which take most memory, are not all at once.
+    first = [
         Job(shape, of, arm, list(one.points)[place])
         for place in range(most)
         for arm, one in arms.items()

@@ -21,12 +21,12 @@ def arms(*shapes: str) -> str:
         made, size = read(path), SETS[shape].scale
         paths.append(path)
         name = shape if size == 1 else f"{shape}, {size:g} of it"
-        for label, found in _found(made, ARMS):
+        for label, tried, found in _found(made, ARMS):
             cells = [_spread(found, metric) for metric in (*RANKED, TAIL)]
-            rows.append([name, label, *cells, str(len(found))])
+            rows.append([name, label, *cells, str(tried), str(len(found))])
         floor = (f"{made['constant'][metric]:.1f}" for metric in RANKED)
-        rows.append([name, "Always the most frequent labels", *floor, "–", "–"])
-    return table(("", "", *RANKED, TAIL, "seeds"), rows, *paths)
+        rows.append([name, "Always the most frequent labels", *floor, "–", "–", "–"])
+    return table(("", "", *RANKED, TAIL, "points", "seeds"), rows, *paths)
 
 
 def points(*shapes: str) -> str:
@@ -64,12 +64,13 @@ def rows_seen(*shapes: str) -> str:
     return table(head, lines, *paths, note="Without → with the prior. Bytes are of one client.")
 
 
-def _found(made: Made, known: Mapping[str, Arm]) -> Iterator[tuple[str, list[Made]]]:
-    """Test scores of the chosen points, a list over seeds, by what the arm is called."""
+def _found(made: Made, known: Mapping[str, Arm]) -> Iterator[tuple[str, int, list[Made]]]:
+    """What an arm is called, how many points were tried, and test scores of the chosen one by seed."""
     for name, arm in known.items():
+        tried = sum(f"{name} {point} 0" in made["runs"] for point in arm.points)
         for way, called in WAYS.items():
             if point := chosen(made, name, way):
-                yield arm.label + called, _of(made, name, point, way)
+                yield arm.label + called, tried, _of(made, name, point, way)
 
 
 def _of(made: Made, arm: str, point: str | None, way: str) -> list[Made]:
