@@ -75,8 +75,10 @@ def _many_classes() -> Iterator[tuple[str, str, tuple[str, ...]]]:
 def _cohorts() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Steps of images by few clients or by many: results/defaults/cohorts.json."""
     small = ("data.source.size=14", "model.width=32", "rounds=400")
-    asked = {"few_classes": ((32, 32), ("all", 21), ("all", 8), ("all", 4))}
-    asked["by_label"] = ((32, 32), (128, 8), (256, 4))
+    asked = {
+        "few_classes": (("32", 32), ("all", 21), ("all", 8), ("all", 4)),
+        "by_label": (("32", 32), ("128", 8), ("256", 4)),
+    }
     for method in ("fedaws", "fedss"):
         for partition, steps in asked.items():
             for clients, batch in steps:

@@ -94,6 +94,7 @@ def main() -> None:
         for place in range(most)
         for arm, one in arms.items()
         for shape, of in sets.items()
+        if place < len(one.points)
     ]
     if a.profile:
         profile(first, a.device, a.set)

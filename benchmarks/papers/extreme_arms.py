@@ -76,8 +76,8 @@ def _points(knob: str, values: tuple[float, float], rates: tuple[float, float]) 
     section, name = knob.split(".")
     return {
         f"{rate:g}-{value:g}": {"server": {"lr": rate}, section: {name: value}}
-        for rate in rates
         for value in values
+        for rate in rates
     }
 
 

@@ -29,7 +29,10 @@ def test_points_differ_begin_with_the_default_and_are_valid(name: str, method: s
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_trials_are_valid_configs_judged_on_validation_data(group: str) -> None:
+def test_trials_are_valid_configs_judged_on_validation_data(
+    group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPREADOUT_DATA", str(tmp_path))  # configs are made, no data is read
     for name, method, changes in GROUPS[group]:
         data = None if name in SETS else {"source": "mulan", "path": name}
         asked = Job(name, method, 0, changes, "validation", data=data or {}).experiment()

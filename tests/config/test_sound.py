@@ -289,12 +289,35 @@ def test_images_are_learned_in_many_steps_of_about_a_thousand(
     assert flat.rounds <= 1000
 
 
-@pytest.mark.parametrize(("batch", "per_round"), [(16, "all"), (20, "all"), (32, 32), (64, 16), (128, 8), (4096, 8), ("full", "all")])
+@pytest.mark.parametrize(
+    ("batch", "per_round"),
+    [(16, "all"), (20, "all"), (32, 32), (64, 16), (128, 8), (4096, 8), ("full", "all")],
+)
 def test_a_batch_that_is_set_says_how_many_clients_make_up_a_step(
-    batch: int | str, per_round: int
+    batch: int | str, per_round: int | str
 ) -> None:
     found = sound.sound(so.Experiment.of({"clients": {"batch": batch}}), pictures(70, 20))
     assert (found.clients.batch, found.clients.per_round) == (batch, per_round)
+
+
+@pytest.mark.parametrize(
+    ("clients", "per_round", "batch"), [(100, 10, 102), (1000, 10, 102), (1000, 300, 4), (50, "all", 20)]
+)
+def test_clients_that_are_set_say_how_many_images_each_brings(
+    clients: int, per_round: int | str, batch: int
+) -> None:
+    asked = so.Experiment.of({"clients": {"per_round": per_round}})
+    found = sound.sound(asked, pictures(clients, 20))
+    assert found.clients.batch == batch
+    assert found.clients.selection == ("uniform" if per_round == "all" else "weighted")
+
+
+def test_several_steps_on_images_have_plain_batches() -> None:
+    for local in ({"local_epochs": 1}, {"local_steps": 10}):
+        found = sound.sound(so.Experiment.of({"clients": local}), pictures(100, 500))
+        assert (found.clients.batch, found.clients.per_round) == (32, 32)
+    one = sound.sound(so.Experiment.of({"clients": {"local_steps": 1}}), pictures(100, 500))
+    assert (one.clients.batch, one.clients.per_round) == (10, "all")
 
 
 def test_a_softmax_has_small_steps_on_the_server() -> None:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 import spreadout as so
+from spreadout.config.sound import asks_the_same
 from spreadout.core.state import ServerState
 from spreadout.federated.federation import Federation
-from spreadout.runs.build import build_federation, memory_of
+from spreadout.runs.build import build_federation, memory_of, uses_bf16
 from spreadout.runtime.simulator.shared_encoder import shared_outputs
 from spreadout.runtime.simulator.staging import bytes_per_client
 
@@ -26,9 +27,11 @@ def test_a_chunk_may_take_an_eighth_of_a_gpu(
 ) -> None:
     about = SimpleNamespace(total_memory=there)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
-    assert memory_of(so.Experiment(), CPU) == 1 << 30
-    assert memory_of(so.Experiment(), GPU) == taken
-    assert memory_of(so.Experiment.of({"run": {"memory_gb": 2.5}}), GPU) == 5 << 29
+    pictures, flat = built("convnet").model, built("mlp").model
+    assert memory_of(so.Experiment(), pictures, CPU) == 1 << 30
+    assert memory_of(so.Experiment(), pictures, GPU) == taken
+    assert memory_of(so.Experiment(), flat, GPU) == 1 << 30
+    assert memory_of(so.Experiment.of({"run": {"memory_gb": 2.5}}), pictures, GPU) == 5 << 29
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "much"])
@@ -68,6 +71,23 @@ def test_what_images_take_in_one_call_is_foretold(encoder: str) -> None:
     assert 1.5 * sum(kept.values()) < foretold < 6 * sum(kept.values())
 
 
-def test_images_are_encoded_in_bf16_on_a_gpu_alone() -> None:
-    assert not built("convnet").bf16
-    assert built("convnet", precision="bf16").bf16
+def test_images_are_encoded_in_bf16_on_a_gpu_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures, flat = built("convnet").model, built("mlp").model
+    plain, private = so.Experiment(), so.Experiment.of({"privacy": {"clip": 1.0, "noise": 1.0}})
+    for major, has in ((7, False), (8, True), (9, True)):
+        about = SimpleNamespace(major=major)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, about=about: about)
+        assert uses_bf16(plain, pictures, GPU) is has
+        assert not uses_bf16(plain, pictures, CPU)
+        assert not uses_bf16(plain, flat, GPU)
+        assert not uses_bf16(private, pictures, GPU)
+    for precision in ("bf16", "float32"):
+        told = so.Experiment.of({"run": {"precision": precision}})
+        assert uses_bf16(told, pictures, GPU) is uses_bf16(told, flat, CPU) is (precision == "bf16")
+
+
+def test_a_run_from_before_these_could_be_left_open_is_the_same_run() -> None:
+    now = so.Experiment.of({"chosen": []})
+    before = so.Experiment.of({"chosen": [], "run": {"memory_gb": 1.0, "precision": "float32"}})
+    assert asks_the_same(now, before)
+    assert not asks_the_same(so.Experiment.of({"chosen": [], "run": {"precision": "bf16"}}), before)

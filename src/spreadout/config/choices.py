@@ -175,11 +175,14 @@ def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
         some = int(np.clip(SHARE * busy, EVERYBODY, CROWD))
         if sees_pictures(experiment, splits):
             some = _picture_clients(experiment, splits)
-            everybody = 2 * some  # a class that is left out of a step costs more than a larger step
-    found: dict[str, Any] = {"clients.per_round": "all" if busy <= everybody else some}
+            # A class that is left out of a step costs more than a larger step.
+            everybody = 2 * some if _one_step_on_pictures(experiment, splits) else some
+    taking = "all" if busy <= everybody else some
+    found: dict[str, Any] = {"clients.per_round": taking}
     alike = experiment.method.weighting == "uniform" and not hides_sizes(experiment)
-    asked = None if is_open(experiment, "clients.per_round") else experiment.clients.per_round
-    drawn = busy > everybody and (asked is None or (asked != "all" and asked < busy))
+    if not is_open(experiment, "clients.per_round"):
+        taking = experiment.clients.per_round
+    drawn = taking != "all" and int(taking) < busy
     if drawn and alike and not experiment.method.takes_histories:
         # Drawn by their size, clients count alike and examples too: the classes that carry most labels
         # are not lost among the many that carry few.
@@ -229,10 +232,20 @@ def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 def _batch(experiment: Experiment, splits: Splits) -> int:
     sizes = splits.train.sizes
     holders = 1 if experiment.method.is_centralized else max(int((sizes > 0).sum()), 1)
-    if sees_pictures(experiment, splits) and one_step(experiment.method, splits):
-        whole = holders * FEW_PICTURES <= PICTURES_A_STEP  # then all take part, in a larger step if need be
-        return int(np.clip(PICTURES_A_STEP // holders, FEW_PICTURES * (1 + whole), 128))
-    return 128 if int(sizes.sum()) / holders > LARGE_CLIENT else 32
+    if not _one_step_on_pictures(experiment, splits):
+        return 128 if int(sizes.sum()) / holders > LARGE_CLIENT else 32
+    least = FEW_PICTURES if holders * FEW_PICTURES > PICTURES_A_STEP else 2 * FEW_PICTURES
+    asked = experiment.clients.per_round
+    if not is_open(experiment, "clients.per_round") and asked != "all":
+        holders = min(holders, asked)
+    return int(np.clip(PICTURES_A_STEP // holders, least, 128))
+
+
+def _one_step_on_pictures(experiment: Experiment, splits: Splits) -> bool:
+    """Whether clients take one step on images, as they do unless the user says otherwise."""
+    clients = experiment.clients
+    more = clients.local_epochs is not None or clients.local_steps not in (None, 1)
+    return sees_pictures(experiment, splits) and one_step(experiment.method, splits) and not more
 
 
 def sees_pictures(experiment: Experiment, splits: Splits) -> bool:

@@ -123,7 +123,7 @@ class RunConfig(Section):
     """`[run]`: where and how rounds are computed; no effect on what they mean."""
 
     executor: str = "simulator"  # simulator, sequential, or one of your own
-    # Budget of the simulator for one chunk of clients; auto: 1, or an eighth of a GPU's memory if more.
+    # Budget of the simulator for one chunk of clients; auto: 1, for images an eighth of a GPU if more.
     memory_gb: PositiveFloat | Literal["auto"] = "auto"
     # auto: bf16 for encoders of images on a GPU, not under [privacy]; float32 elsewhere.
     precision: Literal["auto", "float32", "bf16"] = "auto"

@@ -123,6 +123,9 @@ def asks_the_same(experiment: Experiment, complete: Experiment) -> bool:
     filled = {key for key in complete.chosen or [] if is_open(experiment, key)} | {"chosen", "own"}
     if isinstance(complete.data.source, GivenInPython):  # whatever the config said of them
         filled.add("data.source")
+    for key in ("run.memory_gb", "run.precision"):  # runs from before these could be left open say both
+        if "auto" in (value_of(experiment, key), value_of(complete, key)):
+            filled.add(key)
     return without(experiment.model_dump(), filled) == without(complete.model_dump(), filled)
 
 

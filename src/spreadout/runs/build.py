@@ -33,6 +33,7 @@ from spreadout.runs.unprotected import refuse_empty_budget, refuse_own_scaling
 from spreadout.runtime import distributed
 
 DENSE_UP_TO = 1 << 30
+AMPERE = 8  # the first kind of CUDA device that computes in bf16; older ones imitate it, slowly
 GPU_SHARE = 8  # one part in so many of a GPU's memory is for a chunk: others may be at work on it
 
 
@@ -65,7 +66,7 @@ def build_federation(
     )
     refuse_unfit_optimizers(e, method)
     by_example = e.privacy is not None and e.privacy.model == "example"
-    memory = memory_of(e, device)
+    memory = memory_of(e, model, device)
     federation = Federation(
         data=data,
         model=model,
@@ -94,7 +95,7 @@ def build_federation(
         device=device,
         seed=e.seed,
         rounds=e.rounds,
-        bf16=_uses_bf16(e, model, device),
+        bf16=uses_bf16(e, model, device),
         activations=model.activations(_example_shape(data)),
         class_names=splits.class_names,
     )
@@ -163,18 +164,22 @@ def _local_training(e: Experiment, model: EmbeddingModel, method: Method) -> Loc
     )
 
 
-def memory_of(e: Experiment, device: torch.device) -> int:
-    """Bytes that a chunk of clients may take: many small chunks would leave most of a GPU idle."""
+def memory_of(e: Experiment, model: EmbeddingModel, device: torch.device) -> int:
+    """Bytes that a chunk of clients may take; a step on images in many chunks leaves a GPU idle."""
     if e.run.memory_gb != "auto":
         return int(e.run.memory_gb * 2**30)
-    there = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
-    return max(1 << 30, there // GPU_SHARE)
+    if device.type != "cuda" or not isinstance(model.encoder, ImageEncoder):
+        return 1 << 30
+    return max(1 << 30, torch.cuda.get_device_properties(device).total_memory // GPU_SHARE)
 
 
-def _uses_bf16(e: Experiment, model: EmbeddingModel, device: torch.device) -> bool:
+def uses_bf16(e: Experiment, model: EmbeddingModel, device: torch.device) -> bool:
+    """Whether encoders compute in bf16: by itself on images, where a GPU is made for it."""
     if e.run.precision != "auto":
         return e.run.precision == "bf16"
-    return device.type == "cuda" and e.privacy is None and isinstance(model.encoder, ImageEncoder)
+    if device.type != "cuda" or e.privacy is not None or not isinstance(model.encoder, ImageEncoder):
+        return False
+    return torch.version.hip is not None or torch.cuda.get_device_properties(device).major >= AMPERE
 
 
 def _executor(e: Experiment, device: torch.device, memory: int) -> Executor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
@@ -13,6 +14,7 @@ from spreadout.evaluation.early_stopping import chance, goodness, judged_by
 from spreadout.evaluation.metrics import described
 from spreadout.evaluation.references import Reference
 
+SHARE = re.compile(r"P@1$|(retrieval )?R@\d+$")  # metrics by which an example is right or wrong
 NO_CHANCE = 8  # examples that scores differ by: twice the deviation, if as many again went both ways
 FEWEST = 5  # evaluations that trends can be seen in
 
@@ -53,7 +55,7 @@ def differ(config: EvalConfig, difference: float, score: float, examples: int) -
     By a standard error of a score, as both are of the same examples, and by NO_CHANCE of these. A metric
     that is no share of examples, and an unknown number of them, leave nothing to chance.
     """
-    if not examples or described(judged_by(config)[0]).range != (0, 100):
+    if not examples or not SHARE.match(judged_by(config)[0]):
         return difference > 0
     return difference >= max(chance(config, score, examples), 100 * NO_CHANCE / examples)
 

@@ -21,6 +21,7 @@ from spreadout.evaluation.references.features import width_of
 
 AT_ONCE = 1 << 22  # numbers of features in memory at once
 MOST = 1 << 30  # numbers to be read; of more, nobody looks
+MIX = -0x61C8864680B583EB  # odd: 2⁶⁴ by the golden ratio
 FEW_VALUES = 10  # times that a training row is there in the mean, from which rows are alike by nature
 
 
@@ -81,6 +82,7 @@ def _sparse_digests(column: Sparse, factor: Tensor) -> Tensor:
 
 
 def _bits(values: Tensor) -> Tensor:
-    """Numbers of 32 bits as the bits they have; 0 and −0 are both 0. (…) → (…) int64"""
+    """Numbers of 32 bits as their bits, mixed; 0 and −0 are both 0. (…) → (…) int64"""
     plain = values.float() + 0.0
-    return plain.contiguous().view(torch.int32).long()
+    mixed = plain.contiguous().view(torch.int32).long() * MIX
+    return mixed ^ (mixed >> 32)  # round numbers end in zeros, and a product would keep these
