@@ -43,7 +43,7 @@ def test_the_test_score_of_the_chosen_point_over_its_seeds(made: Any) -> None:
         }
     )
     rows: Any = extreme.arms("wikilshtc-325k")
-    assert rows[0] == ["wikilshtc-325k, 0.25 of it", "FedAwS", *["41.0 ± 1.4"] * 4, "2"]
+    assert rows[0] == ["wikilshtc-325k, 0.25 of it", "FedAwS", *["41.0 ± 1.4"] * 4, "2", "2"]
     assert rows[1][1:3] == ["FedAwS + prior", "42.0 ± 1.4"]
     assert rows[2][1:5] == ["Always the most frequent labels", "5.0", "4.0", "3.0"]
     assert len(rows) == 3
