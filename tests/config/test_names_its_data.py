@@ -47,6 +47,17 @@ def test_another_source_leaves_the_path_of_the_old_one_behind(wine: Path) -> Non
     assert so.Experiment.load(config, ["data.source=digits"]).data.path is None
 
 
+def test_an_option_of_a_source_leaves_its_path(tmp_path: Path) -> None:
+    config = tmp_path / "mine.toml"
+    config.write_text('[data]\npath = "mine.csv"\nsource = {name = "table", label = "kind"}\n')
+    for given in ("data.source.label=colour", "data.source={name='table',label='colour'}"):
+        data = so.Experiment.load(config, [given]).data
+        assert (data.path is not None, data.source.label) == (True, "colour")  # type: ignore[attr-defined]
+    plain = tmp_path / "plain.toml"
+    plain.write_text('data.source = "npz"\ndata.path = "mine.npz"\n')
+    assert so.Experiment.load(plain, ["data.source=npz"]).data.path is not None
+
+
 @pytest.mark.parametrize("text", ["", "rounds = 2\n", '[data]\npartition = "by_label"\n'])
 def test_a_file_that_names_no_data_is_refused_with_the_remedy(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -338,8 +338,8 @@ def test_a_class_that_cannot_be_one_is_refused_with_those_that_can(tmp_path: Pat
     put(tmp_path, w__arff=WEKA)
     for name, said in (
         ("nothing", "no attribute 'nothing'; set data.source.label to a"),
-        ("species", r"no attribute 'species', did you mean 'Species'\?; set data.source.label to a"),
-        ("a", "attribute 'a' number has no classes; set data.source.label to a"),
+        ("species", r"no attribute 'species' \(did you mean 'Species'\?\); set data.source.label to a"),
+        ("a", "attribute 'a' has no classes; set data.source.label to a"),
     ):
         with pytest.raises(so.UserError, match=f"w.arff: {said} nominal one: 'colour', 'Species'$"):
             MulanArff(label=name).parse(tmp_path)

@@ -34,9 +34,12 @@ def test_a_chunk_may_take_an_eighth_of_a_gpu(
     assert memory_of(so.Experiment.of({"run": {"memory_gb": 2.5}}), pictures, GPU) == 5 << 29
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "much"])
-def test_a_budget_of_nothing_is_refused(given: str) -> None:
-    with pytest.raises(so.UserError, match=r"run\.memory_gb"):
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("0", "above 0"), ("-1", "above 0"), ("much", "a number"), ("nan", "a finite number|above 0")],
+)
+def test_a_budget_of_nothing_is_refused(given: str, said: str) -> None:
+    with pytest.raises(so.UserError, match=rf"run\.memory_gb = .*: must be ({said}) or 'auto'"):
         so.Experiment.of({}, overrides=[f"run.memory_gb={given}"])
 
 

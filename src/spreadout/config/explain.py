@@ -19,6 +19,7 @@ _BOUNDS = {
 _KINDS = {
     "int": "a whole number",
     "float": "a number",
+    "finite": "a finite number",
     "bool": "true or false",
     "string": "a string",
     "list": "a list",
@@ -116,8 +117,13 @@ def _any_of(problems: Sequence[Any]) -> str:
     """ "a whole number or 'all'" for a field that takes either."""
     words = []
     for found in problems:
-        kind = found["type"].split("_")[0]
-        words.append(found["ctx"]["expected"] if kind == "literal" else _KINDS.get(kind, found["msg"]))
+        kind, context = found["type"].split("_")[0], found.get("ctx", {})
+        if kind == "literal":
+            words.append(context["expected"])
+        elif kind == "greater":
+            words += [f"above {context['gt']:g}" if "gt" in context else f"at least {context['ge']:g}"]
+        else:
+            words.append(_KINDS.get(kind, found["msg"]))
     return " or ".join(dict.fromkeys(words))
 
 

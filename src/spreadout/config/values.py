@@ -154,6 +154,12 @@ def _name_of(values: Mapping[str, Any], section: str, key: str) -> Any:
     return found.get("name") if isinstance(found, Mapping) else found
 
 
+def _other_source(before: Any, after: Any) -> bool:
+    """Whether another source is named; one that only gets another option keeps its path."""
+    named = [one.get("name") if isinstance(one, Mapping) else one for one in (before, after)]
+    return named[1] is not None and named[0] != named[1]
+
+
 def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """The values with the changes on top, section by section.
 
@@ -179,7 +185,7 @@ def overlay(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
         if key == "model" and change.get("encoder", section.get("encoder")) != section.get("encoder"):
             idle = idle_keys(str(change["encoder"]))
             section = {name: value for name, value in section.items() if name not in idle}
-        if key == "data" and "source" in change:
+        if key == "data" and _other_source(section.get("source"), change.get("source")):
             section = {name: value for name, value in section.items() if name != "path"}  # the old one's
         for one, other in ALTERNATIVES.get(key, []):
             if (one in change) != (other in change):  # giving one of them takes the other back

@@ -101,8 +101,8 @@ def diagnose(
         or unfinished(config, history, rounds, decays=decays, examples=examples, references=references)
     )
     said = [one for one in (wild, dead, None if wild or dead else fallen) if one is not None]
-    if calm is not None and not said:
-        said.append(calm)
+    if calm is not None and (not said or (calm is short and said == [fallen])):
+        said.insert(0, calm)  # classes of a run that was cut short may not have come apart yet
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = said if last is None else [*said, last]
     known = leaked(config, copies)

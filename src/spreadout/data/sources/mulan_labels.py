@@ -52,13 +52,13 @@ def class_named(name: str, header: Header, label: str) -> int:
     remedy = f"set data.source.label to a nominal one: {_nominal(header)}"
     if not found:
         close = get_close_matches(name, [attribute.name for attribute in header.attributes], 1, 0.5)
-        meant = f", did you mean {close[0]!r}?" if close else ""
+        meant = f" (did you mean {close[0]!r}?)" if close else ""
         raise UserError(f"{label}: no attribute {name!r}{meant}; {remedy}")
     if len(found) > 1:
         raise UserError(f"{label}: {len(found)} attributes are called {name!r}; rename all but one")
     attribute = header.attributes[found[0]]
     if len(attribute.values) < 2:
-        raise UserError(f"{label}: attribute {attribute.shown()} has no classes; {remedy}")
+        raise UserError(f"{label}: attribute {name!r} has no classes; {remedy}")
     return found[0]
 
 
