@@ -489,6 +489,12 @@ def test_a_short_run_that_chance_cannot_tell_from_a_reference_is_not_cut() -> No
     of = {"rounds": 50, "usual": 300, "references": known}
     assert diagnose(P1, level, examples=30, **of) == []  # three rows
     assert [one.name for one in diagnose(P1, level, examples=300, **of)] == ["unfinished"]
+    # Classes that lie close may not have come apart yet: both are said, and that it was cut short first.
+    together = "classes are collapsing; push"
+    fallen = diagnose(P1, level, examples=300, **of, collapse_advice=together)
+    assert [one.name for one in fallen] == ["unfinished", "collapse"]
+    whole = diagnose(P1, level, examples=300, **{**of, "rounds": 300}, collapse_advice=together)
+    assert [one.name for one in whole] == ["collapse"]
 
 
 def test_a_model_above_the_trivial_reference_does_not_see_all_inputs_alike() -> None:
