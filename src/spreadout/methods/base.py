@@ -46,7 +46,7 @@ class ServerContext:
     ...     def server_step(self, state, model, context):
     ...         print(f"round {context.round} trained rows {context.touched['classes'].ids.tolist()}")
     >>> result = so.run(so.Experiment(rounds=1, clients={"per_round": 3}), method=Watching())
-    round 0 trained rows [0, 3, 7]
+    round 0 trained rows [0, 2, 4]
     """
 
     seed: int
