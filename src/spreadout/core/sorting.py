@@ -9,7 +9,7 @@ from torch import Tensor
 
 def distinct(numbers: Tensor) -> Tensor:
     """Each of them once, ascending, as `torch.unique` has them: (n,) → (m,)"""
-    if numbers.is_cuda:
+    if numbers.device.type != "cpu":
         found: Tensor = torch.unique(numbers)
     else:
         found = torch.unique_consecutive(torch.from_numpy(np.sort(numbers.numpy())))
@@ -19,7 +19,7 @@ def distinct(numbers: Tensor) -> Tensor:
 def stable_order(numbers: Tensor) -> Tensor:
     """Their places by rising number, equal ones as they come: a stable argsort. (n,) → (n,)"""
     bits = len(numbers).bit_length()
-    if numbers.is_cuda or not _leave_room(numbers, bits):
+    if numbers.device.type != "cpu" or not _leave_room(numbers, bits):
         return torch.argsort(numbers, stable=True)
     # A number and its place as one number: plain sorts are the fast ones.
     both = (numbers.numpy() << bits) | np.arange(len(numbers))
