@@ -161,7 +161,7 @@ def test_init_takes_the_class_of_an_arff_file(
     (tmp_path / "w.arff").write_text(f"@relation w\n@attribute k {{a,b}}\n@attribute v real\n@data\n{rows}")
     config, given = tmp_path / "w.toml", str(tmp_path / "w.arff")
     assert invoke(monkeypatch, "init", given, "--label", "v", "--out", str(config)) == 2
-    assert "attribute 'v' number has no classes" in capsys.readouterr().err
+    assert "attribute 'v' has no classes" in capsys.readouterr().err
     assert invoke(monkeypatch, "init", given, "--label", "k", "--out", str(config)) == 0
     assert capsys.readouterr().out.startswith("k is what is to be told: every value of it becomes a client.")
     asked = so.Experiment.load(config).data
