@@ -17,7 +17,9 @@ from spreadout.runs import diagnosis
 
 def stored(x: np.ndarray, kind: str) -> so.Dense | so.Sparse:
     if kind == "bytes":
-        return Dense(torch.from_numpy(x.astype(np.uint8)).view(len(x), 1, 5, 6), scale=2 / 255, shift=-1.0)
+        return Dense(
+            torch.from_numpy(x.astype(np.uint8)).view(len(x), 1, 5, 6), scale=2 / 255, shift=-1.0
+        )
     if kind == "dense":
         return Dense(torch.from_numpy(x.astype(np.float32)))
     rows = scipy.sparse.csr_matrix(x.astype(np.float32))
@@ -49,7 +51,10 @@ def test_they_are_those_that_a_plain_loop_finds(
 def test_a_sparse_row_is_the_same_dense_one_and_0_is_minus_0() -> None:
     x = np.eye(30)[np.arange(30)] * 2.5
     assert copies_in({"x": stored(x, "dense")}, {"x": stored(x[:9], "sparse")}) == Copies(9, 9)
-    assert copies_in({"x": stored(x - 0.0, "dense")}, {"x": stored(np.where(x, x, -0.0), "dense")}).found == 30
+    assert (
+        copies_in({"x": stored(x - 0.0, "dense")}, {"x": stored(np.where(x, x, -0.0), "dense")}).found
+        == 30
+    )
     assert copies_in({"x": stored(x, "dense")}, {"x": stored(x[:, ::-1][:9] + 1, "dense")}).found == 0
 
 
@@ -108,3 +113,12 @@ def test_under_privacy_nobody_looks() -> None:
     }
     result = so.run(so.Experiment.of(config), data=parts(40))
     assert "rows in both parts" not in [one["name"] for one in result.summary["findings"]]
+
+
+def test_round_numbers_fill_all_bits() -> None:
+    """The bits of 0 and 2 end in thirty zeros, and a product would keep these."""
+    rng = np.random.default_rng(3)
+    x = torch.from_numpy(2.0 * rng.integers(0, 2, (5000, 64))).float()
+    factor = torch.from_numpy(rng.integers(0, 2**62, 64)) | 1
+    low = copies._digests(Dense(x), factor) & 0xFFFFFFFF
+    assert len(torch.unique(low)) > 4990

@@ -15,7 +15,7 @@ from spreadout.evaluation.references import Reference
 from spreadout.report.terminal import print_summary
 from spreadout.runs import diagnosis
 from spreadout.runs.diagnosis import diagnose
-from spreadout.runs.finding import Finding
+from spreadout.runs.finding import Finding, differ
 
 P1 = EvalConfig()
 PLAIN: dict[str, Any] = {"chosen": []}  # nothing is chosen by the data: these are about bad settings
@@ -547,3 +547,12 @@ def test_a_default_run_on_labels_by_the_throw_of_a_die_is_not_unfinished(seed: i
     asked = so.Experiment.of({"method": {"name": "fedavg"}})  # all else is chosen
     result = so.run(asked, data=so.Splits("die", train, *held), device="cpu")
     assert "unfinished" not in [one["name"] for one in result.summary["findings"]]
+
+
+@pytest.mark.parametrize(
+    ("metric", "told"), [("P@1", False), ("retrieval R@5", False), ("MAP@R", True), ("P@5", True)]
+)
+def test_chance_is_asked_where_an_example_is_right_or_wrong(metric: str, told: bool) -> None:
+    config = EvalConfig(metrics=[metric])
+    assert differ(config, 1.0, 7.6, 500) is told  # five examples of 500
+    assert differ(config, 5.0, 7.6, 500)
