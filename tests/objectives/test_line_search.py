@@ -50,17 +50,23 @@ def test_the_regulariser_never_rises(
     rows = table_of(classes, dim, spread, seed)
     anchors = torch.arange(0, classes, 2)
 
-    def loss(neighbours: Tensor | None = None) -> TableLoss:
+    def loss(neighbours: Tensor | None = None, gradient: bool = True) -> TableLoss:
         if k is None:
-            return regularizers.all_pairs(rows, penalty)
+            return regularizers.all_pairs(rows, penalty, gradient=gradient)
         search = None if neighbours is None else regularizers.among(rows, neighbours)
-        return regularizers.mined_pairs(rows, anchors, min(k, classes - 1), penalty, search=search)
+        return regularizers.mined_pairs(
+            rows, anchors, min(k, classes - 1), penalty, search=search, gradient=gradient
+        )
+
+    def value(neighbours: Tensor | None) -> Tensor:
+        return loss(neighbours, gradient=False).value
 
     for _ in range(3):
         before = loss()
         start = loss(before.neighbours).value
+        assert torch.equal(value(before.neighbours), start)
         length = line_search.descend_(
-            rows, before, lambda b=before: loss(b.neighbours).value, share=share, length=length
+            rows, before, lambda b=before: value(b.neighbours), share=share, length=length
         )
         assert loss(before.neighbours).value <= start
         assert torch.allclose(rows.norm(dim=-1), torch.ones(classes, dtype=torch.float64))

@@ -6,9 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
+from spreadout.objectives.cooccurrence import CoOccurrence
 from spreadout.objectives.neighbours import nearest
-from spreadout.objectives.regularizers import FarPenalty, HingePenalty, Penalty, all_pairs, mined_pairs
+from spreadout.objectives.regularizers import (
+    FarPenalty,
+    HingePenalty,
+    Penalty,
+    all_pairs,
+    mined_pairs,
+    together,
+)
 
 PENALTIES: list[Penalty] = [
     HingePenalty(1.1), HingePenalty(0.7), HingePenalty(2.0), HingePenalty(2.6),
@@ -125,3 +134,20 @@ def test_low_precision_mining_returns_exact_scores_of_nearly_the_same_rows() -> 
     )
     assert shared / 500 > 0.99
     torch.testing.assert_close(rough.scores, (w[:50, None] * w[rough.ids]).sum(-1))
+
+
+@pytest.mark.parametrize("penalty", [HingePenalty(1.1), HingePenalty(2.5), FarPenalty()])
+@pytest.mark.parametrize("correlated", [False, True])
+def test_a_value_alone_is_the_value_beside_the_gradient(penalty: Penalty, correlated: bool) -> None:
+    rows, anchors = table(7), torch.tensor([0, 2, 5])
+    sets = Ragged.from_lists([[0, 1], [0, 1, 2], [3], [4, 5, 6]])
+    weight = CoOccurrence.of(sets, classes=7).weights() if correlated else None
+    every = [all_pairs(rows, penalty, weight=weight, gradient=wanted) for wanted in (True, False)]
+    near = [
+        mined_pairs(rows, anchors, 2, penalty, weight=weight, gradient=wanted, reduction="mean")
+        for wanted in (True, False)
+    ]
+    both = [together(one, other, 0.3) for one, other in zip(every, near, strict=True)]
+    for whole, alone in (every, near, both):
+        assert torch.equal(whole.value, alone.value)
+        assert len(whole.gradient.ids) >= len(anchors) and len(alone.gradient.ids) == 0

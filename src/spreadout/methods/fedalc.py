@@ -138,9 +138,15 @@ class FedALC(NoisyTable, Spreadout):
         neighbours: Tensor | None = None,
     ) -> TableLoss:
         """reg_cr of Eq. 8 or 10, or its mined form Eq. 11, at the present table."""
-        weights = self.pair_weights(state)
-        loss = self._spread(state, touched, context, step, weights, self.table_clip, neighbours)
+        loss = super().regularizer(state, touched, context, step, neighbours)
         return self.noisy(loss, context.noise_seed, "table noise", context.round, step)
+
+    @property
+    def pair_clip(self) -> float | None:
+        return self.table_clip
+
+    def _term_weights(self, state: ServerState, touched: RowSum) -> PairWeights:
+        return self.pair_weights(state)
 
     def privacy(self, state: ServerState) -> dict[str, Any] | None:
         return self.noise_guarantee(state.round * self.spreadout_steps)

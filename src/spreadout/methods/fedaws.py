@@ -125,7 +125,7 @@ class Spreadout(FromFeatures):
         length = line_search.descend_(
             state.tables["classes"],
             loss,
-            lambda: self.regularizer(state, touched, context, step, loss.neighbours).value,
+            lambda: self._value(state, touched, context, step, loss.neighbours),
             share=strength / (strength + HALF_WAY) * context.rate_factor,
             length=None if memory.length is None else float(memory.length),
             sphere=model.tables["classes"].sphere,
@@ -136,8 +136,8 @@ class Spreadout(FromFeatures):
         self, state: ServerState, model: EmbeddingModel, context: ServerContext, step: int
     ) -> None:
         """W ← W̃ − λη ∇reg_sp(W̃), as it is written."""
-        regularizer = self.regularizer(state, context.touched["classes"], context, step)
         touched = context.touched["classes"]
+        regularizer = self.regularizer(state, touched, context, step)
         rate = self._lambda(state, touched) * (self.spreadout_lr or context.client_lr["classes"])  # λη
         descend_table_(
             state,
@@ -148,12 +148,10 @@ class Spreadout(FromFeatures):
             sphere=model.tables["classes"].sphere,
         )
         if context.round % WATCH_EVERY == 0:
-            after = self.regularizer(
-                state, context.touched["classes"], context, step, regularizer.neighbours
-            )
+            after = self._value(state, touched, context, step, regularizer.neighbours)
             memory = state.recall(self.state_type)
             seen = torch.zeros(2) if memory.watched is None else memory.watched.cpu()
-            memory.watched = seen + torch.tensor([1.0, float(after.value > regularizer.value)])
+            memory.watched = seen + torch.tensor([1.0, float(after > regularizer.value)])
 
     def signs(self, state: ServerState) -> dict[str, float]:
         seen = state.recall(self.state_type).watched
@@ -183,8 +181,18 @@ class Spreadout(FromFeatures):
 
         neighbours: those of Eq. 8, if they were found before.
         """
-        weight = self._class_weight(state, touched) if self.weighted else None
-        return self._spread(state, touched, context, step, weight, neighbours=neighbours)
+        return self._spread(state, touched, context, step, neighbours)
+
+    def _value(
+        self,
+        state: ServerState,
+        touched: RowSum,
+        context: ServerContext,
+        step: int,
+        neighbours: Tensor | None,
+    ) -> Tensor:
+        """The regulariser alone, as a line search asks for it several times a step."""
+        return self._spread(state, touched, context, step, neighbours, gradient=False).value
 
     def _spread(
         self,
@@ -192,13 +200,13 @@ class Spreadout(FromFeatures):
         touched: RowSum,
         context: ServerContext,
         step: int,
-        weight: Tensor | PairWeights | None,
-        clip: float | None = None,
         neighbours: Tensor | None = None,
+        *,
+        gradient: bool = True,
     ) -> TableLoss:
-        mined = None
+        mined, weight = None, self._term_weights(state, touched)
         if self.spreadout_form in MINING:
-            mined = self._mined(state, touched, context, step, weight, clip, neighbours)
+            mined = self._mined(state, touched, context, step, weight, neighbours, gradient)
             if self.spreadout_form == "topk":
                 return mined
         hinge, far = HingePenalty(self.spreadout_margin, self.distance), FarPenalty(self.distance)
@@ -206,10 +214,20 @@ class Spreadout(FromFeatures):
             local_of(state.tables["classes"]),
             far if self.spreadout_form == "far" else hinge,
             weight=weight,
-            clip=clip,
+            clip=self.pair_clip,
             reduction=self.reduction,
+            gradient=gradient,
         )
         return every if mined is None else regularizers.together(every, mined, self.mined_share)
+
+    @property
+    def pair_clip(self) -> float | None:
+        """The most that one pair may add to the gradient's norm."""
+        return None
+
+    def _term_weights(self, state: ServerState, touched: RowSum) -> Tensor | PairWeights | None:
+        """One for each class (Remark 2), or for each pair; None weighs all alike."""
+        return self._class_weight(state, touched) if self.weighted else None
 
     def _mined(
         self,
@@ -218,8 +236,8 @@ class Spreadout(FromFeatures):
         context: ServerContext,
         step: int,
         weight: Tensor | PairWeights | None,
-        clip: float | None,
         neighbours: Tensor | None,
+        gradient: bool,
     ) -> TableLoss:
         """Eq. 8: each class that took part and its nearest others."""
         table, search = state.tables["classes"], None
@@ -241,10 +259,11 @@ class Spreadout(FromFeatures):
             else HingePenalty(self.spreadout_margin, self.distance),
             candidates=subset,
             weight=weight[touched.ids] if isinstance(weight, Tensor) else weight,
-            clip=clip,
+            clip=self.pair_clip,
             reduction=self.reduction,
             low_precision=context.low_precision,
             search=search,
+            gradient=gradient,
         )
 
     def _by_index(self, state: ServerState, context: ServerContext, step: int) -> regularizers.Search:

@@ -77,12 +77,13 @@ def all_pairs(
     clip: float | None = None,
     reduction: Reduction = "sum",
     budget: int = DEFAULT_BUDGET,
+    gradient: bool = True,
 ) -> TableLoss:
     """`Σ_c Σ_{c'≠c} a_cc' φ(w_c·w_c')` over the whole table (Eq. 7).
 
     weight: one a_c per class (Remark 2), or one per pair (FedALC, Eqs. 8 and 10). clip: the most one
-    unordered pair may add to the gradient's norm. Exact in O(C d²) when the penalty is a polynomial,
-    else in blocks in O(C² d).
+    unordered pair may add to the gradient's norm. gradient: False computes the value alone. Exact in
+    O(C d²) when the penalty is a polynomial, else in blocks in O(C² d).
 
     >>> import torch
     >>> import spreadout as so
@@ -98,31 +99,37 @@ def all_pairs(
     alpha = torch.ones_like(table[:, 0]) if weight is None else weight  # (C,)
     alpha = alpha.alone if isinstance(alpha, PairWeights) else alpha
     if coefficients is not None:
-        value, gradient = _all_pairs_polynomial(table, alpha, *coefficients)
+        value, slopes = _all_pairs_polynomial(table, alpha, *coefficients, gradient=gradient)
         if own is not None:
-            less = stored_pairs(table, own, penalty, budget=budget)
-            value, gradient = value - less.value, gradient - less.gradient.values
+            less = stored_pairs(table, own, penalty, budget=budget, gradient=gradient)
+            value, slopes = value - less.value, slopes - less.gradient.values
     else:
-        value, gradient = _all_pairs_blocked(table, alpha, penalty, own, clip, budget)
+        value, slopes = _all_pairs_blocked(table, alpha, penalty, own, clip, budget, gradient)
     pairs = len(table) * (len(table) - 1)
     pairs_of = {"sum": 1, "mean": pairs, "row": len(table) - 1}[reduction]
     scale = 1.0 / max(pairs_of, 1)
-    ids = torch.arange(len(table), device=table.device)
-    return TableLoss(value * scale, Rows(ids, gradient * scale))
+    return TableLoss(value * scale, _of_first(len(slopes), slopes * scale))
+
+
+def _of_first(count: int, values: Tensor) -> Rows:
+    """Rows of the first classes: of all, or of none where only a value is asked for."""
+    return Rows(torch.arange(count, device=values.device), values)
 
 
 def _all_pairs_polynomial(
-    table: Tensor, alpha: Tensor, a: float, b: float, c: float
+    table: Tensor, alpha: Tensor, a: float, b: float, c: float, *, gradient: bool
 ) -> tuple[Tensor, Tensor]:
     """With m = Σw and G = WᵀW: Σ_{c'} s = w·m and Σ_{c'} s² = wᵀGw, less the pair with itself."""
-    weighted = alpha[:, None] * table
-    gram, gram_w = table.T @ table, table.T @ weighted  # (d, d)
-    total, total_w = table.sum(0), weighted.sum(0)  # (d,)
+    gram, total = table.T @ table, table.sum(0)  # (d, d), (d,)
     norm2 = table.square().sum(1)  # (C,)
     linear = table @ total - norm2  # (C,) Σ_{c'≠c} s
     projected = table @ gram  # (C, d)
     quadratic = (projected * table).sum(1) - norm2.square()  # (C,) Σ_{c'≠c} s²
     value = (alpha * (a * (len(table) - 1) + b * linear + c * quadratic)).sum()
+    if not gradient:
+        return value, table[:0]
+    weighted = alpha[:, None] * table
+    gram_w, total_w = table.T @ weighted, weighted.sum(0)
     own = b * (total - table) + 2 * c * (projected - norm2[:, None] * table)
     others = b * (total_w - weighted) + 2 * c * (table @ gram_w - norm2[:, None] * weighted)
     return value, alpha[:, None] * own + others
@@ -135,14 +142,15 @@ def _all_pairs_blocked(
     pairs: PairWeights | None,
     clip: float | None,
     budget: int,
+    gradient: bool,
 ) -> tuple[Tensor, Tensor]:
     def terms(s: Tensor, block: slice) -> tuple[Tensor, Tensor]:
         weight = alpha[block, None] + alpha
         if pairs is not None:
             weight = weight - _meet(pairs, block, s)
-        return weight * penalty.value(s), weight * penalty.slope(s)
+        return weight * penalty.value(s), weight * penalty.slope(s) if gradient else s
 
-    return _in_blocks(table, terms, clip, budget)
+    return _in_blocks(table, terms, clip, budget, gradient)
 
 
 def pull_and_push(
@@ -181,7 +189,7 @@ def pull_and_push(
         return value, meet * together.slope(s) + part * away.slope(s)
 
     value, gradient = _in_blocks(table, terms, clip, budget)
-    return TableLoss(value, Rows(torch.arange(len(table), device=table.device), gradient))
+    return TableLoss(value, _of_first(len(table), gradient))
 
 
 def _in_blocks(
@@ -189,6 +197,7 @@ def _in_blocks(
     terms: Callable[[Tensor, slice], tuple[Tensor, Tensor]],
     clip: float | None,
     budget: int,
+    gradient: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """A sum over all unordered pairs of different rows, and its gradient, some rows at a time.
 
@@ -196,18 +205,20 @@ def _in_blocks(
     """
     rows_at_once = max(1, budget // (5 * table.element_size() * len(table)))
     value = table.new_zeros(())
-    gradient = torch.empty_like(table)
+    slopes = torch.empty_like(table if gradient else table[:0])
     for start in range(0, len(table), rows_at_once):
         block = slice(start, min(start + rows_at_once, len(table)))
         place = torch.arange(block.stop - start, device=table.device)
         each, slope = terms(table[block] @ table.T, block)  # (b, C)
         each[place, place + start] = 0
-        slope[place, place + start] = 0
         value += each.sum() / 2  # each pair is met from both its rows
+        if not gradient:
+            continue
+        slope[place, place + start] = 0
         if clip is not None:  # of unit rows, a pair's part of the gradient has the norm √2·|slope|
             slope = slope.clamp(-clip / 2**0.5, clip / 2**0.5)
-        gradient[block] = slope @ table
-    return value, gradient
+        slopes[block] = slope @ table
+    return value, slopes
 
 
 def _meet(pairs: PairWeights, block: slice, like: Tensor) -> Tensor:
@@ -225,8 +236,11 @@ def stored_pairs(
     penalty: Penalty | NearPenalty,
     *,
     budget: int = DEFAULT_BUDGET,
+    gradient: bool = True,
 ) -> TableLoss:
     """`Σ both_cc' φ(w_c·w_c')` over the pairs that are stored, a block of them at a time.
+
+    gradient: as in `all_pairs`.
 
     >>> import torch
     >>> import spreadout as so
@@ -237,18 +251,19 @@ def stored_pairs(
     tensor(1.)
     """
     value = table.new_zeros(())
-    gradient = torch.zeros_like(table)
+    slopes = torch.zeros_like(table if gradient else table[:0])
     pairs_at_once = max(1, budget // (4 * table.element_size() * table.shape[1]))
     for start in range(0, len(pairs.first), pairs_at_once):
         some = slice(start, start + pairs_at_once)
         first, second = pairs.first[some], pairs.second[some]
         s = (table[first] * table[second]).sum(-1)
         value += (pairs.both[some] * penalty.value(s)).sum()
+        if not gradient:
+            continue
         # Both directions are stored: what one does to its second class, the other does to its first.
         pull = (pairs.both[some] + pairs.reversed[some]) * penalty.slope(s)
-        gradient.index_put_((first,), pull[:, None] * table[second], accumulate=True)
-    ids = torch.arange(len(table), device=table.device)
-    return TableLoss(value, Rows(ids, gradient))
+        slopes.index_put_((first,), pull[:, None] * table[second], accumulate=True)
+    return TableLoss(value, _of_first(len(slopes), slopes))
 
 
 def mined_pairs(
@@ -264,13 +279,14 @@ def mined_pairs(
     budget: int = DEFAULT_BUDGET,
     low_precision: bool = False,
     search: Search | None = None,
+    gradient: bool = True,
 ) -> TableLoss:
     """`Σ_{c∈anchors} Σ_{y∈N_k(c)} a_cy φ(w_c·w_y)` (Eq. 8), N_k(c) the k nearest candidates.
 
     anchors: (n,) distinct ids, the participating classes; candidates: (c,) ascending ids C′, all
     classes if None; weight: (n,) a_c, or one for every pair (FedALC, Eq. 11); clip: as in `all_pairs`.
     The gradient moves anchors and the neighbours found, no others; of a sharded table, those that are
-    here. search: finds neighbours another way than by looking at all.
+    here. search: finds neighbours another way than by looking at all. gradient: as in `all_pairs`.
 
     >>> import torch
     >>> import spreadout as so
@@ -301,13 +317,15 @@ def mined_pairs(
     if reduction == "row":  # of as many neighbours as it has
         alpha = alpha / real.sum(1, keepdim=True).clamp_min(1)
     value = (alpha * penalty.value(s) * real).sum()
+    scale = 1.0 / max(int(real.sum()), 1) if reduction == "mean" else 1.0
+    mined = neighbours.masked_fill(~real, -1)
+    if not gradient:
+        return TableLoss(value * scale, Rows(anchors[:0], rows[:0]), mined)
     slope = alpha * penalty.slope(s) * real  # (n, k)
     if clip is not None:  # a pair may be mined from both its ends: half for each
         slope = slope.clamp(-clip / 8**0.5, clip / 8**0.5)
-    scale = 1.0 / max(int(real.sum()), 1) if reduction == "mean" else 1.0
-    ids, gradient = _gradient_of_pairs(table, anchors, rows, neighbours, slope, real, budget)
-    mined = neighbours.masked_fill(~real, -1)
-    return TableLoss(value * scale, Rows(ids, gradient * scale), mined)
+    ids, moved = _gradient_of_pairs(table, anchors, rows, neighbours, slope, real, budget)
+    return TableLoss(value * scale, Rows(ids, moved * scale), mined)
 
 
 def together(all_of: TableLoss, mined: TableLoss, share: float) -> TableLoss:
