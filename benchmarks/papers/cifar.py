@@ -1,16 +1,13 @@
 """Table 1 of FedAwS on CIFAR-10 and CIFAR-100: Baseline-1, Baseline-2, FedAwS and the softmax oracle.
 
-    python -m benchmarks.papers.cifar --out results/cifar/table1.json --epochs 60 --jobs 4
-
-`results/cifar/cifar-10.json` was made with --nets "cifar-10 resnet8" "cifar-10 resnet32" --points 4
---tuning-epochs 6 --epochs 40.
+    python -m benchmarks.papers.cifar --out results/cifar/table1.json --epochs 100 resnet8=200 --jobs 5
 
 Every arm has equally many points to choose from. They are trained for a few epochs on nine tenths of the
 training images, on the smaller network of each data set, and scored on the tenth that is held out; the
 best is trained for all networks of that set on all training images and scored on the test images, once.
 All arms share the recipe below: one step a client and round, momentum and weight decay at the server, a
-rate that falls with a cosine, images shifted and mirrored. One thing differs: in the federated arms the
-clients' rates fall with a cosine too, so that the encoder's falls with its square; the oracle's do not.
+rate that falls with a cosine, images shifted and mirrored. The rate of class rows, which is the
+clients', falls too, and with it that of the encoder falls with the cosine's square, in all arms.
 
 Every result is written as it comes, and what is in the file is not run again. With `--seconds` no run is
 begun that would not end in time, by how long others took.
@@ -21,7 +18,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
@@ -60,43 +57,21 @@ SECONDS_A_ROUND = {"resnet8": 0.006, "resnet32": 0.012, "resnet56": 0.02}  # unt
 START = 25.0  # seconds a process takes to be ready, and a run to end
 
 
-def point(lr: float, **more: Mapping[str, Any]) -> Changes:
-    return {"server": {"lr": lr}, **more}
+def points(steps: Sequence[tuple[float, float]], **more: Mapping[str, Any]) -> list[Changes]:
+    """Some rates and weight decays of the server, with what else an arm has."""
+    return [{"server": {"lr": lr, "weight_decay": decay}, **more} for lr, decay in steps]
 
 
-def positive(lr: float, row_lr: float) -> Changes:
-    return point(lr, clients={"row_lr": row_lr})
-
-
-def spread(lr: float, row_lr: float, strength: float) -> Changes:
-    return point(lr, clients={"row_lr": row_lr}, method={"strength": strength})
-
-
-def softmax(lr: float, row_lr: float, scale: float) -> Changes:
-    return point(lr, clients={"row_lr": row_lr}, method={"scale": scale})
-
-
-# Equally many of each: four rates, and two other values of what else matters to it. A softmax of scale
-# 20 has gradients some ten times as long as the hinge, and rates that are as much lower. The first are
-# the likeliest: fewer are tried with --points.
-RATES, SOFTMAX_RATES = (0.2, 0.4, 0.1, 0.8), (0.05, 0.1, 0.02, 0.2)
+# Equally many of each: two rates by two weight decays. Behind a norm it is their product that says how
+# far a step turns the weights, and a softmax of scale 20 has gradients some ten times as long as the
+# hinge, so its rates are as much lower and its weight decays higher.
+STEPS = ((0.4, 5e-4), (0.2, 5e-4), (0.4, 1e-3), (0.8, 5e-4))
+SOFTMAX_STEPS = ((0.05, 5e-4), (0.02, 5e-4), (0.05, 2e-3), (0.1, 1e-3))
 ARMS: dict[str, list[Changes]] = {
-    "baseline-1": [
-        *(positive(lr, 0.3) for lr in RATES),
-        *(positive(0.2, row_lr) for row_lr in (1.0, 0.1)),
-    ],
-    "baseline-2": [
-        *(point(lr, method={"margin": 0.9}) for lr in RATES),
-        *(point(0.2, method={"margin": margin}) for margin in (0.7, 1.0)),
-    ],
-    "fedaws": [
-        *(spread(lr, 0.3, 0.01) for lr in RATES),
-        *(spread(0.2, 0.3, strength) for strength in (1.0, 0.001)),
-    ],
-    "centralized": [
-        *(softmax(lr, 0.05, 20.0) for lr in SOFTMAX_RATES),
-        *(softmax(0.05, 0.05, scale) for scale in (10.0, 40.0)),
-    ],
+    "baseline-1": points(STEPS, clients={"row_lr": 0.3}),
+    "baseline-2": points(STEPS, method={"margin": 0.9}),
+    "fedaws": points(STEPS, clients={"row_lr": 0.3}, method={"strength": 0.01}),
+    "centralized": points(SOFTMAX_STEPS, clients={"row_lr": 0.05}, method={"scale": 20.0}),
 }
 
 
@@ -127,6 +102,27 @@ class Job:
         return max(1, round(self.epochs * kept / (clients * batch)))
 
 
+@dataclass(frozen=True)
+class Epochs:
+    """Of runs that are scored on test images: so many, but others of some arms and networks."""
+
+    usual: int
+    other: Mapping[str, int]  # by arm or network
+
+    @classmethod
+    def read(cls, words: Sequence[str]) -> Epochs:
+        """`100 resnet8=200 baseline-1=40`"""
+        named = dict(word.split("=") for word in words if "=" in word)
+        known = {*ARMS, *SECONDS_A_ROUND}
+        if unknown := [name for name in named if name not in known]:
+            raise UserError(f"--epochs {unknown[0]}=…: is none of {', '.join(sorted(known))}")
+        usual = [int(word) for word in words if "=" not in word] or [60]
+        return cls(usual[-1], {name: int(count) for name, count in named.items()})
+
+    def of(self, net: str, arm: str) -> int:
+        return self.other.get(arm) or self.other.get(net.split()[1]) or self.usual
+
+
 def experiment_of(job: Job, norm: str) -> so.Experiment:
     """The recipe that all arms share, with the arm's point on top."""
     clients, batch = CLIENTS[NETS[job.net][0]]
@@ -141,12 +137,9 @@ def experiment_of(job: Job, norm: str) -> so.Experiment:
         "clients": {
             # In one place there is one client, whose batch is as large as theirs together.
             **{"local_steps": 1, "batch": clients * batch if centralized else batch, "lr": 1.0},
-            **{"image_shift": 4, "image_flip": True},
-            **({} if centralized else {"lr_decay": "cosine"}),  # as was chosen for results/cifar
+            **{"image_shift": 4, "image_flip": True, "lr_decay": "cosine"},
         },
-        "server": {
-            **{"optimizer": "sgd", "momentum": 0.9, "weight_decay": 5e-4, "lr_decay": "cosine"},
-        },
+        "server": {"optimizer": "sgd", "momentum": 0.9, "lr_decay": "cosine"},
         "eval": {
             **{"every": job.rounds, "metrics": ["P@1"], "references": False},
             "split": "test" if job.test else "validation",
@@ -262,7 +255,7 @@ def final_jobs(
     nets: Sequence[str],
     arms: Sequence[str],
     tuning: Sequence[Job],
-    epochs: int,
+    epochs: Epochs,
     seeds: int,
 ) -> Iterator[Job]:
     """The best point of every arm whose points are all tried; without tuning the first."""
@@ -271,24 +264,36 @@ def final_jobs(
             for arm in arms:
                 best = results.chosen(net, arm, tuning) if tuning else 0
                 if best is not None:
-                    yield Job(net, arm, best, True, epochs, seed)
+                    yield Job(net, arm, best, True, epochs.of(net, arm), seed)
 
 
 def run_all(
-    jobs: Sequence[Job], results: Results, workers: int, norm: str, device: str, deadline: float
+    wanted: Callable[[], Sequence[Job]],
+    results: Results,
+    workers: int,
+    norm: str,
+    device: str,
+    deadline: float,
 ) -> None:
-    """All jobs that end in time, the longest first, so many at once; each is kept as it ends."""
-    left = sorted((job for job in jobs if not results.has(job)), key=results.seconds, reverse=True)
+    """All jobs that end in time, so many at once; each is kept as it ends.
+
+    wanted: jobs in the order in which they are begun, asked again whenever one has ended.
+    """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         running: dict[Future[dict[str, Any]], Job] = {}
-        while left or running:
+        begun: set[Job] = set()
+        while True:
+            left = [job for job in wanted() if job not in begun and not results.has(job)]
             while left and len(running) < workers:
                 job = left.pop(0)
+                begun.add(job)
                 if time.monotonic() + results.seconds(job) > deadline:
                     print(f"no time for {job.name}", flush=True)
                     continue
                 running[pool.submit(train, job, norm, device)] = job
+            if not running:
+                return
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for one in done:
                 job = running.pop(one)
@@ -304,9 +309,10 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS), metavar="NET")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), metavar="ARM")
-    parser.add_argument("--epochs", type=int, default=60, help="of a run that is scored on test images")
+    told = "of a run that is scored on test images; NAME: an arm or a network"
+    parser.add_argument("--epochs", nargs="+", default=["60"], metavar="N|NAME=N", help=told)
     parser.add_argument("--tuning-epochs", type=int, default=10)
-    parser.add_argument("--points", type=int, default=6, help="to choose from, 0: the first, untuned")
+    parser.add_argument("--points", type=int, default=4, help="to choose from, 0: the first, untuned")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=4, help="runs at once, each in a process")
     parser.add_argument("--seconds", type=float, default=float("inf"))
@@ -321,9 +327,14 @@ def main() -> None:
     about = {"norm": a.norm, "tuning epochs": a.tuning_epochs, "points": a.points}
     results = Results(a.out, about)
     tuning = tuning_jobs(a.nets, a.arms, a.points, a.tuning_epochs)
-    run_all(tuning, results, a.jobs, a.norm, a.device, deadline)
-    final = list(final_jobs(results, a.nets, a.arms, tuning, a.epochs, a.seeds))
-    run_all(final, results, a.jobs, a.norm, a.device, deadline)
+    epochs = Epochs.read(a.epochs)
+
+    def wanted() -> list[Job]:
+        final = final_jobs(results, a.nets, a.arms, tuning, epochs, a.seeds)
+        longest_first = sorted(final, key=lambda job: (job.seed, -results.seconds(job)))
+        return [*tuning, *longest_first]
+
+    run_all(wanted, results, a.jobs, a.norm, a.device, deadline)
     for row in results.table():
         print("{net:<20} {arm:<12} {P@1:6.2f}   paper {paper:5.1f}   {epochs} epochs".format(**row))
 

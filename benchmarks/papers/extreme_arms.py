@@ -81,27 +81,27 @@ def _points(knob: str, values: tuple[float, float], rates: tuple[float, float]) 
     }
 
 
-def _softmax(scale: float, rows: float, adjusted: float = 0.0) -> Made:
-    """Class rows move by Adam too: at a rate of their own, as they are of unit length."""
-    method = {"scale": scale, **({"logit_adjustment": adjusted} if adjusted else {})}
+def _softmax(rows: float, **method: float) -> dict[str, Made]:
+    """Two rates of the server by two scales.
+
+    Class rows move by Adam too: at a rate of their own, as they are of unit length.
+    """
+    tables = {"classes": {"optimizer": "adam", "eps": 1e-8, "lr": rows}}
     return {
-        "method": method,
-        "server": {"tables": {"classes": {"optimizer": "adam", "eps": 1e-8, "lr": rows}}},
+        f"{rate:g}-{scale:g}": {
+            "method": {"scale": scale, **method},
+            "server": {"lr": rate, "tables": tables},
+        }
+        for scale in (10.0, 20.0)
+        for rate in RATES
     }
 
 
+RATES = (0.005, 0.02)
 # A client draws its negatives uniformly and is drawn by its size: without log n_c in its logits, rows of
 # rare classes, which are negatives nearly always, would be pushed to one side to say how rare they are.
-SAMPLED = {
-    "20-0.002": _softmax(20.0, 0.002),
-    "adjusted-10-0.0005": _softmax(10.0, 0.0005, 1.0),
-    "adjusted-10-0.002": _softmax(10.0, 0.002, 1.0),
-    "adjusted-20-0.002": _softmax(20.0, 0.002, 1.0),
-}
-WHOLE = {
-    f"{scale:g}-{rows:g}": _softmax(scale, rows) for scale in (10.0, 20.0) for rows in (0.002, 0.005)
-}
-RATES = (0.005, 0.02)
+SAMPLED = _softmax(0.0005, logit_adjustment=1.0)
+WHOLE = _softmax(0.002)
 SPREAD = {  # rates of the server and of class rows
     f"{rate:g}-{rows:g}": {"server": {"lr": rate}, "clients": {"row_lr": rows}}
     for rate, rows in ((0.005, 0.5), (0.01, 0.5), (0.03, 0.5), (0.03, 0.2))

@@ -8,7 +8,16 @@ import pytest
 import torch
 
 from benchmarks.papers import cifar
-from benchmarks.papers.cifar import ARMS, NETS, Job, Results, experiment_of, final_jobs, tuning_jobs
+from benchmarks.papers.cifar import (
+    ARMS,
+    NETS,
+    Epochs,
+    Job,
+    Results,
+    experiment_of,
+    final_jobs,
+    tuning_jobs,
+)
 from spreadout.config.effect import idle_keys
 from spreadout.core.errors import UserError
 from spreadout.runs.compare import Suite
@@ -21,7 +30,7 @@ def run_of(job: Job, score: float) -> dict[str, object]:
 
 
 def test_arms_have_equally_many_points_and_all_are_configs_without_idle_keys() -> None:
-    assert {len(points) for points in ARMS.values()} == {6}
+    assert {len(points) for points in ARMS.values()} == {4}
     for net in NETS:
         for arm, points in ARMS.items():
             for i in range(len(points)):
@@ -62,8 +71,11 @@ def test_the_papers_figures_are_those_of_the_published_tables() -> None:
 def test_all_arms_share_one_recipe() -> None:
     for net in NETS:
         made = {arm: experiment_of(Job(net, arm, 0, True, 5, 0), "batch") for arm in ARMS}
-        assert len({(e.rounds, e.server.momentum, e.server.weight_decay) for e in made.values()}) == 1
-        assert len({len({p["server"]["lr"] for p in points}) for points in ARMS.values()}) == 1
+        shared = {
+            (e.rounds, e.server.momentum, e.server.lr_decay, e.clients.lr_decay) for e in made.values()
+        }
+        assert len(shared) == 1
+        assert all(len({repr(p["server"]) for p in points}) == 4 for points in ARMS.values())
         seen = {arm: e.clients.batch for arm, e in made.items()}
         images = {seen[arm] * cifar.CLIENTS[NETS[net][0]][0] for arm in ARMS if arm != "centralized"}
         assert images == {seen["centralized"]}
@@ -74,10 +86,10 @@ def test_the_best_point_on_held_out_images_is_the_one_that_is_tested(tmp_path: P
     nets = ["cifar-10 resnet8", "cifar-10 resnet32"]
     tuning = tuning_jobs(nets, ["fedaws", "centralized"], 3, 2)
     assert {job.net for job in tuning} == {"cifar-10 resnet8"}
-    assert not list(final_jobs(results, nets, ["fedaws"], tuning, 5, 1))
+    assert not list(final_jobs(results, nets, ["fedaws"], tuning, Epochs(5, {}), 1))
     for job in tuning:
         results.add(run_of(job, 50.0 + (job.point == 1)))
-    final = list(final_jobs(results, nets, ["fedaws", "centralized"], tuning, 5, 2))
+    final = list(final_jobs(results, nets, ["fedaws", "centralized"], tuning, Epochs(5, {}), 2))
     assert len(final) == 2 * 2 * 2
     assert all(job.point == 1 and job.test and job.epochs == 5 for job in final)
     results.add(run_of(final[0], 80.0))
@@ -113,3 +125,12 @@ def test_a_run_reads_the_published_binary_files(tmp_path: Path, monkeypatch: pyt
         assert 0 <= found["P@1"] <= 100
         assert found["rounds"] == (5 if test else 4)
     cifar.splits_of.cache_clear()
+
+
+def test_epochs_may_differ_by_arm_and_network() -> None:
+    epochs = Epochs.read(["100", "resnet8=200", "baseline-1=40"])
+    assert epochs.of("cifar-10 resnet8", "fedaws") == 200
+    assert epochs.of("cifar-10 resnet8", "baseline-1") == 40
+    assert epochs.of("cifar-100 resnet56", "centralized") == 100
+    with pytest.raises(UserError, match="resnet9"):
+        Epochs.read(["resnet9=3"])
