@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -28,7 +29,7 @@ from benchmarks.common.paths import RESULTS
 from benchmarks.common.record import read, write
 from benchmarks.common.start import start
 from benchmarks.common.timing import time_rounds
-from benchmarks.papers.extreme_arms import ARMS, SETS, Arm, Made, Set, experiment, rows_arms
+from benchmarks.papers.extreme_arms import ARMS, SAME, SETS, Arm, Made, Set, experiment, rows_arms
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
@@ -84,10 +85,17 @@ def main() -> None:
     known = rows_arms() if a.rows else ARMS
     if unknown := [name for name in a.arms or [] if name not in known]:
         raise UserError(f"--arms {unknown[0]}: is none of {', '.join(known)}")
-    arms = {name: arm for name, arm in known.items() if name in (a.arms or known)}
+    most = 1 if a.profile else a.points or max(len(one.points) for one in known.values())
+    arms = {
+        name: replace(arm, points=dict(islice(arm.points.items(), most)))
+        for name, arm in known.items()
+        if name in (a.arms or known)
+    }
     kept = {shape: _kept(_path(a.out, shape, rows=a.rows)) for shape in a.sets}
+    if a.rows:
+        for shape in a.sets:
+            take_over(kept[shape], _kept(_path(a.out, shape, rows=False)), arms)
     sets = {shape: SETS[shape].resized(a.scale, a.rounds) for shape in a.sets}
-    most = 1 if a.profile else a.points or max(len(one.points) for one in arms.values())
     # A point of every arm, then the next: oracles, which take most memory, are not all at once.
     first = [
         Job(shape, of, arm, list(one.points)[place])
@@ -122,6 +130,17 @@ def main() -> None:
     for shape, made in kept.items():
         for line in lines(shape, made, arms):
             print(line)
+
+
+def take_over(kept: Made, made: Made, arms: Mapping[str, Arm]) -> None:
+    """Runs with no, ten or all rows beside one's own that an arm of the other table has made."""
+    for rows, arm in SAME.items():
+        for key, one in made["runs"].items():
+            whose, point, seed = key.split(" ")
+            if rows in arms and whose == arm and point in arms[rows].points:
+                kept["runs"].setdefault(f"{rows} {point} {seed}", one)
+    if "constant" in made:
+        kept.setdefault("constant", made["constant"])
 
 
 def _path(out: Path, shape: str, *, rows: bool) -> Path:

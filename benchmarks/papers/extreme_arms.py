@@ -144,6 +144,9 @@ ARMS = {
 }
 
 
+SAME = {"0": "fedaws", "10": "ten", "all": "softmax"}  # arms of both tables, by their rows
+
+
 def rows_arms() -> dict[str, Arm]:
     """By how many rows a client gets beside its own: none is FedAwS, all is a softmax over all."""
     return {

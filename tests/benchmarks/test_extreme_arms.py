@@ -80,3 +80,16 @@ def test_a_run_is_written_down_when_it_ends_and_a_failed_one_too(tmp_path: Path)
     extreme.keep(replace(first, seed=1), failed, kept, path)
     assert read(path)["runs"][f"fedaws {first.point} 1"] == {"failed": "out of memory"}
     assert len(read(path)["runs"]) == 2
+
+
+def test_runs_of_the_other_table_are_not_made_again() -> None:
+    points = list(ARMS["fedaws"].points)
+    made: Made = {"runs": {f"fedaws {point} 0": _made(prior=1, without=1) for point in points}}
+    made["runs"] |= {"ten elsewhere 0": _made(prior=2, without=2), "baseline-1 x 0": {}}
+    some = {
+        name: replace(arm, points=dict(list(arm.points.items())[:2]))
+        for name, arm in rows_arms().items()
+    }
+    kept: Made = {"runs": {}}
+    extreme.take_over(kept, made, some)
+    assert set(kept["runs"]) == {f"0 {point} 0" for point in points[:2]}
