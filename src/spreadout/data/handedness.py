@@ -1,8 +1,9 @@
 """Whether classes of images have a side: whether they can be told from their mirror images.
 
-A cat looks left as often as right, and mirrored it is still a cat; a mirrored b is a d. What an image does
-not share with its mirror image is its odd part, o = (x − mirror(x)) / 2. Where classes have no side, the
-odd parts of a class have nothing in common. The share of their energy that is common to a class,
+A cat looks left as often as right, and mirrored it is still a cat; a mirrored b is a d. What an image
+does not share with its mirror image is its odd part, o = (x − mirror(x)) / 2. Where classes have no
+side, the odd parts of a class have nothing in common. The share of their energy that is common to a
+class,
 
     share = Σ_c n_c mean_{i≠j} ⟨o_i, o_j⟩ / Σ_i ‖o_i‖²    (i, j of the n_c images of class c)
 
@@ -10,7 +11,7 @@ is then 0, however few images there are, as none is paired with itself. It is 1 
 class are odd in the same way. Two views of images are looked at: brightness, and edges (the structure
 tensor), as signs are painted bright on dark and dark on bright.
 
-Docs/defaults.md has the shares of many data sets, by which LIMIT was chosen.
+`docs/defaults.md` has the shares of many data sets, by which LIMIT was chosen.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch.nn import functional as F
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Dense, Lists
 
-LIMIT = 0.05  # a share below this is none: photographs have 0.03 at most, letters and signs 0.2
+LIMIT = 0.05  # a share below this is none: photographs have a few hundredths, letters more than a tenth
 SURE, SURE_OF_ONE = 2.0, 4.0  # standard errors: of all classes together, and of one of many classes
 MOST, NUMBERS = 2000, 1 << 27  # images that are looked at, and numbers in them
 OF_A_CLASS = 20  # images of a class, if it has so many: rather than more classes
@@ -131,7 +132,7 @@ def _odd_parts(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _relative(view: Tensor, mirrored: Tensor) -> Tensor:
-    length = view.flatten(1).norm(dim=1, keepdim=True).clamp_min(TINY)
+    length = view.flatten(1).square().sum(1, keepdim=True).sqrt().clamp_min(TINY)
     return ((view - mirrored).flatten(1) / (2 * length)).double()
 
 
