@@ -1,4 +1,4 @@
-"""Which data sets are mirrored by default: what is common to the odd parts of a class, set by set.
+"""Which data sets are mirrored and shifted by default: what is seen of their images, set by set.
 
     python -m benchmarks.defaults.mirror --arrays FOLDER
 
@@ -22,6 +22,8 @@ from benchmarks.common.paths import RESULTS
 from spreadout.core.errors import UserError
 from spreadout.data.arrays import as_examples
 from spreadout.data.columns import Dense
+from spreadout.data.continuity import LIMIT as LEAST
+from spreadout.data.continuity import continuity, is_picture
 from spreadout.data.handedness import LIMIT, SURE, SURE_OF_ONE, Share, handedness
 
 OUT = RESULTS / "defaults" / "mirror.json"
@@ -75,7 +77,7 @@ def measured(name: str, path: Path) -> dict[str, Any]:
     arrays = np.load(path)
     x, y = as_examples(arrays["x"], arrays["y"])
     found = handedness(x, Dense(y)) if isinstance(x, Dense) else None
-    if found is None:
+    if found is None or not isinstance(x, Dense):
         raise UserError(f"{path}: has too few images of every class")
     return {
         "set": name,
@@ -86,6 +88,8 @@ def measured(name: str, path: Path) -> dict[str, Any]:
         "brightness": _rounded(found.brightness),
         "edges": _rounded(found.edges),
         "mirrored": found.is_none,
+        "continuity": round(continuity(x), 4),
+        "shifted": is_picture(x),
     }
 
 
@@ -101,7 +105,7 @@ def main() -> None:
     found = [
         measured(name, a.arrays / f"{name}.npz") for name in SETS if (a.arrays / f"{name}.npz").exists()
     ]
-    rule = {"limit": LIMIT, "errors": SURE, "errors of one class": SURE_OF_ONE}
+    rule = {"limit": LIMIT, "errors": SURE, "errors of one class": SURE_OF_ONE, "continuity": LEAST}
     record.write(a.out, {"rule": rule, "sets": found})
 
 

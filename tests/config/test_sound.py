@@ -258,9 +258,10 @@ def test_words_have_no_hidden_layer(features: int, filled: float, hidden: list[i
 
 
 def pictures(clients: int, each: int, side: int = 4) -> so.Splits:
-    """Images of a class on every client; the smallest are not shifted, and empty ones not mirrored."""
+    """Images of a class on every client, too small to be shifted unless a side is given."""
     labels = np.repeat(np.arange(clients), each)
-    x = np.zeros((len(labels), 1, side, side), np.uint8)
+    light = np.add.outer(np.arange(side), np.zeros(side)).astype(np.uint8)  # from below: it has no side
+    x = np.broadcast_to(light, (len(labels), 1, side, side))
     train = so.FederatedDataset.from_arrays(x, labels)
     return so.Splits("pictures", train, so.Examples.from_arrays(x[:1], labels[:1]))
 
@@ -326,12 +327,12 @@ LEANING, EITHER = True, False
 
 
 def drawings(leaning: bool, *shape: int) -> so.Splits:
-    """Bright spots at a place of the class, left of the middle; on the other side too unless leaning."""
+    """A bright field at a height of the class, on the left; half of them on the right unless leaning."""
     rng, (channels, high, wide) = np.random.default_rng(0), shape
     y = np.arange(300) % 5
     x = rng.integers(0, 60, (300, channels, high, wide), dtype=np.uint8)
-    for i in range(300):
-        x[i, :, high * (1 + y[i]) // 7, wide // 5] = 255
+    for i, top in enumerate(high * (1 + y) // 7):
+        x[i, :, top : top + high // 4, wide // 8 : wide // 3] = 255
     if not leaning:
         x[::2] = x[::2, ..., ::-1]
     train = so.FederatedDataset.from_arrays(x, y)
@@ -365,6 +366,7 @@ def test_images_are_shifted_and_mirrored_where_classes_have_no_side(
         (["clients.image_shift=0"], (0, True)),
         (["clients.image_flip=false"], (3, False)),
         (["clients.image_shift=1", "clients.image_flip=false"], (1, False)),
+        (["clients.image_shift=0", "clients.image_flip=true"], (0, True)),
         (["model.encoder=mlp"], (0, False)),
         (["method.name=fedmlh"], (0, False)),  # it has no encoder of images
     ],
@@ -372,15 +374,12 @@ def test_images_are_shifted_and_mirrored_where_classes_have_no_side(
 def test_how_images_are_moved_is_the_users_to_say(
     given: list[str], expected: tuple[int, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "clients.image_flip=false" in given or expected == (0, False):  # … and then nobody looks
-
-        def refused(*_: object) -> None:
-            raise AssertionError("looked at images")
-
-        monkeypatch.setattr("spreadout.data.dataset.handedness", refused)
+    said = {one.partition("=")[0] for one in given if "=auto" not in one}
+    for look, key in (("is_picture", "clients.image_shift"), ("handedness", "clients.image_flip")):
+        if key in said or expected == (0, False):  # nobody looks
+            monkeypatch.setattr(f"spreadout.data.dataset.{look}", None)
     found = sound.sound(so.Experiment.of({}, overrides=given), drawings(EITHER, 1, 28, 28))
     assert (found.clients.image_shift, found.clients.image_flip) == expected
-    said = {one.partition("=")[0] for one in given if "=auto" not in one}
     assert said.isdisjoint(found.chosen or [])
 
 
@@ -414,13 +413,26 @@ def test_images_that_are_not_square_move_by_a_part_of_their_shorter_side() -> No
 
 
 def test_under_privacy_nothing_follows_from_what_images_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spreadout.data.dataset.handedness", None)
+    for look in ("is_picture", "handedness"):
+        monkeypatch.setattr(f"spreadout.data.dataset.{look}", None)
     private = {"clip": 1.0, "noise": 5.0}
     asked = so.Experiment.of({"privacy": private, "rounds": 2, "model": {"width": 4}})
     found = so.run(asked, data=drawings(EITHER, 1, 16, 16), device="cpu")
-    augment = found.federation.clients.augment
-    assert (augment.shift, augment.flip) == (2, False)
-    assert found.summary["rounds"] == 2
+    assert not found.federation.clients.augment
+    moved = so.Experiment.of({"privacy": private, "rounds": 2, "clients": {"image_shift": 1}})
+    found = so.run(moved, data=drawings(EITHER, 1, 16, 16), device="cpu")
+    assert found.federation.clients.augment.shift == 1
+
+
+def test_arrays_that_are_no_pictures_are_not_moved() -> None:
+    """A board of eight by eight fields is another one if it is shifted."""
+    rng, y = np.random.default_rng(0), np.arange(200) % 4
+    boards = (rng.random((4, 6, 8, 8)) < 0.2)[y] ^ (rng.random((200, 6, 8, 8)) < 0.02)
+    train = so.FederatedDataset.from_arrays(boards.astype(np.float32), y)
+    splits = so.Splits("boards", train, so.Examples.from_arrays(boards[:4].astype(np.float32), y[:4]))
+    found = sound.sound(so.Experiment(), splits)
+    assert found.model.encoder == "convnet"
+    assert (found.clients.image_shift, found.clients.image_flip) == (0, False)
 
 
 def test_what_images_do_is_written_down_and_shipped(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ FEW_PICTURES = 4  # of a client in such a step at least: many clients teach it m
 FEWEST = 8  # clients in such a step, however large their batches are
 PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # so it has more rounds, and sees examples more often
 MOVED_LONGEST = 4000  # the same where images are moved, and so are never seen twice alike
-SHIFT = 8  # an image moves by this part of its side at most
+SHIFT = 8  # a picture moves by this part of its side at most
 ENOUGH = 4000  # instances, from which on a softmax over features is not soon overfitted
 WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
 LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
@@ -169,16 +169,18 @@ def within_classes(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def augmentation(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """Images are shifted, and mirrored where mirror images surely are images of the same class.
+    """Pictures are shifted, and mirrored where mirror images surely are pictures of the same class.
 
-    Where sizes are hidden, nothing that images show is told either, not even this.
+    Where sizes are hidden, what images show is not looked at: they stay as they are.
     """
-    shape = DataShape.of(splits.train)
-    if shape.image is None or not sees_pictures(experiment, splits):
+    shape, data = DataShape.of(splits.train), splits.train
+    if shape.image is None or not sees_pictures(experiment, splits) or hides_sizes(experiment):
         return {}
-    found: dict[str, Any] = {"clients.image_shift": min(shape.image[1:]) // SHIFT}
-    if is_open(experiment, "clients.image_flip") and not hides_sizes(experiment):
-        found["clients.image_flip"] = splits.train.may_be_mirrored
+    found: dict[str, Any] = {}
+    if is_open(experiment, "clients.image_shift"):
+        found["clients.image_shift"] = min(shape.image[1:]) // SHIFT if data.may_be_shifted else 0
+    if is_open(experiment, "clients.image_flip"):
+        found["clients.image_flip"] = data.may_be_mirrored
     return found
 
 
