@@ -22,6 +22,9 @@ SETS: dict[str, dict[str, Any]] = {
     "omniglot": {"source": "omniglot"},
     "movielens-1m": {"source": "movielens-1m"},
     "cifar-10": {"source": "cifar-10"},
+    "cifar-100": {"source": "cifar-100"},
+    "mnist": {"source": "mnist"},
+    "fashion-mnist": {"source": "fashion-mnist"},
     "synthetic-100": {
         "source": {"name": "synthetic", "classes": 100, "features": 500, "examples": 10_000}
     },
@@ -42,6 +45,13 @@ METHODS = (
     "centralized",
     "centralized-sets",
 )
+PICTURES = {  # pixels a side of those that are images
+    "omniglot": 28,
+    "cifar-10": 32,
+    "cifar-100": 32,
+    "mnist": 28,
+    "fashion-mnist": 28,
+}
 ONLY = {"movielens-1m": ("dual_encoder",)}  # histories are for one method
 
 

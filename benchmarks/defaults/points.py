@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.defaults.jobs import PICTURES
+
 Point = tuple[str, ...]
 ADAM = ("server.optimizer=adam", "server.eps=1e-8", "server.lr_decay=cosine")  # as the default has it
 DENSE = frozenset({"digits", "cal500", "scene", "yeast", "emotions", "birds"})  # the others are text
@@ -43,7 +45,7 @@ def points(name: str, method: str) -> Sequence[Point]:
     if method.startswith("centralized"):  # the oracle: as many points as a method has, and more steps
         return _in_one_place(name)
     other = OTHER_RATE[method]
-    if name == "omniglot" or name.startswith("cifar"):
+    if name in PICTURES:
         return (
             (),
             other,
@@ -80,7 +82,7 @@ def points(name: str, method: str) -> Sequence[Point]:
 
 def _in_one_place(name: str) -> Sequence[Point]:
     rates = (("clients.lr=0.001",), ("clients.lr=0.01",))
-    if name == "omniglot" or name.startswith("cifar"):
+    if name in PICTURES:
         return ((), *rates, ("clients.image_shift=2",), ("rounds=200",), ("model.encoder=resnet8",))
     hidden = OTHER_HIDDEN[name in DENSE]
     return (

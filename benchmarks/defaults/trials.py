@@ -2,32 +2,38 @@
 
     python -m benchmarks.defaults.trials --groups rates,histories --mulan ~/mulan --workers 15
 
-Results are added to `results/defaults/trials.json`; what is there already is not run again.
+Results are added to `results/defaults/trials.json`; what is there already is not run again. `--sets` and
+`--methods` leave out the others. `--npz NAME=PATH` says where a set's arrays are, if not in
+SPREADOUT_DATA; images that the group `augmentation` does not know are tried too.
 """
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
 from benchmarks.defaults.__main__ import add
-from benchmarks.defaults.jobs import SETS, Job, parser_for, run_all
+from benchmarks.defaults.jobs import PICTURES, SETS, Job, own_sets, parser_for, run_all
 
 OUT = RESULTS / "defaults" / "trials.json"
 ADAM = ("server.optimizer=adam", "server.eps=1e-8", "server.lr_decay=cosine")
 ONE_STEP = ("clients.local_steps=1", "clients.lr=0.1", "clients.lr_decay=cosine")
 SHORT = "rounds=50"  # of a range test
 MULAN = ("enron", "medical", "yeast", "scene", "emotions")
+MIRRORED = ("cifar-10", "cifar-100")  # by default: the other images have a side
+Trial = tuple[str, str, tuple[str, ...]]  # a set, a method, and what is changed
 
 
 def adam(rate: float) -> tuple[str, ...]:
     return (*ADAM, f"server.lr={rate}")
 
 
-def _rates() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _rates() -> Iterator[Trial]:
     """One rate for all sets, a rate for each set by a short range test, or no rate at all (DoG)."""
     dog = ("server.optimizer=dog", "server.lr=1.0", "server.lr_decay=cosine")
     for name in ("digits", "bibtex", *MULAN):
@@ -38,7 +44,7 @@ def _rates() -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield name, method, dog
 
 
-def _histories() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _histories() -> Iterator[Trial]:
     """One local step of many examples instead of an epoch of many steps."""
     name, method, large = "movielens-1m", "dual_encoder", "clients.batch=256"
     yield name, method, ("rounds=300",)
@@ -54,13 +60,13 @@ def _histories() -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield name, method, (*ONE_STEP, *adam(0.003), large, *change)
 
 
-def _pictures() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _pictures() -> Iterator[Trial]:
     for method in ("fedaws", "fedss"):
         for change in ((), ("rounds=1000",), ("rounds=1000", "clients.image_shift=2")):
             yield "cifar-10", method, change
 
 
-def _many_classes() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _many_classes() -> Iterator[Trial]:
     """Twenty thousand clients with one class each: how many of them a round, at which rate."""
     name = "synthetic-20000"
     for clients in (1000, 2000):
@@ -72,7 +78,7 @@ def _many_classes() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     yield name, "fedss", ("clients.per_round=1000", "rounds=1000")
 
 
-def _cohorts() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _cohorts() -> Iterator[Trial]:
     """Steps of images by few clients or by many: results/defaults/cohorts.json."""
     small = ("data.source.size=14", "model.width=32", "rounds=400")
     asked = {
@@ -91,12 +97,38 @@ def _cohorts() -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield "cifar-10", method, (*cohort, "clients.image_shift=4")
 
 
-GROUPS: Mapping[str, Sequence[tuple[str, str, tuple[str, ...]]]] = {
+def _augmentation() -> Iterator[Trial]:
+    """Images as they are, shifted, and mirrored too; and what is chosen of these for longer."""
+    for name, side in PICTURES.items():
+        for method in ("fedaws", "fedss"):
+            moved = _moved(str(side // 8))
+            for change in moved:
+                yield name, method, (*change, "rounds=2000")
+            yield name, method, (*moved[2 if name in MIRRORED else 1], "rounds=4000")
+
+
+def of_own_images(name: str) -> Iterator[Trial]:
+    """The same of somebody's images, with as many rounds as are chosen, and with more."""
+    for method in ("fedaws", "fedss"):
+        for change in _moved("auto"):
+            yield name, method, change
+        yield name, method, ("rounds=1000",)
+        yield name, method, ("rounds=2000",)
+
+
+def _moved(shift: str) -> tuple[tuple[str, ...], ...]:
+    still = ("clients.image_shift=0", "clients.image_flip=false")
+    shifted = (f"clients.image_shift={shift}", "clients.image_flip=false")
+    return still, shifted, (f"clients.image_shift={shift}", "clients.image_flip=true")
+
+
+GROUPS: Mapping[str, Sequence[Trial]] = {
     "rates": tuple(_rates()),
     "histories": tuple(_histories()),
     "pictures": tuple(_pictures()),
     "many-classes": tuple(_many_classes()),
     "cohorts": tuple(_cohorts()),
+    "augmentation": tuple(_augmentation()),
 }
 
 
@@ -108,18 +140,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commit = record.commit()
     done = record.read(given.out)["runs"] if given.out.exists() else []
     known = {(run["set"], run["method"], *run.get("changes", [])) for run in done}
+    own = own_sets(given)
     jobs = [
-        replace(_job(name, method, changes, given.mulan), device=given.device)
-        for group in given.groups.split(",")
-        for name, method, changes in GROUPS[group]
-        if (name, method, *changes) not in known
+        replace(_job(trial, own, given.mulan), device=given.device)
+        for trial in _asked(given, own)
+        if (trial[0], trial[1], *trial[2]) not in known
     ]
     for job, found in run_all(jobs, given.workers, given.seconds):
         about = {"changes": list(job.changes), "split": job.split, "commit": commit}
         add(given.out, {**found, **about})
 
 
-def _job(name: str, method: str, changes: tuple[str, ...], mulan: Path | None) -> Job:
+def _asked(given: Namespace, own: Mapping[str, Any]) -> Iterator[Trial]:
+    """The trials of the groups, of those sets and methods that are named, if any are."""
+    sets, methods = (set(filter(None, named.split(","))) for named in (given.sets, given.methods))
+    for group in given.groups.split(","):
+        new = [name for name in own if name not in SETS] if group == "augmentation" else []
+        for trial in (*GROUPS[group], *(one for name in new for one in of_own_images(name))):
+            if (not sets or trial[0] in sets) and (not methods or trial[1] in methods):
+                yield trial
+
+
+def _job(trial: Trial, own: Mapping[str, Any], mulan: Path | None) -> Job:
+    name, method, changes = trial
+    if name in own:
+        return Job(name, method, 0, changes, "validation", data=own[name])
     if name in SETS:
         return Job(name, method, 0, changes, "validation")
     assert mulan is not None, f"{name}: --mulan names the folder it lies in"

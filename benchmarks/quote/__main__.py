@@ -126,6 +126,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-rates": lambda: defaults.found_rates("results/defaults/rates.json"),
     "left-out": lambda: defaults.left_out("results/defaults/leave-one-out.json"),
     "defaults-rules": lambda: defaults.rules("results/defaults/leave-one-out.json"),
+    "picture-sides": lambda: defaults.sides("results/defaults/mirror.json"),
     "picture-cohorts": lambda: defaults.trials("results/defaults/cohorts.json"),
     "defaults-pictures": lambda: defaults.pictures("results/defaults/first-search.json"),
     "drift-digits": lambda: drift.corrections("digits"),

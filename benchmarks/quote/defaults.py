@@ -218,6 +218,20 @@ def trials(path: str) -> str:
     return table(("set", "method", "changed", "score"), rows, path)
 
 
+def sides(path: str) -> str:
+    """What is common to the odd parts of a class in sets of images, and what follows."""
+    rows = []
+    for one in sorted(read(path)["sets"], key=lambda one: bool(one["fresh"])):
+        cells = [f"{one['images']:,} of {one['classes']}"]
+        for view in ("brightness", "edges"):
+            share = round(one[view]["share"], 3) + 0.0  # no -0.000
+            cells.append(f"{share:.3f} ± {one[view]['error']:.3f}")
+        cells += [f"{one['continuity']:.2f}", "yes" if one["mirrored"] else ""]
+        rows.append([one["set"], one["about"], *cells, "yes" if one["fresh"] else ""])
+    head = ("set", "images", "looked at, of classes", "brightness", "edges", "neighbours")
+    return table((*head, "mirrored", "checked"), rows, path, note="± standard error.")
+
+
 def found_rates(path: str) -> str:
     """One rate for all sets, a rate by a short range test, and no rate: P@1 as a share of the best."""
     scores: dict[tuple[str, str], dict[tuple[str, bool], float]] = {}

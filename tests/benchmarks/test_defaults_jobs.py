@@ -1,16 +1,21 @@
 """Runs of the table of defaults: what is drawn is valid, what is run is kept, what is known is not run."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.defaults.__main__ import main
-from benchmarks.defaults.jobs import ONLY, SETS, Job
+from benchmarks.defaults.jobs import ONLY, PICTURES, SETS, Job
+from benchmarks.defaults.mirror import measured
 from benchmarks.defaults.points import points
-from benchmarks.defaults.trials import GROUPS
+from benchmarks.defaults.trials import GROUPS, MIRRORED, of_own_images
+from benchmarks.defaults.trials import main as try_all
 from benchmarks.defaults.tuning import METHODS
 from benchmarks.defaults.tuning import main as tune
+from spreadout.config.sound import prepared
 
 PAIRS = [(name, method) for name in SETS for method in ONLY.get(name, METHODS)]
 
@@ -38,6 +43,63 @@ def test_trials_are_valid_configs_judged_on_validation_data(
         asked = Job(name, method, 0, changes, "validation", data=data or {}).experiment()
         assert asked.eval.split == "validation"
         assert asked.method.name == method
+
+
+def images(path: Path, side: int) -> Path:
+    """Coarse noise of four classes: pictures that have no side."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 255, (400, 1, side // 4, side // 4), dtype=np.uint8).repeat(4, 2).repeat(4, 3)
+    np.savez(path, x=x, y=np.arange(400) % 4)
+    return path
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_trials_of_augmentation_are_complete_experiments(name: str, tmp_path: Path) -> None:
+    """With other images of the same size in the set's place: what a trial says is what is run."""
+    data = {"source": "npz", "path": str(images(tmp_path / "x.npz", PICTURES[name]))}
+    tried = [(method, changes) for one, method, changes in GROUPS["augmentation"] if one == name]
+    assert len(tried) == len(set(tried)) == 2 * 4
+    moved = []
+    for method, changes in tried:
+        complete, _ = prepared(Job(name, method, 0, changes, "validation", data=data).experiment())
+        assert (complete.model.encoder, complete.eval.patience) == ("convnet", 10)
+        moved.append((complete.clients.image_shift, complete.clients.image_flip, complete.rounds))
+    eighth, mirrored = PICTURES[name] // 8, name in MIRRORED
+    short = [(0, False, 2000), (eighth, False, 2000), (eighth, True, 2000)]
+    assert moved == 2 * [*short, (eighth, mirrored, 4000)]
+
+
+def test_trials_of_ones_own_images(tmp_path: Path) -> None:
+    data = {"source": "npz", "path": str(images(tmp_path / "x.npz", 16))}
+    moved = []
+    for name, method, changes in of_own_images("own"):
+        complete, _ = prepared(Job(name, method, 0, changes, "validation", data=data).experiment())
+        moved.append((complete.clients.image_shift, complete.clients.image_flip, complete.rounds))
+    chosen = [(2, True, rounds) for rounds in (1000, 2000)]
+    assert moved == 2 * [(0, False, 300), (2, False, 300), (2, True, 300), *chosen]
+
+
+def test_parts_of_the_trials_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def named(job: Job) -> dict[str, object]:
+        where = job.data.get("path", "published")
+        return {**job.about, "metrics": {"P@1": 1.0}, "seconds": 0.0, "where": where}
+
+    monkeypatch.setattr(Job, "run", named)
+    out = tmp_path / "trials.json"
+    asked = ["--groups", "augmentation", "--methods", "fedss", "--out", str(out)]
+    try_all([*asked, "--sets", "mnist,cifar-10,mine", "--npz", "mnist=a.npz", "--npz", "mine=b.npz"])
+    runs = json.loads(out.read_text())["runs"]
+    assert {run["method"] for run in runs} == {"fedss"}
+    found = Counter((run["set"], run["where"]) for run in runs)
+    assert found == {("mnist", "a.npz"): 4, ("cifar-10", "published"): 4, ("mine", "b.npz"): 5}
+    assert {run["split"] for run in runs} == {"validation"}
+
+
+def test_what_is_measured_of_a_set_is_written_down(tmp_path: Path) -> None:
+    found = measured("mnist", images(tmp_path / "mnist.npz", 28))
+    assert (found["images"], found["classes"], found["mirrored"]) == (400, 4, True)
+    assert abs(found["edges"]["share"]) < 3 * found["edges"]["error"]
+    assert 0.6 < found["continuity"] < 0.8  # three of four neighbours are the same
 
 
 def test_a_table_is_gone_on_with(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import tomli_w
+import torch
 
 import spreadout as so
 from command import invoke
@@ -15,6 +16,7 @@ from kinds import KINDS, written
 from spreadout.config import sound
 from spreadout.config.keys import DECIDED, has, is_open, value_of
 from spreadout.data.columns import Column
+from spreadout.data.handedness import Handedness, handedness
 from spreadout.data.moments import are_numbers
 from spreadout.flower.project import write_project
 from spreadout.methods import METHODS
@@ -255,10 +257,11 @@ def test_words_have_no_hidden_layer(features: int, filled: float, hidden: list[i
     assert sound.sound(asked, splits).model.hidden == [32]
 
 
-def pictures(clients: int, each: int) -> so.Splits:
-    """Images of a class on every client."""
+def pictures(clients: int, each: int, side: int = 4) -> so.Splits:
+    """Images of a class on every client, too small to be shifted unless a side is given."""
     labels = np.repeat(np.arange(clients), each)
-    x = np.zeros((len(labels), 1, 4, 4), np.uint8)
+    light = np.add.outer(np.arange(side), np.zeros(side)).astype(np.uint8)  # from below: it has no side
+    x = np.broadcast_to(light, (len(labels), 1, side, side))
     train = so.FederatedDataset.from_arrays(x, labels)
     return so.Splits("pictures", train, so.Examples.from_arrays(x[:1], labels[:1]))
 
@@ -318,6 +321,141 @@ def test_several_steps_on_images_have_plain_batches() -> None:
         assert (found.clients.batch, found.clients.per_round) == (32, 32)
     one = sound.sound(so.Experiment.of({"clients": {"local_steps": 1}}), pictures(100, 500))
     assert (one.clients.batch, one.clients.per_round) == (10, "all")
+
+
+LEANING, EITHER = True, False
+
+
+def drawings(leaning: bool, *shape: int) -> so.Splits:
+    """A bright field at a height of the class, on the left; half of them on the right unless leaning."""
+    rng, (channels, high, wide) = np.random.default_rng(0), shape
+    y = np.arange(300) % 5
+    x = rng.integers(0, 60, (300, channels, high, wide), dtype=np.uint8)
+    for i, top in enumerate(high * (1 + y) // 7):
+        x[i, :, top : top + high // 4, wide // 8 : wide // 3] = 255
+    if not leaning:
+        x[::2] = x[::2, ..., ::-1]
+    train = so.FederatedDataset.from_arrays(x, y)
+    return so.Splits("drawings", train, so.Examples.from_arrays(x[:20], y[:20]))
+
+
+IMAGE_METHODS = [
+    "fedaws", "fedalc", "fedss", "fedavg", "fedaws-softmax", "baseline-1", "baseline-2", "flag", "centralized"
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("leaning", [LEANING, EITHER])
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)], ids=str)
+def test_images_are_shifted_and_mirrored_where_classes_have_no_side(
+    leaning: bool, shape: tuple[int, ...]
+) -> None:
+    """Of a comparison all arms alike."""
+    splits = drawings(leaning, *shape)
+    for name in IMAGE_METHODS:
+        found = sound.sound(so.Experiment.of({"method": {"name": name}}), splits)
+        assert found.model.encoder == "convnet", name
+        assert found.clients.image_shift == shape[1] // 8, name
+        assert found.clients.image_flip is not leaning, name
+        assert {"clients.image_shift", "clients.image_flip"} <= set(found.chosen or []), name
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["clients.image_shift=auto", "clients.image_flip=auto"], (3, True)),
+        (["clients.image_shift=0"], (0, True)),
+        (["clients.image_flip=false"], (3, False)),
+        (["clients.image_shift=1", "clients.image_flip=false"], (1, False)),
+        (["clients.image_shift=0", "clients.image_flip=true"], (0, True)),
+        (["model.encoder=mlp"], (0, False)),
+        (["method.name=fedmlh"], (0, False)),  # it has no encoder of images
+    ],
+)
+def test_how_images_are_moved_is_the_users_to_say(
+    given: list[str], expected: tuple[int, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {one.partition("=")[0] for one in given if "=auto" not in one}
+    for look, key in (("is_picture", "clients.image_shift"), ("handedness", "clients.image_flip")):
+        if key in said or expected == (0, False):  # nobody looks
+            monkeypatch.setattr(f"spreadout.data.dataset.{look}", None)
+    found = sound.sound(so.Experiment.of({}, overrides=given), drawings(EITHER, 1, 28, 28))
+    assert (found.clients.image_shift, found.clients.image_flip) == expected
+    assert said.isdisjoint(found.chosen or [])
+
+
+def test_images_are_looked_at_once_for_all_arms(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+
+    def looking(*columns: object) -> Handedness | None:
+        looked.append(columns)
+        return handedness(*columns)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("spreadout.data.dataset.handedness", looking)
+    splits = drawings(EITHER, 1, 28, 28)
+    for name in ("fedaws", "fedss", "centralized"):
+        assert sound.sound(so.Experiment.of({"method": {"name": name}}), splits).clients.image_flip
+    assert len(looked) == 1
+
+
+def test_images_that_are_not_square_move_by_a_part_of_their_shorter_side() -> None:
+    @so.register_encoder("pooled-for-a-test")
+    def pooled(shape: so.DataShape, config: so.ModelConfig) -> torch.nn.Module:
+        assert shape.image is not None
+        layers = torch.nn.Flatten(), torch.nn.Linear(shape.features or 0, config.dim)
+        return torch.nn.Sequential(*layers)
+
+    splits = drawings(EITHER, 3, 16, 40)
+    assert sound.sound(so.Experiment(), splits).clients.image_shift == 0  # an mlp reads these
+    asked = so.Experiment.of({"model": {"encoder": "pooled-for-a-test"}, "rounds": 2})
+    found = so.run(asked, data=splits, device="cpu")
+    augment = found.federation.clients.augment
+    assert (augment.shift, augment.flip) == (2, True)
+
+
+def test_under_privacy_nothing_follows_from_what_images_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    for look in ("is_picture", "handedness"):
+        monkeypatch.setattr(f"spreadout.data.dataset.{look}", None)
+    private = {"clip": 1.0, "noise": 5.0}
+    asked = so.Experiment.of({"privacy": private, "rounds": 2, "model": {"width": 4}})
+    found = so.run(asked, data=drawings(EITHER, 1, 16, 16), device="cpu")
+    assert not found.federation.clients.augment
+    moved = so.Experiment.of({"privacy": private, "rounds": 2, "clients": {"image_shift": 1}})
+    found = so.run(moved, data=drawings(EITHER, 1, 16, 16), device="cpu")
+    assert found.federation.clients.augment.shift == 1
+
+
+def test_arrays_that_are_no_pictures_are_not_moved() -> None:
+    """A board of eight by eight fields is another one if it is shifted."""
+    rng, y = np.random.default_rng(0), np.arange(200) % 4
+    boards = (rng.random((4, 6, 8, 8)) < 0.2)[y] ^ (rng.random((200, 6, 8, 8)) < 0.02)
+    train = so.FederatedDataset.from_arrays(boards.astype(np.float32), y)
+    splits = so.Splits("boards", train, so.Examples.from_arrays(boards[:4].astype(np.float32), y[:4]))
+    found = sound.sound(so.Experiment(), splits)
+    assert found.model.encoder == "convnet"
+    assert (found.clients.image_shift, found.clients.image_flip) == (0, False)
+
+
+def test_what_images_do_is_written_down_and_shipped(tmp_path: Path) -> None:
+    train = drawings(EITHER, 1, 16, 16).train
+    x, y = (train.columns[name].take(torch.arange(train.examples)).numpy() for name in ("x", "y"))
+    np.savez(tmp_path / "x.npz", x=(x * 100).astype(np.uint8), y=y)
+    values = {"data": {"source": "npz", "path": str(tmp_path / "x.npz")}, "model": {"width": 4}}
+    so.run(so.Experiment.of(values, overrides=["rounds=1"]), out=tmp_path / "run", device="cpu")
+    write_project(tmp_path / "app", so.Experiment.of(values))
+    for place in ("run/config.toml", "app/deployed/experiment.toml"):
+        complete = so.Experiment.load(tmp_path / place)
+        assert (complete.clients.image_shift, complete.clients.image_flip) == (2, True), place
+        assert {"clients.image_shift", "clients.image_flip"} <= set(complete.chosen or []), place
+
+
+@pytest.mark.parametrize(("each", "side", "rounds"), [(1000, 4, 2000), (1000, 8, 4000), (500, 8, 3125)])
+def test_images_that_move_may_be_seen_more_often(each: int, side: int, rounds: int) -> None:
+    """100 times each, which would be 6,250 rounds of 64,000 images."""
+    splits = pictures(64, each, side)
+    found = sound.sound(so.Experiment(), splits)
+    assert (found.clients.image_shift > 0, found.rounds) == (side == 8, rounds)
+    still = sound.sound(so.Experiment.of({"clients": {"image_shift": 0}}), splits)
+    assert still.rounds == 2000
 
 
 def test_a_softmax_has_small_steps_on_the_server() -> None:

@@ -1,8 +1,8 @@
 """What follows from the data and the method, one decision a function.
 
 Each returns values of keys by their dotted names; `sound.py` sets those that the user has left open. A
-decision looks at shapes, sizes and labels, and of features only at how many are 0; it costs no more than
-one pass over them.
+decision looks at shapes, sizes and labels, of features only at how many are 0, and of images at some
+thousands; it costs no more than one pass over them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ PICTURES_A_STEP = 1024  # of an encoder of images: many steps teach it more than
 FEW_PICTURES = 4  # of a client in such a step at least: many clients teach it more than large batches
 FEWEST = 8  # clients in such a step, however large their batches are
 PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # so it has more rounds, and sees examples more often
+MOVED_LONGEST = 4000  # the same where images are moved, and so are never seen twice alike
+SHIFT = 8  # a picture moves by this part of its side at most
 ENOUGH = 4000  # instances, from which on a softmax over features is not soon overfitted
 WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
 LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
@@ -166,6 +168,22 @@ def within_classes(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     return found
 
 
+def augmentation(experiment: Experiment, splits: Splits) -> dict[str, Any]:
+    """Pictures are shifted, and mirrored where mirror images surely are pictures of the same class.
+
+    Where sizes are hidden, what images show is not looked at: they stay as they are.
+    """
+    shape, data = DataShape.of(splits.train), splits.train
+    if shape.image is None or not sees_pictures(experiment, splits) or hides_sizes(experiment):
+        return {}
+    found: dict[str, Any] = {}
+    if is_open(experiment, "clients.image_shift"):
+        found["clients.image_shift"] = min(shape.image[1:]) // SHIFT if data.may_be_shifted else 0
+    if is_open(experiment, "clients.image_flip"):
+        found["clients.image_flip"] = data.may_be_mirrored
+    return found
+
+
 def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """All clients while they are few; nobody without examples, whose update would be refused."""
     sizes = experiment.clients.schedule.usable(splits.train.sizes)
@@ -278,7 +296,10 @@ def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     method, sizes = experiment.method, splits.train.sizes
     one, pictures = one_step(method, splits), sees_pictures(experiment, splits)
     visits, least = (ONE_STEP_VISITS, SHORTEST) if one else (VISITS, VISITS)
-    most, epochs = (PICTURES_LONGEST, PICTURE_EPOCHS) if one and pictures else (LONGEST, EPOCHS)
+    most, epochs = LONGEST, EPOCHS
+    if one and pictures:
+        moved = experiment.clients.image_shift or experiment.clients.image_flip
+        most, epochs = MOVED_LONGEST if moved else PICTURES_LONGEST, PICTURE_EPOCHS
     if method.is_centralized:
         return {"rounds": least}
     busy = max(int((sizes > 0).sum()), 1)

@@ -43,6 +43,8 @@ DECIDED = frozenset(  # what follows from the data and the method: each may be "
         "clients.beta2",
         "clients.eps",
         "clients.input_dropout",
+        "clients.image_shift",
+        "clients.image_flip",
         "clients.local_steps",
         "clients.local_epochs",
         "server.optimizer",

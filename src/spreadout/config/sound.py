@@ -30,6 +30,7 @@ DECISIONS: tuple[Decision, ...] = (  # each sees what those before it have chose
     choices.scaling,
     choices.objective,
     choices.within_classes,
+    choices.augmentation,
     choices.cohort,
     choices.local_work,
     choices.length,

@@ -28,6 +28,8 @@ from spreadout.data.arrays import (
     with_numbers,
 )
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
+from spreadout.data.continuity import is_picture
+from spreadout.data.handedness import handedness
 from spreadout.data.in_words import counted, inputs_in_words
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.label_counts import counts_by_client
@@ -209,6 +211,21 @@ class FederatedDataset:
         """Whether its inputs are quantities rather than words; looked at once, asked by many."""
         x = self.columns.get("x")
         return x is not None and are_numbers(x)
+
+    @cached_property
+    def may_be_shifted(self) -> bool:
+        """Whether its inputs are pictures, which show the same if they are moved a little."""
+        x = self.columns.get("x")
+        return isinstance(x, Dense) and x.values.dim() == 4 and is_picture(x)
+
+    @cached_property
+    def may_be_mirrored(self) -> bool:
+        """Whether its inputs are images whose mirror images surely have the same classes."""
+        x, y = self.columns.get("x"), self.columns["y"]
+        if not isinstance(x, Dense) or x.values.dim() != 4 or not isinstance(y, Dense | Lists):
+            return False
+        found = handedness(x, y)
+        return found is not None and found.is_none
 
     @cached_property
     def without_features(self) -> FederatedDataset:
