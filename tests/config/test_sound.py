@@ -448,7 +448,7 @@ def test_what_images_do_is_written_down_and_shipped(tmp_path: Path) -> None:
         assert {"clients.image_shift", "clients.image_flip"} <= set(complete.chosen or []), place
 
 
-@pytest.mark.parametrize(("each", "side", "rounds"), [(1000, 4, 2000), (1000, 8, 4000), (500, 8, 3125)])
+@pytest.mark.parametrize(("each", "side", "rounds"), [(1000, 4, 2000), (1000, 8, 3000), (400, 8, 2500)])
 def test_images_that_move_may_be_seen_more_often(each: int, side: int, rounds: int) -> None:
     """100 times each, which would be 6,250 rounds of 64,000 images."""
     splits = pictures(64, each, side)
