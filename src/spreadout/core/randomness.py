@@ -34,15 +34,23 @@ def key(seed: int, *purpose: str | int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
+def streams(seed: int, purpose: str, round: int | Ints) -> Bits:
+    """The key of a purpose in one round, or in the round of each of several clients: () or (k,)."""
+    rounds = np.asarray(round).tolist()
+    if isinstance(rounds, int):
+        return np.asarray(key(seed, purpose, rounds), dtype=np.uint64)
+    known = {one: key(seed, purpose, one) for one in set(rounds)}
+    return np.array([known[one] for one in rounds], dtype=np.uint64)
+
+
 def bits(stream: int | Bits, *counters: Ints | int) -> Bits:
     """64 random bits for each (broadcast) tuple of counters.
 
     `bits(bits(stream, a), b)` is `bits(stream, a, b)`: what many counters share is mixed once.
     """
     state = np.asarray(stream, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for counter in counters:
-            state = _mix(state ^ _mix(np.asarray(counter).astype(np.uint64) + _GOLDEN))
+    for counter in counters:
+        state = _mix(state ^ _mix(np.asarray(counter).astype(np.uint64) + _GOLDEN))
     return state
 
 
@@ -52,12 +60,12 @@ def permute(place: Ints, n: int | Ints, keys: Bits) -> Ints:
     A Feistel network on an even number of bits that holds n, walked until it lands below n: a bijection
     of [0, n) whose cost grows with the places given. place, n and keys: (…) → (…)
     """
-    size = np.broadcast_to(np.asarray(n, dtype=np.uint64), place.shape).ravel()
-    bits_of = np.frexp((size - np.uint64(1)).astype(np.float64))[1]  # as int.bit_length, below 2^53
-    half = np.maximum(-(-bits_of // 2), 3).astype(np.uint64)  # of fewer bits orders are not even
-    mask = (np.uint64(1) << half) - np.uint64(1)
+    found = place.astype(np.int64).ravel()
+    size = np.broadcast_to(np.asarray(n, dtype=np.int64), place.shape).ravel()
+    bits_of = np.frexp((size - 1).astype(np.float64))[1]  # as int.bit_length, below 2^53
+    half = np.maximum(-(-bits_of // 2), 3).astype(np.int64)  # of fewer bits orders are not even
+    mask = (1 << half) - 1
     key, mixed = _mixing(keys, place.shape, int(half.max(initial=0)))
-    found = place.astype(np.uint64).ravel()
     walking, now = np.arange(found.size), found
     while walking.size:
         left, right = now >> half, now & mask
@@ -66,28 +74,32 @@ def permute(place: Ints, n: int | Ints, keys: Bits) -> Ints:
         now = (left << half) | right
         inside = now < size
         found[walking[inside]] = now[inside]
-        on = np.flatnonzero(~inside)
-        walking, now, size, half = walking[on], now[on], size[on], half[on]
-        mask, key = mask[on], key[on]
-    return found.astype(np.int64).reshape(place.shape)
+        (on,) = (~inside).nonzero()
+        walking, now, key = walking[on], now[on], key[on]
+        size, half, mask = size[on], half[on], mask[on]
+    return found.reshape(place.shape)
 
 
-def _mixing(keys: Bits, shape: tuple[int, ...], most: int) -> tuple[Any, Callable[..., Bits]]:
+def _mixing(keys: Bits, shape: tuple[int, ...], most: int) -> tuple[Any, Callable[..., Ints]]:
     """What stands for the key of each place, flat, and the function of (turn, words, those) that mixes.
 
     shape: of the places; most: bits of the longest word. Short words are looked up, as far as that pays.
     """
     whole = np.broadcast_to(keys, shape).ravel()
     if most > _FEW_BITS:
-        return whole, lambda turn, word, key: _mix(_mix(word + np.uint64(turn << 32)) ^ key)
+        turns = [np.uint64(turn << 32) for turn in range(_TURNS)]
+        return whole, lambda turn, word, key: (
+            _mix(_mix(word.view(np.uint64) + turns[turn]) ^ key).view(np.int64)
+        )
     before = _mixed_before(most)
     if keys.size << most > 4 * whole.size:
-        return whole, lambda turn, word, key: _mix(before[turn][word.view(np.int64)] ^ key)
+        return whole, lambda turn, word, key: _mix(before[turn][word] ^ key).view(np.int64)
     # Many places under few keys: what a key makes of every word is worked out once.
-    known = _mix(before[:, None] ^ keys.reshape(-1, 1)).reshape(_TURNS, -1)  # (turns, keys · 2^most)
+    known = _mix(before[:, None] ^ keys.reshape(-1, 1)).view(np.int64)
+    known_of = [*known.reshape(_TURNS, -1)]  # (keys · 2^most,) of every turn
     begin = (np.arange(keys.size) << most).reshape(keys.shape)
     at = np.broadcast_to(begin, shape).ravel()
-    return at, lambda turn, word, key: known[turn][key + word.view(np.int64)]
+    return at, lambda turn, word, key: known_of[turn].take(key + word)
 
 
 @cache
@@ -104,13 +116,12 @@ def generator(seed: int, *purpose: str | int) -> np.random.Generator:
 
 def _mix(word: Bits) -> Bits:
     """The splitmix64 finaliser: a bijection of 64-bit words that scatters every input bit."""
-    with np.errstate(over="ignore"):
-        z = np.asarray(word + _GOLDEN)
-        z ^= z >> np.uint64(30)
-        z *= _MIX_1
-        z ^= z >> np.uint64(27)
-        z *= _MIX_2
-        z ^= z >> np.uint64(31)
+    z = np.asarray(np.add(word, _GOLDEN))  # of two scalars, a plain + would warn that it wraps
+    z ^= z >> np.uint64(30)
+    z *= _MIX_1
+    z ^= z >> np.uint64(27)
+    z *= _MIX_2
+    z ^= z >> np.uint64(31)
     return z
 
 

@@ -70,7 +70,7 @@ class Update:
 
 def nbytes(tensors: Iterable[Tensor]) -> int:
     """Bytes of the tensors as they travel, taken from the tensors themselves."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 def gather(table: Table, ids: Tensor) -> Rows:

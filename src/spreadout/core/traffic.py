@@ -6,7 +6,7 @@ protocol carries them.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Traffic:
     once_up: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return Traffic(*(a + b for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
 
     @property
     def down(self) -> int:

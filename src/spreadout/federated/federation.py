@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -85,6 +85,11 @@ class Federation:
     bf16: bool = False
     activations: int = 0  # numbers the encoder's layers put out for one example
     class_names: tuple[str, ...] = ()  # what the server's data calls the classes
+
+    @cached_property
+    def objective_key(self) -> Hashable:
+        """All that the clients' loss depends on; a method of one's own need not have a hash."""
+        return repr(self.method), id(self.model), self.bf16
 
     @cached_property
     def rules(self) -> MergeRules:

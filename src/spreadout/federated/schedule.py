@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from spreadout.core import randomness
-from spreadout.core.randomness import Ints
+from spreadout.core.randomness import Bits, Ints
 
 Decay = Literal["none", "linear", "cosine"]
 """How client rates fall over the rounds of a run: not at all, or to zero."""
@@ -106,8 +106,11 @@ class Plan:
         return Plan(self.index[clients, :longest, :widest], mask[:, :longest, :widest], steps)
 
 
-def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: int) -> Plan:
-    """The cohort's plan; each client's part of it does not depend on who else is in the cohort."""
+def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: int | Ints) -> Plan:
+    """The cohort's plan; each client's part of it does not depend on who else is in the cohort.
+
+    round: of all of them, or of each, so that the cohorts of several rounds can be planned as one.
+    """
     if schedule.poisson:
         return _poisson_plan(schedule, sizes, clients, seed, round)
     usable = schedule.usable(sizes)
@@ -126,30 +129,33 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
         needed = np.minimum(usable, steps * width)  # places of an epoch's order that are looked at
         apart = (usable > LARGE) | (usable > np.maximum(FEW * needed, SMALL))
         epochs = np.where(apart, 0, -(-steps // per_epoch))
-        order, start = _epoch_orders(usable, epochs, needed, clients, seed, round)
-        epoch = step // batches  # (k, S, 1)
-        at = start[:, None, None] + epoch * needed[:, None, None] + index
-        whole = filled & ~apart[:, None, None]
-        mixed = order[np.where(whole, at, 0)] if order.size else np.zeros_like(index)
-        some = np.flatnonzero(apart)
-        stream = randomness.key(seed, "batches", round)
-        keys = randomness.bits(stream, clients[some, None, None], epoch[some])
-        mixed[some] = randomness.permute(index[some], usable[some, None, None], keys)
+        own = randomness.bits(randomness.streams(seed, "batches", round), clients)  # (k,)
+        epoch, mixed = step // batches, np.zeros_like(index)  # (k, S, 1), (k, S, B)
+        if epochs.any():
+            order, start = _epoch_orders(usable, epochs, needed, own)
+            at = start[:, None, None] + epoch * needed[:, None, None] + index
+            mixed = order[np.where(filled & ~apart[:, None, None], at, 0)]
+        if apart.any():
+            some = np.flatnonzero(apart)
+            keys = randomness.bits(own[some, None, None], epoch[some])
+            mixed[some] = randomness.permute(index[some], usable[some, None, None], keys)
         index = np.where(filled, mixed, 0)
     mask = torch.from_numpy(filled.astype(np.float32))
     return Plan(torch.from_numpy(index), mask, torch.from_numpy(steps))
 
 
-def _poisson_plan(schedule: Schedule, sizes: Ints, clients: Ints, seed: int, round: int) -> Plan:
+def _poisson_plan(
+    schedule: Schedule, sizes: Ints, clients: Ints, seed: int, round: int | Ints
+) -> Plan:
     """Each example in each step by itself, with probability batch / n_i: some steps have none."""
     usable, steps = schedule.usable(sizes), schedule.steps_per_client(sizes)
-    stream = randomness.key(seed, "poisson batches", round)
+    own = randomness.bits(randomness.streams(seed, "poisson batches", round), clients)  # (k,)
     chosen: list[Ints] = []  # of each client and step
     most = int(steps.max(initial=0))
     for i in range(len(clients)):
         n = int(usable[i])
         at = np.arange(most, dtype=np.int64)[:, None], np.arange(n, dtype=np.int64)[None]
-        bits = randomness.bits(stream, int(clients[i]), *at)  # (S, n)
+        bits = randomness.bits(own[i], *at)  # (S, n)
         rate = 1.0 if schedule.batch is None else schedule.batch / max(n, 1)
         drawn = (bits >> np.uint64(11)) * 2.0**-53 < rate
         drawn[int(steps[i]) :] = False
@@ -167,20 +173,18 @@ def _poisson_plan(schedule: Schedule, sizes: Ints, clients: Ints, seed: int, rou
     )
 
 
-def _epoch_orders(
-    usable: Ints, epochs: Ints, needed: Ints, clients: Ints, seed: int, round: int
-) -> tuple[Ints, Ints]:
+def _epoch_orders(usable: Ints, epochs: Ints, needed: Ints, keys: Bits) -> tuple[Ints, Ints]:
     """A fresh order of its examples for every epoch of every client, one after another in one array.
 
     Of each order the first `needed` places. Returns them, and where each client's first epoch starts.
+    keys: one of each client.
     """
-    client = np.repeat(np.arange(len(clients)), epochs)  # of each segment: a (client, epoch)
+    client = np.repeat(np.arange(len(keys)), epochs)  # of each segment: a (client, epoch)
     epoch = np.arange(client.size) - _starts(epochs)[client]
     lengths, kept = usable[client], needed[client]
     segment = np.repeat(np.arange(client.size), lengths)  # of each example
     example = np.arange(segment.size, dtype=np.int64) - _starts(lengths)[segment]
-    streams = randomness.bits(randomness.key(seed, "batches", round), clients[client], epoch)
-    bits = randomness.bits(streams[segment], example)
+    bits = randomness.bits(randomness.bits(keys[client], epoch)[segment], example)
     # One sort by (segment, random bits): the segment's number takes the place of the topmost bits.
     room = np.uint64(max(int(lengths.size - 1).bit_length(), 1))
     sort = np.argsort(

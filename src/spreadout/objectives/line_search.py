@@ -48,23 +48,23 @@ def descend_(
     here, gradient = rows_here(table, loss.gradient)
     ids, before = gradient.ids, here[gradient.ids]
     way = -(along_sphere(gradient.values, before) if sphere else gradient.values)  # (m, d)
-    steepness = float(added(way.square().sum(), table))
+    # Scores of mined pairs come from a search; those to compare with, of the same pairs, from `value`.
+    # Distances of rows that nearly coincide differ between the two by more than a step may gain.
+    now = loss.value if loss.neighbours is None else value()
+    # Fetched together, as `tolist` waits for the device.
+    steepness, start = torch.stack([added(way.square().sum(), table), now]).tolist()
     if not steepness > 0:  # a stationary table, or one that is not finite: nothing to do
         return length or 0.0
     if not length:  # a first guess: rows move by `MOST` in the root mean square
         moving = float(added(way.new_tensor(len(way)), table))
         length = MOST * (moving / steepness) ** 0.5
-    # Scores of mined pairs come from a search; those to compare with, of the same pairs, from `value`.
-    # Distances of rows that nearly coincide differ between the two by more than a step may gain.
-    start = float(loss.value if loss.neighbours is None else value())
 
     def move(by: float) -> float:
         step = by * way
-        if sphere:
+        if sphere and by * steepness**0.5 > MOST:  # else no row goes that far
             far = step.norm(dim=-1, keepdim=True).clamp_min(1e-30)
-            here[ids] = project_to_sphere(before + step * (MOST / far).clamp_max(1))
-        else:
-            here[ids] = before + step
+            step = step * (MOST / far).clamp_max(1)
+        here[ids] = project_to_sphere(before + step) if sphere else before + step
         return float(value())
 
     bend = 2 * (move(length) - start + length * steepness) / length**2

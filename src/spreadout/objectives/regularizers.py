@@ -18,6 +18,7 @@ torch.Size([3, 3])
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Literal, NamedTuple
 
 import torch
@@ -96,8 +97,7 @@ def all_pairs(
     """
     coefficients = penalty.polynomial() if clip is None else None
     own = weight if isinstance(weight, PairWeights) else None
-    alpha = torch.ones_like(table[:, 0]) if weight is None else weight  # (C,)
-    alpha = alpha.alone if isinstance(alpha, PairWeights) else alpha
+    alpha = weight.alone if isinstance(weight, PairWeights) else weight  # (C,), or None: 1 of each
     if coefficients is not None:
         value, slopes = _all_pairs_polynomial(table, alpha, *coefficients, gradient=gradient)
         if own is not None:
@@ -107,8 +107,9 @@ def all_pairs(
         value, slopes = _all_pairs_blocked(table, alpha, penalty, own, clip, budget, gradient)
     pairs = len(table) * (len(table) - 1)
     pairs_of = {"sum": 1, "mean": pairs, "row": len(table) - 1}[reduction]
-    scale = 1.0 / max(pairs_of, 1)
-    return TableLoss(value * scale, _of_first(len(slopes), slopes * scale))
+    if pairs_of > 1:
+        value, slopes = value * (1.0 / pairs_of), slopes * (1.0 / pairs_of)
+    return TableLoss(value, _of_first(len(slopes), slopes))
 
 
 def _of_first(count: int, values: Tensor) -> Rows:
@@ -117,9 +118,10 @@ def _of_first(count: int, values: Tensor) -> Rows:
 
 
 def _all_pairs_polynomial(
-    table: Tensor, alpha: Tensor, a: float, b: float, c: float, *, gradient: bool
+    table: Tensor, alpha: Tensor | None, a: float, b: float, c: float, *, gradient: bool
 ) -> tuple[Tensor, Tensor]:
     """With m = Σw and G = WᵀW: Σ_{c'} s = w·m and Σ_{c'} s² = wᵀGw, less the pair with itself."""
+    alpha = torch.ones_like(table[:, 0]) if alpha is None else alpha
     gram, total = table.T @ table, table.sum(0)  # (d, d), (d,)
     norm2 = table.square().sum(1)  # (C,)
     linear = table @ total - norm2  # (C,) Σ_{c'≠c} s
@@ -137,7 +139,7 @@ def _all_pairs_polynomial(
 
 def _all_pairs_blocked(
     table: Tensor,
-    alpha: Tensor,
+    alpha: Tensor | None,
     penalty: Penalty,
     pairs: PairWeights | None,
     clip: float | None,
@@ -145,7 +147,7 @@ def _all_pairs_blocked(
     gradient: bool,
 ) -> tuple[Tensor, Tensor]:
     def terms(s: Tensor, block: slice) -> tuple[Tensor, Tensor]:
-        weight = alpha[block, None] + alpha
+        weight = 2.0 if alpha is None else alpha[block, None] + alpha
         if pairs is not None:
             weight = weight - _meet(pairs, block, s)
         return weight * penalty.value(s), weight * penalty.slope(s) if gradient else s
@@ -204,21 +206,19 @@ def _in_blocks(
     terms: of scores (b, C) and which rows they are, the pairs' values and slopes, both orders together.
     """
     rows_at_once = max(1, budget // (5 * table.element_size() * len(table)))
-    value = table.new_zeros(())
-    slopes = torch.empty_like(table if gradient else table[:0])
+    values, slopes = [], torch.empty_like(table) if gradient else table[:0]
     for start in range(0, len(table), rows_at_once):
         block = slice(start, min(start + rows_at_once, len(table)))
-        place = torch.arange(block.stop - start, device=table.device)
         each, slope = terms(table[block] @ table.T, block)  # (b, C)
-        each[place, place + start] = 0
-        value += each.sum() / 2  # each pair is met from both its rows
+        each.diagonal(start).zero_()
+        values.append(each.sum() / 2)  # each pair is met from both its rows
         if not gradient:
             continue
-        slope[place, place + start] = 0
+        slope.diagonal(start).zero_()
         if clip is not None:  # of unit rows, a pair's part of the gradient has the norm √2·|slope|
             slope = slope.clamp(-clip / 2**0.5, clip / 2**0.5)
         slopes[block] = slope @ table
-    return value, slopes
+    return reduce(torch.add, values), slopes
 
 
 def _meet(pairs: PairWeights, block: slice, like: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -218,18 +219,19 @@ def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Tr
     """
     clients = len(cohort.clients)
     sizes = federation.data.sizes[cohort.clients.numpy()]
-    busy = torch.from_numpy(federation.clients.schedule.usable(sizes) > 0).nonzero()[:, 0]
+    busy = np.flatnonzero(federation.clients.schedule.usable(sizes))
     dense = nbytes(state.dense.values())
     down, up, up_requests = 0, 0, 0
-    new = state.records.lacks_fixed_rows(cohort.clients).nonzero()[:, 0]
     for name, every in cohort.requests.items():
-        requests = every.select(new) if name in federation.clients.training.fixed else every
+        fixed, requests = name in federation.clients.training.fixed, every
+        if fixed:
+            requests = every.select(state.records.lacks_fixed_rows(cohort.clients).nonzero()[:, 0])
         ids = nbytes([requests.values])
         row = row_bytes(state.tables[name])
         down += ids + row * requests.values.numel()
         up_requests += ids
-        if name not in federation.clients.training.fixed:
-            changed = requests if len(busy) == clients else requests.select(busy)
+        if not fixed:
+            changed = requests if len(busy) == clients else requests.select(torch.from_numpy(busy))
             ids = nbytes([changed.values])
             up += ids + row * changed.values.numel()
             up += ids if name in federation.rules.counted else 0

@@ -262,8 +262,7 @@ def _replayed(
         inputs["memory"] = {
             f"{name}|{slot}": value for name, slots in memory.items() for slot, value in slots.items()
         }
-    about = repr(f.method), id(f.model), f.bf16
-    done = graphs.run(objective, f.clients.training, inputs, places, about)
+    done = graphs.run(objective, f.clients.training, inputs, places, f.objective_key)
     if done is None:
         return None
     change, loss = done

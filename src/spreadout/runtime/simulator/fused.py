@@ -38,7 +38,7 @@ def fused_step(
     inputs = step.flat(rows, batch, weight)
     found = None
     if graph is not None and step.shares and step.is_full:
-        found = graph.run(step, state.dense, inputs, (repr(f.method), id(f.model), f.bf16))
+        found = graph.run(step, state.dense, inputs, f.objective_key)
     loss, gradients, statistics = found or step(state.dense, inputs)
     with torch.no_grad():
         sound = torch.stack([loss.sum(), *torch._foreach_norm(gradients)]).isfinite().all()

@@ -194,12 +194,12 @@ def _tensors_in(part: object) -> Iterator[Tensor]:
 
 
 def prefetch_key(federation: Federation, round: int) -> Hashable:
-    """Everything a staged round depends on; a method of one's own need not have a hash."""
+    """Everything a staged round depends on."""
     f = federation
     s, c = f.server, f.clients
     drawn = f.seed, s.selection, s.per_round, s.claim_cap, round
     apart = f.looks_at_each_update, c.keeps_state, c.training.averages_gradients, c.requests_seen
-    return id(f.data), id(f.model), repr(f.method), c.schedule, c.augment, f.device, *apart, *drawn
+    return id(f.data), f.objective_key, c.schedule, c.augment, f.device, *apart, *drawn
 
 
 def is_fusable(federation: Federation, steps: int) -> bool:
