@@ -7,6 +7,7 @@ import pytest
 
 import spreadout as so
 from spreadout.data.columns import Dense
+from spreadout.flower.data import NOTHING_HELD_OUT
 from spreadout.runs.predict import Predictor
 
 RNG = np.random.default_rng(0)
@@ -81,3 +82,10 @@ def test_bytes_and_numbers_are_not_mixed_in_python_either() -> None:
     so.Splits("same", train, so.Examples.from_arrays(COLOUR, Y))
     with pytest.raises(so.UserError, match="test: its images or those of the training data are bytes"):
         so.Splits("mixed", train, so.Examples.from_arrays(COLOUR / 255, Y))
+
+
+def test_images_of_bytes_train_where_nothing_is_held_out() -> None:
+    """As on a node of a deployment."""
+    train = so.FederatedDataset.from_arrays(GREY[:, None], Y)
+    splits = so.Splits("node", train, NOTHING_HELD_OUT)
+    assert len(splits.test) == 0

@@ -493,7 +493,7 @@ class Splits:
                     f"{part}: its inputs have {own.example_bytes // 4} numbers, those of the training "
                     f"data {x.example_bytes // 4}; they must agree"
                 )
-            if _are_bytes(x) != _are_bytes(own):
+            if own is not None and _are_bytes(x) != _are_bytes(own):  # a node scores nothing
                 raise UserError(
                     f"{part}: its images or those of the training data are bytes, the others numbers; "
                     "bytes are scaled, so give both as bytes or neither"
