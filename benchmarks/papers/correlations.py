@@ -19,8 +19,8 @@ from typing import Any
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
-from benchmarks.papers.suite import add_running
-from benchmarks.papers.two_stage import Candidate, choose_and_run
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
 from spreadout.config.values import overlay
 
 SETS = ("bibtex", "delicious")
@@ -81,18 +81,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     add_running(parser)
     a = parser.parse_args()
-    for name in a.sets:
-        choose_and_run(
+    plans = [
+        TwoStage(
             f"{name}-correlations{'-small' if a.small else ''}",
             CONFIGS / "fedalc" / f"{name}-base.toml",
             arms(a.pushed, a.points, a.weighed),
-            a.out,
             seeds=a.seeds,
-            device=a.device,
-            jobs=a.jobs,
-            runs=a.runs,
-            more=overlay(SMALL if a.small else {}, {"rounds": a.rounds} if a.rounds else {}),
+            changes=overlay(SMALL if a.small else {}, {"rounds": a.rounds} if a.rounds else {}),
         )
+        for name in a.sets
+    ]
+    with running_of(a) as running:
+        choose_and_run(plans, a.out, running)
 
 
 if __name__ == "__main__":

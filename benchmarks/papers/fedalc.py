@@ -19,8 +19,8 @@ from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read
 from benchmarks.papers.correlations import PLAIN, SCALED, SETS
-from benchmarks.papers.suite import add_running
-from benchmarks.papers.two_stage import Candidate, choose_and_run
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
 from spreadout.config.values import read_toml
 from spreadout.core.errors import UserError
 
@@ -119,19 +119,19 @@ def main() -> None:
         for name in a.sets:
             print_bytes(a.out / f"{name}.json")
         return
-    for name in a.sets:
-        choose_and_run(
+    plans = [
+        TwoStage(
             name,
             CONFIGS / "fedalc" / f"{name}-base.toml",
             {arm: ARMS[arm] for arm in a.only},
-            a.out,
             seeds=a.seeds,
-            device=a.device,
-            jobs=a.jobs,
-            runs=a.runs,
-            more={"rounds": a.rounds} if a.rounds else None,
+            changes={"rounds": a.rounds} if a.rounds else {},
             into=len(a.only) < len(ARMS),
         )
+        for name in a.sets
+    ]
+    with running_of(a) as running:
+        choose_and_run(plans, a.out, running)
 
 
 def print_bytes(path: Path) -> None:

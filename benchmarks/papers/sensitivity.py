@@ -16,7 +16,8 @@ from typing import Any
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.papers.correlations import PLAIN, SCALED, SETS
-from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.suite import keep, run_suites
 from benchmarks.papers.two_stage import Changes, experiment_of
 from spreadout.runs.compare import Suite
 
@@ -67,9 +68,9 @@ def main() -> None:
     add_running(parser)
     a = parser.parse_args()
     suites = [suite_of(name, a.seeds) for name in a.sets]
-    with run_folders(a.runs) as folder:
-        for suite, arms in zip(suites, run_suites(suites, folder, a.device, a.jobs), strict=True):
-            keep(suite, arms, a.out / f"{suite.name}.json")
+    with running_of(a) as running:
+        for suite, kept in zip(suites, run_suites(suites, running), strict=True):
+            keep(suite, kept, a.out / f"{suite.name}.json")
 
 
 if __name__ == "__main__":

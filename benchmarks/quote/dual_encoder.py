@@ -20,7 +20,7 @@ def retrieval(path: str) -> str:
     rows = []
     for v in made["variants"]:
         scores = v["metrics"]
-        cells = [v["label"], *(_with_error(scores[name]) for name in RECALLS)]
+        cells = [v["label"], *(_with_error(v, name) for name in RECALLS)]
         if paper:
             cells.append(" / ".join(f"{x:g}" for x in FEDERATED.get(v["label"], ())))
         for name in OTHERS:
@@ -34,14 +34,14 @@ def retrieval(path: str) -> str:
     return table(head, rows, path, note=over_seeds(made) + _errors_note(made))
 
 
-def _with_error(score: Made) -> str:
+def _with_error(variant: Made, name: str) -> str:
     """A mean and its deviation over seeds; behind it the error by users, where that is known."""
-    error = score.get("user_error")
-    return spread(score, 2) + ("" if error is None else f" ({error:.2f})")
+    error = variant.get("user_errors", {}).get(name)
+    return spread(variant["metrics"][name], 2) + ("" if error is None else f" ({error:.2f})")
 
 
 def _errors_note(made: Made) -> str:
-    known = any("user_error" in score for v in made["variants"] for score in v["metrics"].values())
+    known = any("user_errors" in v for v in made["variants"])
     return " In brackets: the standard error by test users." if known else ""
 
 
