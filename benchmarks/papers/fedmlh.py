@@ -117,10 +117,11 @@ def _best(records: Sequence[Record]) -> float:
 
 def _tried(shape: str, arm: str, runs: Path) -> Iterator[tuple[Experiment, list[Record]]]:
     """Configs and evaluations of an arm's points: of those that ended, and of those cut short."""
-    for key, one in Kept(runs, shape).runs.items():
+    suite = f"fedmlh-{shape}"
+    for key, one in Kept(runs, suite).runs.items():
         if one["arm"] == arm and key.startswith("tuning-") and "failed" not in one:
             yield Experiment.of(one["config"]), one["history"]
-    for place in sorted((runs / shape).glob(f"tuning-{arm}-*/seed-0")):
+    for place in sorted((runs / suite).glob(f"tuning-{arm}-*/seed-0")):
         folder = RunFolder.open(place)
         yield Experiment.load(folder.config), folder.history()
 

@@ -39,7 +39,7 @@ from spreadout.runs.train import resume, run
 T = TypeVar("T")
 Made = dict[str, Any]
 More = Callable[[Result, Experiment], Made]  # what else is to be kept of a finished run
-START = 20.0  # seconds before the first round of a run and after its last, at most
+START = 15.0  # seconds before the first round of a run and after its last, at most
 AT_END_ONLY = 1_000_000  # rounds: a run that is asked to stop saves itself
 
 
@@ -233,13 +233,11 @@ def _keep(job: Job, done: Future[Made | None], kept: Kept) -> bool:
         found = done.result()
     except BrokenProcessPool:
         raise UserError(f"{job.name}: its process died; memory may not suffice") from None
-    except UserError as error:
-        if not str(error).startswith("diverged"):
-            raise
+    except (UserError, RuntimeError) as error:
+        if not str(error).startswith("diverged"):  # a config that is refused, or too little memory
+            print(f"{job.name}: {str(error).splitlines()[0]}", flush=True)
+            return False
         found = {"failed": str(error)}  # that is what is known of this setting
-    except RuntimeError as error:  # memory is short beside others: another time
-        print(f"{job.name}: {str(error).splitlines()[0]}", flush=True)
-        return False
     if found is None:
         print(f"{job.name}: cut short, goes on another time", flush=True)
         return False

@@ -84,7 +84,8 @@ class TwoStage:
 
     @property
     def suite(self) -> str:
-        return self.name
+        """Several methods have a suite of one name; their configs are in folders of their own."""
+        return f"{self.base.parent.name}-{self.name}"
 
     @cached_property
     def points(self) -> list[Point]:
@@ -97,7 +98,7 @@ class TwoStage:
             for point, config in candidate.points():
                 changes, name = overlay(config, self.changes), f"{arm}-{point}"
                 made = experiment_of(self.base, name, changes, held)
-                job = Job(self.name, arm, f"tuning-{name}", made, TUNING)
+                job = Job(self.suite, arm, f"tuning-{name}", made, TUNING)
                 found.append(Point(arm, point, changes, job))
         return found
 
@@ -135,7 +136,7 @@ class TwoStage:
             for arm, (point, best) in chosen.items()
         }
         labels = {arm: self.arms[arm].label for arm in variants}
-        return Suite(self.name, tuple(range(self.seeds)), variants, labels)
+        return Suite(self.suite, tuple(range(self.seeds)), variants, labels)
 
     def write(self, kept: Kept, out: Path) -> None:
         """`NAME-tuning.json` and `NAME.json`, of what is there."""

@@ -52,7 +52,9 @@ def test_each_example_is_left_out_of_its_own_counts_while_the_weight_is_chosen()
         return cautious_prior.weight(scores, right, bias)
 
     found = prior_rules._held_out(cosines, right, torch.ones(4), spy)
-    others = [[1 + sum(b == c for j, b in enumerate(labels) if j != i) for c in range(4)] for i in range(5)]
+    others = [
+        [1 + sum(b == c for j, b in enumerate(labels) if j != i) for c in range(4)] for i in range(5)
+    ]
     assert torch.allclose(seen[0], torch.tensor(others).float())
     assert torch.equal(found, RULES[DEFAULT](cosines, right, torch.ones(4)))
 
