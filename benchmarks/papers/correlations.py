@@ -21,9 +21,9 @@ from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.papers.side_by_side import add_running, running_of
 from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
-from spreadout.config.values import overlay
+from spreadout.config.values import changes_of, overlay
 
-SETS = ("bibtex", "delicious")
+SETS = ("bibtex", "delicious", "eurlex-shape")
 # Rows of γ sum to 1 and those of equal weights to C − 1, so a λ of one is about a hundred of the other.
 PLAIN, SCALED = (0.01, 0.03, 0.1, 0.3, 1.0), (1.0, 3.0, 10.0, 30.0, 100.0)
 WEIGHED: Mapping[str, tuple[str, dict[str, Any], Sequence[float]]] = {
@@ -79,6 +79,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm")
     add_running(parser)
     a = parser.parse_args()
     plans = [
@@ -87,7 +88,10 @@ def main() -> None:
             CONFIGS / "fedalc" / f"{name}-base.toml",
             arms(a.pushed, a.points, a.weighed),
             seeds=a.seeds,
-            changes=overlay(SMALL if a.small else {}, {"rounds": a.rounds} if a.rounds else {}),
+            changes=overlay(
+                overlay(SMALL if a.small else {}, changes_of(a.set)),
+                {"rounds": a.rounds} if a.rounds else {},
+            ),
         )
         for name in a.sets
     ]

@@ -101,12 +101,14 @@ def only(suite: Suite, names: Sequence[str]) -> Suite:
 
 def page(made: Mapping[str, Made]) -> str:
     sections = []
-    if {"table2", "centralized"} <= made.keys():
-        sections += [drop_table(made["table2"], made["centralized"])]
+    halves = [made.get(name, {"variants": []}) for name in ("table2", "centralized")]
+    both = all({v["label"] for v in half["variants"]} >= set(LOSSES) for half in halves)
+    if both:
+        sections += [drop_table(*halves)]
     if "figures" in made:
         sections += [figures_3_and_4(made)]
-    if {"table2", "centralized"} <= made.keys():
-        sections += [figure_5(made["table2"], made["centralized"])]
+    if both:
+        sections += [figure_5(*halves)]
     for name, title in (("ablation", "What made the difference"), ("ours", "Beyond the paper")):
         if name in made:
             sections += [f"<h2>{title}</h2>", plain_table(made[name])]

@@ -71,10 +71,11 @@ def base_of(suite: str) -> Path:
 
 def plan_of(suite: str, seeds: int, changes: Changes, only: Sequence[str] | None = None) -> TwoStage:
     """To tune and run a suite's arms; it writes `SUITE-tuning.json` and `SUITE.json`."""
+    arms = candidates(suite)
     return TwoStage(
         suite,
         base_of(suite),
-        {name: arm for name, arm in candidates(suite).items() if only is None or name in only},
+        {name: arms[name] for name in only or arms if name in arms},
         seeds=seeds,
         fraction=0.1,
         still_held=CHOICES[suite].still_held,

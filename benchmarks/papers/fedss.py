@@ -103,7 +103,7 @@ def plan_of(study: str, seeds: int, changes: dict[str, Any], only: list[str] | N
     return TwoStage(
         study,
         fedss_arms.BASE,
-        {name: arm for name, arm in arms.items() if only is None or name in only},
+        {name: arms[name] for name in only or arms if name in arms},
         seeds=seeds,
         changes=overlay(overlay(left_out, fedss_arms.changes_of(study)), changes),
         into=only is not None,

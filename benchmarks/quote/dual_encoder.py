@@ -12,9 +12,11 @@ REFERENCES = "results/dual_encoder/references.json"
 OTHERS = ("MRR", "nDCG@10", "mean rank", "batch R@1")
 
 
-def retrieval(path: str) -> str:
-    """Recalls beside the paper's, where it has them."""
+def retrieval(path: str, beside: str | None = None) -> str:
+    """Recalls beside the paper's, where it has them. beside: a file of further arms, if it is there."""
     made = read(path)
+    if beside is not None and (ROOT / beside).is_file():
+        made = {**made, "variants": [*made["variants"], *read(beside)["variants"]]}
     paper = any(v["label"] in FEDERATED for v in made["variants"])
     head = ["", *RECALLS, *(["the paper"] if paper else []), *OTHERS, "down / up per client and round"]
     rows = []
@@ -25,8 +27,8 @@ def retrieval(path: str) -> str:
             cells.append(" / ".join(f"{x:g}" for x in FEDERATED.get(v["label"], ())))
         for name in OTHERS:
             cells.append(f"{scores[name]['mean']:.{0 if name == 'mean rank' else 2}f}")
-        moved = (v["bytes_per_client_round"][way] / 1024 for way in ("down", "up"))
-        rows.append([*cells, "{:.0f} / {:.0f} KiB".format(*moved)])
+        moved = [v["bytes_per_client_round"][way] / 1024 for way in ("down", "up")]
+        rows.append([*cells, "{:.0f} / {:.0f} KiB".format(*moved) if any(moved) else "–"])
     if paper:
         best = [f"{x:.2f}" for x in CENTRALIZED["H+S"]]
         rows.append(["the paper's best centralised (H+S)", *best, *[""] * (len(head) - 4)])
