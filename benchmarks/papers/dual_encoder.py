@@ -23,7 +23,7 @@ from benchmarks.papers.drawing import chart, table
 from benchmarks.papers.published import figures_of
 from benchmarks.papers.side_by_side import add_running, running_of
 from benchmarks.papers.suite import keep, run_suites
-from benchmarks.papers.two_stage import choose_and_run
+from benchmarks.papers.two_stage import choose_and_run, refuse_unknown
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import changes_of
 from spreadout.data.load import load_data
@@ -61,6 +61,7 @@ def main() -> None:
     if a.choose:
         chosen = (a.seeds, changes_of(a.set), a.only)
         plans = [dual_encoder_choice.plan_of(name, *chosen) for name in a.suites]
+        refuse_unknown(a.only, plans)
         with running_of(a) as running:
             choose_and_run(plans, a.out, running)
     elif not a.report_only:

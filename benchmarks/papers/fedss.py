@@ -28,7 +28,7 @@ from benchmarks.papers import fedss_arms, gradient_noise
 from benchmarks.papers.drawing import chart, table
 from benchmarks.papers.side_by_side import add_running, running_of
 from benchmarks.papers.suite import ended, keep, run_suites
-from benchmarks.papers.two_stage import TwoStage, choose_and_run
+from benchmarks.papers.two_stage import TwoStage, choose_and_run, refuse_unknown
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import changes_of, overlay
 from spreadout.data.dataset import Examples
@@ -66,6 +66,7 @@ def main() -> None:
     a = parser.parse_args()
     if a.studies:
         plans = [plan_of(study, a.seeds, changes_of(a.set), a.only) for study in a.studies]
+        refuse_unknown(a.only, plans)
         with running_of(a) as running:
             choose_and_run(plans, a.out, running)
     elif not a.report_only:

@@ -22,6 +22,7 @@ from benchmarks.papers.suite import Runs, keep
 from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import overlay, read_toml
+from spreadout.core.errors import UserError
 from spreadout.runs.compare import Suite
 
 Changes = dict[str, Any]
@@ -156,6 +157,13 @@ def choose_and_run(plans: Sequence[TwoStage], out: Path, running: Running) -> No
     """Both stages of all plans, their runs in one pool; then their files."""
     for plan, kept in zip(plans, run_plans(plans, running), strict=True):
         plan.write(kept, out)
+
+
+def refuse_unknown(only: Sequence[str] | None, plans: Sequence[TwoStage]) -> None:
+    """Arms that were asked for and are in none of the plans."""
+    known = [arm for plan in plans for arm in plan.arms]
+    if unknown := [name for name in only or () if name not in known]:
+        raise UserError(f"--only {unknown[0]}: no such arm in what is to be run")
 
 
 def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:
