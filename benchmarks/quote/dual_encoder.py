@@ -75,15 +75,28 @@ def _ties(made: Made) -> str:
 
 
 def drops(federated: str, centralized: str) -> str:
-    """What each loss loses by federating, and what the paper says it loses."""
+    """What each loss loses by federating, and what the paper says it loses; counts beside them."""
+    halves = [read(path) for path in (centralized, federated)]
     rows = []
     for loss in LOSSES:
-        here, there = (mean_of(read(path), loss) for path in (federated, centralized))
-        cells = [" / ".join(f"{side[name]:.2f}" for name in RECALLS) for side in (there, here)]
+        there, here = (mean_of(made, loss) for made in halves)
+        cells = [_three(side) for side in (there, here)]
         ours = [(there[name], here[name]) for name in RECALLS]
         theirs = zip(CENTRALIZED[loss], FEDERATED[loss], strict=True)
         for pairs in (ours, theirs):
             cells.append(" / ".join(f"{100 * drop(one, other):.0f}" for one, other in pairs) + " %")
         rows.append([loss, *cells])
+    ties, known = [_ties(made) for made in halves], read(REFERENCES)["references"]
+    splits = [
+        known[f"{split}, ties {one}"] for split, one in zip(("examples", "users"), ties, strict=True)
+    ]
+    rows += [[f"*{name}*", *(_three(split[name]) for split in splits), "", ""] for name in splits[0]]
     head = ("", "centralised", "federated", "drop", "drop in the paper")
-    return table(head, rows, centralized, note="R@1 / R@5 / R@10.")
+    note = "R@1 / R@5 / R@10."
+    if ties[0] != ties[1]:
+        note += f" Items of one second: centralised in {ties[0]} order, federated in {ties[1]} order."
+    return table(head, rows, centralized, note=note)
+
+
+def _three(scores: Made) -> str:
+    return " / ".join(f"{scores[name]:.2f}" for name in RECALLS)
