@@ -26,12 +26,14 @@ from benchmarks.papers.side_by_side import (
     running_of,
 )
 from spreadout.config.experiment import Experiment
+from spreadout.core.errors import UserError
 from spreadout.data import load as splits
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import frequencies
 from spreadout.report.page import write_page
 from spreadout.runs.arms import Arm, as_json, gather, shown
 from spreadout.runs.compare import Suite
+from spreadout.runs.folder import RunFolder
 
 
 def main() -> None:
@@ -47,9 +49,9 @@ def main() -> None:
     with running_of(a) as running:
         plan = Runs(suite)
         (kept,) = run_plans([plan], replace(running, folders_stay=a.report is not None))
+        keep(suite, kept, a.out)
         if a.report:
             write_page(_drawn(plan, running), a.report, title=suite.name)
-        keep(suite, kept, a.out)
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ def run_suites(suites: Sequence[Suite], running: Running, more: More | None = No
 
 def _drawn(plan: Runs, running: Running) -> list[Arm]:
     """With all that a page shows of them, from the folders of the runs."""
+    for job in (job for name in plan.of.variants for job in plan.of_variant(name)):
+        if not RunFolder(job.place(running.folder)).finished:
+            raise UserError(
+                f"--report: {job.name} has no finished folder; give --report from the first call on, and "
+                "let all runs end"
+            )
     return [
         gather(name, plan.of.labels[name], [job.place(running.folder) for job in plan.of_variant(name)])
         for name in plan.of.variants
