@@ -94,8 +94,8 @@ def _drawn(plan: Runs, running: Running) -> list[Arm]:
     for job in (job for name in plan.of.variants for job in plan.of_variant(name)):
         if not RunFolder(job.place(running.folder)).finished:
             raise UserError(
-                f"--report: {job.name} has no finished folder; give --report from the first call on, and "
-                "let all runs end"
+                f"--report: {job.name} has no finished folder; give --report from the first call on, "
+                "and let all runs end"
             )
     return [
         gather(name, plan.of.labels[name], [job.place(running.folder) for job in plan.of_variant(name)])
