@@ -20,8 +20,8 @@ from typing import Any
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
-from benchmarks.papers.suite import add_running
-from benchmarks.papers.two_stage import Candidate, Changes, choose_and_run
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.two_stage import Candidate, Changes, TwoStage, choose_and_run
 from spreadout.config.values import overlay
 from spreadout.core.errors import UserError
 
@@ -141,19 +141,17 @@ def main() -> None:
     every = arms_of(SHAPES[a.shape])
     if unknown := [name for name in a.arms or [] if name not in every]:
         raise UserError(f"--arms {unknown[0]}: is none of {', '.join(every)}")
-    choose_and_run(
+    plan = TwoStage(
         a.shape,
         SHAPES[a.shape].base,
         {name: one for name, one in every.items() if name in (a.arms or every)},
-        a.out,
         seeds=a.seeds,
-        device=a.device,
-        jobs=a.jobs,
-        runs=a.runs,
         fraction=HELD_OUT,
         still_held=HELD_OUT,
-        more={"rounds": a.rounds} if a.rounds else None,
+        changes={"rounds": a.rounds} if a.rounds else {},
     )
+    with running_of(a) as running:
+        choose_and_run([plan], a.out, running)
 
 
 if __name__ == "__main__":

@@ -19,11 +19,11 @@ from typing import Any
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
-from benchmarks.papers.suite import add_running
-from benchmarks.papers.two_stage import Candidate, choose_and_run
-from spreadout.config.values import overlay
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
+from spreadout.config.values import changes_of, overlay
 
-SETS = ("bibtex", "delicious")
+SETS = ("bibtex", "delicious", "eurlex-shape")
 # Rows of γ sum to 1 and those of equal weights to C − 1, so a λ of one is about a hundred of the other.
 PLAIN, SCALED = (0.01, 0.03, 0.1, 0.3, 1.0), (1.0, 3.0, 10.0, 30.0, 100.0)
 WEIGHED: Mapping[str, tuple[str, dict[str, Any], Sequence[float]]] = {
@@ -79,20 +79,24 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm")
     add_running(parser)
     a = parser.parse_args()
-    for name in a.sets:
-        choose_and_run(
+    plans = [
+        TwoStage(
             f"{name}-correlations{'-small' if a.small else ''}",
             CONFIGS / "fedalc" / f"{name}-base.toml",
             arms(a.pushed, a.points, a.weighed),
-            a.out,
             seeds=a.seeds,
-            device=a.device,
-            jobs=a.jobs,
-            runs=a.runs,
-            more=overlay(SMALL if a.small else {}, {"rounds": a.rounds} if a.rounds else {}),
+            changes=overlay(
+                overlay(SMALL if a.small else {}, changes_of(a.set)),
+                {"rounds": a.rounds} if a.rounds else {},
+            ),
         )
+        for name in a.sets
+    ]
+    with running_of(a) as running:
+        choose_and_run(plans, a.out, running)
 
 
 if __name__ == "__main__":

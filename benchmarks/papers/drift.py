@@ -16,8 +16,8 @@ from typing import Any
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
-from benchmarks.papers.suite import add_running
-from benchmarks.papers.two_stage import Candidate, choose_and_run
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
 
 SETS = ("digits", "bibtex")
 STEPS = (1, 5, 20)
@@ -76,17 +76,15 @@ def main() -> None:
     add_running(parser)
     a = parser.parse_args()
     arms = {name: arm for name, arm in arms_of(a.data).items() if a.only in name}
-    choose_and_run(
+    plan = TwoStage(
         a.data,
         CONFIGS / "drift" / f"{a.data}.toml",
         arms,
-        a.out,
         seeds=a.seeds,
-        device=a.device,
-        jobs=a.jobs,
-        runs=a.runs,
-        more={"rounds": a.rounds} if a.rounds else None,
+        changes={"rounds": a.rounds} if a.rounds else {},
     )
+    with running_of(a) as running:
+        choose_and_run([plan], a.out, running)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,14 @@ from typing import Any
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read, write
-from benchmarks.papers import dual_encoder_choice
+from benchmarks.papers import dual_encoder_choice, user_errors
 from benchmarks.papers.drawing import chart, table
 from benchmarks.papers.published import figures_of
-from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.suite import keep, run_suites
+from benchmarks.papers.two_stage import choose_and_run, refuse_unknown
 from spreadout.config.experiment import Experiment
+from spreadout.config.values import changes_of
 from spreadout.data.load import load_data
 from spreadout.evaluation.references import references_of
 from spreadout.report.charts import Line
@@ -49,26 +52,29 @@ def main() -> None:
     parser.add_argument("--choose", action="store_true", help="tune every arm on validation data first")
     parser.add_argument("--seeds", type=int, default=3, help="of arms that are tuned first")
     parser.add_argument("--references", action="store_true", help="only what to compare with")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm")
     add_running(parser)
     a = parser.parse_args()
     if a.references:
         keep_references(a.out / "references.json")
         return
     if a.choose:
-        for name in a.suites:
-            about = {"seeds": a.seeds, "device": a.device, "jobs": a.jobs, "runs": a.runs}
-            dual_encoder_choice.choose(name, a.out, only=a.only, **about)
+        chosen = (a.seeds, changes_of(a.set), a.only)
+        plans = [dual_encoder_choice.plan_of(name, *chosen) for name in a.suites]
+        refuse_unknown(a.only, plans)
+        with running_of(a) as running:
+            choose_and_run(plans, a.out, running)
     elif not a.report_only:
         suites = [
-            Suite.load([str(CONFIGS / "dual_encoder" / f"{name}.toml")], None) for name in a.suites
+            Suite.load([str(CONFIGS / "dual_encoder" / f"{name}.toml")], None, a.set)
+            for name in a.suites
         ]
         if a.only:
             suites = [only(suite, a.only) for suite in suites]
-        with run_folders(a.runs) as folder:
-            arms = run_suites(suites, folder, a.device, a.jobs)
-            for name, suite, found in zip(a.suites, suites, arms, strict=True):
-                placed = folder / suite.name
-                keep(suite, found, a.out / f"{name}.json", into=bool(a.only), runs=placed)
+        with running_of(a) as running:
+            every = run_suites(suites, running, user_errors.of_run)
+            for name, suite, kept in zip(a.suites, suites, every, strict=True):
+                keep(suite, kept, a.out / f"{name}.json", into=bool(a.only))
     held = {name: a.out / f"{name}.json" for name in SUITES}
     made = {name: read(path) for name, path in held.items() if path.is_file()}
     a.report.write_text(page(made), encoding="utf-8")
@@ -96,12 +102,14 @@ def only(suite: Suite, names: Sequence[str]) -> Suite:
 
 def page(made: Mapping[str, Made]) -> str:
     sections = []
-    if {"table2", "centralized"} <= made.keys():
-        sections += [drop_table(made["table2"], made["centralized"])]
+    halves = [made.get(name, {"variants": []}) for name in ("table2", "centralized")]
+    both = all({v["label"] for v in half["variants"]} >= set(LOSSES) for half in halves)
+    if both:
+        sections += [drop_table(*halves)]
     if "figures" in made:
         sections += [figures_3_and_4(made)]
-    if {"table2", "centralized"} <= made.keys():
-        sections += [figure_5(made["table2"], made["centralized"])]
+    if both:
+        sections += [figure_5(*halves)]
     for name, title in (("ablation", "What made the difference"), ("ours", "Beyond the paper")):
         if name in made:
             sections += [f"<h2>{title}</h2>", plain_table(made[name])]

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.paths import CONFIGS
-from benchmarks.papers.two_stage import Candidate, Changes, choose_and_run
+from benchmarks.papers import user_errors
+from benchmarks.papers.two_stage import Candidate, Changes, TwoStage
 from spreadout.config.values import read_toml
 
 Grid = Mapping[str, Sequence[Any]]
@@ -58,7 +59,8 @@ def candidates(suite: str) -> dict[str, Candidate]:
         changes = {key: value for key, value in variant.items() if key != "label"}
         changes["rounds"] = choice.rounds
         changes["clients"] = {**changes.get("clients", {}), "lr_decay": "none"}
-        changes["eval"] = {**changes.get("eval", {}), "every": choice.every, **PATIENT}
+        evaluated = {"every": choice.every, "references": False, **PATIENT}  # they have a file
+        changes["eval"] = {**changes.get("eval", {}), **evaluated}
         found[name] = Candidate(variant["label"], changes, choice.own.get(name, choice.grid))
     return found
 
@@ -67,31 +69,19 @@ def base_of(suite: str) -> Path:
     return _file(suite).parent / str(read_toml(str(_file(suite)))["base"])
 
 
-def choose(
-    suite: str,
-    out: Path,
-    *,
-    seeds: int,
-    device: str,
-    jobs: int,
-    runs: Path | None,
-    only: Sequence[str] | None = None,
-) -> None:
-    """Tune and run a suite's arms; writes `SUITE-tuning.json` and `SUITE.json`."""
+def plan_of(suite: str, seeds: int, changes: Changes, only: Sequence[str] | None = None) -> TwoStage:
+    """To tune and run a suite's arms; it writes `SUITE-tuning.json` and `SUITE.json`."""
     arms = candidates(suite)
-    choose_and_run(
+    return TwoStage(
         suite,
         base_of(suite),
-        {name: arm for name, arm in arms.items() if only is None or name in only},
-        out,
+        {name: arms[name] for name in only or arms if name in arms},
         seeds=seeds,
-        device=device,
-        jobs=jobs,
-        runs=runs,
         fraction=0.1,
         still_held=CHOICES[suite].still_held,
+        changes=changes,
         into=only is not None,
-        by_users=True,
+        more=user_errors.of_run,
     )
 
 

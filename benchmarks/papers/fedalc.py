@@ -1,6 +1,7 @@
-"""One label a client (An et al. 2024, Table VI and Fig. 6) on Bibtex and Delicious: tune, run, keep.
+"""One label a client (An et al. 2024, Tables V and VI, Fig. 6) on real and made-up sets: tune and run.
 
     python -m benchmarks.papers.fedalc --sets bibtex delicious --jobs 12
+    python -m benchmarks.papers.fedalc --sets eurlex-shape --jobs 12    # made up, of EURLex's shape
     python -m benchmarks.papers.fedalc --only oracle-bce oracle-softmax --jobs 12    # the oracles again
     python -m benchmarks.papers.fedalc --bytes     # Table IV, from the ledger in the result file
 
@@ -12,6 +13,7 @@ instances, ten points an arm. Writes results/fedalc/SET-tuning.json and SET.json
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,14 @@ from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read
 from benchmarks.papers.correlations import PLAIN, SCALED, SETS
-from benchmarks.papers.suite import add_running
-from benchmarks.papers.two_stage import Candidate, choose_and_run
-from spreadout.config.values import read_toml
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
+from spreadout.config.values import changes_of, overlay, read_toml
 from spreadout.core.errors import UserError
 
 BASE = CONFIGS / "fedalc" / "bibtex-base.toml"
 HINGE = {"spreadout_margin": 1.0}
-MINED = {"spreadout_form": "topk", "k": 5}
+MINED: dict[str, Any] = {"spreadout_form": "topk", "k": 5}
 LONG = {"rounds": 500}
 # Clients weigh 1/C in Algorithm 1; n_i/n is Eq. 5 of FedAwS.
 WEIGHTING = {"method.weighting": ["uniform", "examples"]}
@@ -105,6 +107,24 @@ ARMS = {
 }
 
 
+NEIGHBOURS = {"eurlex-shape": 10}  # K of the paper; elsewhere 5
+
+
+def arms_of(name: str) -> dict[str, Candidate]:
+    """The arms on a set, mined ones with as many neighbours as the paper has there."""
+    k = NEIGHBOURS.get(name, MINED["k"])
+    mined = {
+        arm: replace(
+            one,
+            label=one.label.replace(f"K = {MINED['k']}", f"K = {k}"),
+            changes=overlay(one.changes, {"method": {"k": k}}),
+        )
+        for arm, one in ARMS.items()
+        if one.changes["method"].get("spreadout_form") == "topk"
+    }
+    return {**ARMS, **mined}
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
@@ -113,25 +133,26 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     add_running(parser)
     parser.add_argument("--rounds", type=int, help="instead of the config's, for a quick look")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm")
     parser.add_argument("--bytes", action="store_true", help="only print what was sent, by whom")
     a = parser.parse_args()
     if a.bytes:
         for name in a.sets:
             print_bytes(a.out / f"{name}.json")
         return
-    for name in a.sets:
-        choose_and_run(
+    plans = [
+        TwoStage(
             name,
             CONFIGS / "fedalc" / f"{name}-base.toml",
-            {arm: ARMS[arm] for arm in a.only},
-            a.out,
+            {arm: arms_of(name)[arm] for arm in a.only},  # in the order in which they are asked for
             seeds=a.seeds,
-            device=a.device,
-            jobs=a.jobs,
-            runs=a.runs,
-            more={"rounds": a.rounds} if a.rounds else None,
+            changes=overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {}),
             into=len(a.only) < len(ARMS),
         )
+        for name in a.sets
+    ]
+    with running_of(a) as running:
+        choose_and_run(plans, a.out, running)
 
 
 def print_bytes(path: Path) -> None:

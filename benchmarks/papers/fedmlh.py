@@ -6,8 +6,6 @@
     python -m benchmarks.papers.fedmlh --curves RUNS --shapes amztitle   # of runs that were stopped
     python -m benchmarks.papers.fedmlh --report-only                     # Figures 3 to 5
 
-For runs of another machine, `--made-on RESULT COMMIT` names a result file of that machine.
-
 The clients' rate and the number of rounds are chosen on a tenth of the training instances, three rates
 for either method, the rounds as early stopping would; what was sent until then is the communication to
 best. With `--law matched` labels are as rare as in the published sets (docs/data.md); otherwise as the
@@ -17,16 +15,16 @@ results/fedmlh/SHAPE.json, SHAPE-tuning.json and SHAPE-curves.json, and a page w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
-from benchmarks.common.record import read, write
+from benchmarks.common.record import write
 from benchmarks.papers import fedmlh_figures
-from benchmarks.papers.suite import add_running
-from benchmarks.papers.two_stage import Candidate, choose_and_run
+from benchmarks.papers.side_by_side import Kept, add_running, running_of
+from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import changes_of, overlay
 from spreadout.core.errors import UserError
@@ -36,6 +34,7 @@ from spreadout.runs.folder import RunFolder
 
 SHAPES = ("eurlex", "wiki31", "amztitle", "wikititle")  # of the paper, synthetic
 RATES = {"clients.lr": [3e-4, 1e-3, 3e-3]}
+PLAIN: dict[str, Any] = {"eval": {"references": False}}  # a minute of every process at these sizes
 OTHERS = {  # R and B beside the config's own: Figure 5
     "eurlex": ((4, 125), (4, 500), (2, 250), (8, 250)),
     "wiki31": ((4, 500), (4, 2000), (2, 1000), (8, 1000)),
@@ -53,12 +52,13 @@ KEPT = ("P@1", "P@3", "P@5", "P@1 infrequent")
 def arms(shape: str) -> dict[str, Candidate]:
     """Both methods, with the config's own R and B; other R and B where that is cheap."""
     found = {
-        "fedmlh": Candidate("FedMLH", {}, RATES),
-        "fedavg": Candidate("FedAvg", {"method": {"name": "fedavg-bce"}}, RATES),
+        "fedmlh": Candidate("FedMLH", PLAIN, RATES),
+        "fedavg": Candidate("FedAvg", {**PLAIN, "method": {"name": "fedavg-bce"}}, RATES),
     }
     for tables, buckets in OTHERS.get(shape, ()):
         changed: dict[str, Any] = {
-            "method": {"name": "fedmlh", "hash_tables": tables, "buckets": buckets}
+            **PLAIN,
+            "method": {"name": "fedmlh", "hash_tables": tables, "buckets": buckets},
         }
         label = f"FedMLH, R = {tables}, B = {buckets}"
         found[f"r{tables}-b{buckets}"] = Candidate(label, changed, RATES)
@@ -80,27 +80,21 @@ def main() -> None:
     parser.add_argument("--report", type=Path, default=Path("fedmlh.html"))
     parser.add_argument("--report-only", action="store_true")
     parser.add_argument("--curves", type=Path, metavar="RUNS", help="only read a --runs folder")
-    parser.add_argument("--made-on", nargs=2, metavar=("RESULT", "COMMIT"))
     a = parser.parse_args()
     if a.curves:
         for shape in a.shapes:
-            keep_curves(shape, a.curves, a.made_on, a.out / f"{shape}-curves.json")
+            keep_curves(shape, a.curves, a.out / f"{shape}-curves.json")
         return
     more: dict[str, Any] = overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {})
+    plans = []
     for shape in [] if a.report_only else a.shapes:
         changes = overlay(matched(shape), more) if a.law == "matched" and shape in SHAPES else more
-        choose_and_run(
-            shape,
-            CONFIGS / "fedmlh" / f"{shape}.toml",
-            arms(shape),
-            a.out,
-            seeds=a.seeds,
-            device=a.device,
-            jobs=a.jobs,
-            runs=a.runs,
-            fraction=0.1,
-            more=overlay(changes, fewer(a.examples)) if a.examples and shape in SHAPES else changes,
-        )
+        if a.examples and shape in SHAPES:
+            changes = overlay(changes, fewer(a.examples))
+        base = CONFIGS / "fedmlh" / f"{shape}.toml"
+        plans.append(TwoStage(shape, base, arms(shape), seeds=a.seeds, fraction=0.1, changes=changes))
+    with running_of(a) as running:
+        choose_and_run(plans, a.out, running)
     fedmlh_figures.write_page(a.out, a.report)
 
 
@@ -116,39 +110,41 @@ def fewer(examples: int) -> dict[str, Any]:
     return {"data": {"source": made}}
 
 
-def _trained(folder: RunFolder) -> list[Record]:
-    """The evaluations of a run after its first round."""
-    return [record for record in folder.history() if record["round"]]
-
-
 def _best(records: Sequence[Record]) -> float:
     """The best mean of P@1, P@3 and P@5: by it the rate is chosen."""
     return max(float(sum(record[f"P@{k}"] for k in (1, 3, 5))) for record in records)
 
 
-def keep_curves(shape: str, runs: Path, made_on: Sequence[str] | None, out: Path) -> None:
+def _tried(shape: str, arm: str, runs: Path) -> Iterator[tuple[Experiment, list[Record]]]:
+    """Configs and evaluations of an arm's points: of those that ended, and of those cut short."""
+    suite = f"fedmlh-{shape}"
+    for key, one in Kept(runs, suite).runs.items():
+        if one["arm"] == arm and key.startswith("tuning-") and "failed" not in one:
+            yield Experiment.of(one["config"]), one["history"]
+    for place in sorted((runs / suite).glob(f"tuning-{arm}-*/seed-0")):
+        folder = RunFolder.open(place)
+        yield Experiment.load(folder.config), folder.history()
+
+
+def keep_curves(shape: str, runs: Path, out: Path) -> None:
     """Round by round, on held-out instances: of runs that were finished, or stopped for want of time."""
     found, examples = [], 0
     for arm, candidate in list(arms(shape).items())[:2]:
-        places = sorted((runs / f"{shape}-tuning").glob(f"{arm}-*/seed-0"))
-        if not places:
+        tried = [
+            (e, [record for record in history if record["round"]])
+            for e, history in _tried(shape, arm, runs)
+        ]
+        begun = [(e, records) for e, records in tried if records]
+        if not begun:
             raise UserError(f"{runs}: has no runs of {arm} on {shape}; run without --curves first")
-        folder, records = max(
-            ((one, _trained(one)) for one in map(RunFolder.open, places)),
-            key=lambda pair: _best(pair[1]),
-        )
-        e = Experiment.load(folder.config)
+        e, records = max(begun, key=lambda pair: _best(pair[1]))
         examples = getattr(e.data.source, "examples", 0)
         curve = {name: [record[name] for record in records] for name in ("round", *KEPT)}
         sent = [record["bytes_down"] + record["bytes_up"] for record in records]
         model = records[0]["bytes_up"] // records[0]["round"] // 4  # of as many clients
         made = {"arm": arm, "label": candidate.label, "model_bytes": model, "of_rounds": e.rounds}
         found.append({**made, "patience": e.eval.patience, "curve": {**curve, "bytes": sent}})
-    stamp = {}
-    if made_on:
-        there = read(Path(made_on[0]))
-        stamp = {"commit": made_on[1], **{name: there[name] for name in ("hardware", "versions")}}
-    write(out, {**stamp, "examples": examples, "fraction": 0.1, "arms": found})
+    write(out, {"examples": examples, "fraction": 0.1, "arms": found})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Omniglot under FedSS and its rivals: run the arms, keep, draw (001, §4.3, Figs. 5 and 8).
 
     python -m benchmarks.papers.fedss --jobs 12            # runs configs/fedss/omniglot.toml
-    python -m benchmarks.papers.fedss --studies drawings-20 drawings-5 matched --jobs 12
+    python -m benchmarks.papers.fedss --studies drawings-20 drawings-5 matched mobilenet --jobs 12
     python -m benchmarks.papers.fedss --report-only        # draws the page from the result files
 
-A study gives every arm six row rates to choose from on left-out alphabets and up to 3,000 rounds, then
-trains it as chosen with three seeds: `fedss_arms.py`. It also writes STUDY-fit.json, how well the arms
-know their own training examples (A.5).
+A study gives every arm equally many row rates to choose from on left-out alphabets and up to 3,000
+rounds, then trains it as chosen with three seeds: `fedss_arms.py`. Beside the scores it keeps how well
+the arms know their own training examples (A.5).
 
 Fig. 5 is MAP@10 against the class layer's parameters a client gets; Fig. 8 the class layer beside the
 encoder as classes grow. The page also has what the server learns from requests, for every way of drawing
@@ -15,7 +15,7 @@ negatives, with what each costs in accuracy, and the gradient study of A.3 where
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read, write
 from benchmarks.papers import fedss_arms, gradient_noise
 from benchmarks.papers.drawing import chart, table
-from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
-from benchmarks.papers.two_stage import choose_and_run
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.suite import ended, keep, run_suites
+from benchmarks.papers.two_stage import TwoStage, choose_and_run, refuse_unknown
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import changes_of, overlay
 from spreadout.data.dataset import Examples
@@ -39,7 +40,7 @@ from spreadout.report.charts import Line
 from spreadout.report.document import document
 from spreadout.runs.audit import foreseen
 from spreadout.runs.compare import Suite
-from spreadout.runs.predict import Predictor
+from spreadout.runs.result import Result
 
 CLASSES, OWN, DIM = 964, 20, 64
 SHARES = {"3 %": 29, "4 %": 39, "6 %": 58, "10 %": 96}
@@ -63,16 +64,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="of the studies")
     parser.add_argument("--only", nargs="+", metavar="ARM", help="of the studies; keep other results")
     a = parser.parse_args()
-    for study in a.studies:
-        with run_folders(a.runs) as folder:
-            running = {"seeds": a.seeds, "device": a.device, "jobs": a.jobs}
-            run_study(study, a.out, folder, a.only, a.set, **running)
-    if not a.report_only and not a.studies:
+    if a.studies:
+        plans = [plan_of(study, a.seeds, changes_of(a.set), a.only) for study in a.studies]
+        refuse_unknown(a.only, plans)
+        with running_of(a) as running:
+            choose_and_run(plans, a.out, running)
+    elif not a.report_only:
         suite = Suite.load([str(CONFIGS / "fedss" / "omniglot.toml")], None, a.set)
-        with run_folders(a.runs) as folder:
-            (arms,) = run_suites([suite], folder, a.device, a.jobs)
-        keep(suite, arms, a.out / "omniglot.json")
-        observe(read(a.out / "omniglot.json"), a.out / "requests.json")
+        with running_of(a) as running:
+            (kept,) = run_suites([suite], running)
+            keep(suite, kept, a.out / "omniglot.json")
+        if len(ended(suite, kept)) == len(suite.variants):
+            observe(read(a.out / "omniglot.json"), a.out / "requests.json")
     tables, figures = [], [figure_8()]
     if (a.out / "gradients.json").is_file():
         noise = read(a.out / "gradients.json")
@@ -94,42 +97,26 @@ def main() -> None:
     print(f"wrote {a.report}")
 
 
-def run_study(
-    study: str,
-    out: Path,
-    folder: Path,
-    only: Sequence[str] | None,
-    given: Sequence[str],
-    *,
-    seeds: int,
-    device: str,
-    jobs: int,
-) -> None:
-    """Choose, run, and look at how well the runs know what they were trained on."""
-    left_out = {"data": {"hold_out": "users"}}  # whole alphabets
+def plan_of(study: str, seeds: int, changes: dict[str, Any], only: list[str] | None) -> TwoStage:
+    """Choose on whole alphabets, run, and look at how well the runs know what they were trained on."""
+    left_out = {"data": {"hold_out": "users"}}
     arms = fedss_arms.arms(study)
-    choose_and_run(
+    return TwoStage(
         study,
         fedss_arms.BASE,
-        {name: arm for name, arm in arms.items() if only is None or name in only},
-        out,
+        {name: arms[name] for name in only or arms if name in arms},
         seeds=seeds,
-        device=device,
-        jobs=jobs,
-        runs=folder,
-        more=overlay(overlay(left_out, fedss_arms.data_of(study)), changes_of(given)),
+        changes=overlay(overlay(left_out, fedss_arms.changes_of(study)), changes),
         into=only is not None,
+        more=fit_of,
     )
-    fits = {place.parent.name: fit_of(place) for place in sorted((folder / study).glob("*/seed-0"))}
-    write(out / f"{study}-fit.json", {"what": "P@1 on the training examples, seed 0", "fits": fits})
 
 
-def fit_of(folder: Path) -> dict[str, float]:
+def fit_of(result: Result, experiment: Experiment) -> dict[str, Any]:
     """A.5: top-1 accuracy on the examples that a run was trained on."""
-    experiment = Experiment.load(str(folder / "config.toml"))
     pool = pool_of(load_data(experiment.data, experiment.seed).train)
-    predictor, trained = Predictor.load(folder), Examples(pool.inputs, pool.labels)
-    return evaluate(predictor.model, predictor.state, trained, ["P@1"]).metrics
+    trained = Examples(pool.inputs, pool.labels)
+    return {"fit": evaluate(result.predictor.model, result.predictor.state, trained, ["P@1"]).metrics}
 
 
 def by_bytes(study: str, made: Made) -> str:

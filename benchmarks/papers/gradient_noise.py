@@ -7,12 +7,13 @@ With --rows: how far the class rows' change that the server makes of all clients
 softmax, by how rows are merged, as in the paper's Fig. 9. Otherwise the gradients of single clients'
 encoders. Both of the Omniglot federation at the start of training: the bias (of the mean over draws)
 and the spread (of single draws around it), both relative to the full gradient, with and without the
-correction of the logits. The chance error of a mean of so many draws is taken off the bias.
+correction of the logits. The chance error of a mean of so many draws is taken off the bias. With --rows
+every point is written as it comes, and those that are there already are not made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS
-from benchmarks.common.record import write
+from benchmarks.common.record import read, write
 from benchmarks.common.start import start
 from benchmarks.papers.drawing import chart
 from spreadout.config.experiment import Experiment
@@ -39,6 +40,8 @@ from spreadout.report.charts import Line
 from spreadout.report.document import document
 from spreadout.runs.build import pick_device
 from spreadout.runtime.simulator.staging import stage_chunk, stage_round
+
+MERGES = ("sum", "weighted-mean")
 
 
 def main() -> None:
@@ -59,8 +62,12 @@ def main() -> None:
     assert isinstance(base.method, FedSS)
     scale = base.method.scale
     if a.rows:
-        noise = rows_noise(base, state, a.sizes, a.draws)
-        write(a.out, {"clients": a.clients, "draws": a.draws, "results": noise})
+        about = {"clients": a.clients, "draws": a.draws}
+        before = read(a.out) if a.out.is_file() else {}
+        found = list(before["results"]) if about.items() <= before.items() else []
+        for point in rows_noise(base, state, a.sizes, a.draws, found):
+            found.append(point)
+            write(a.out, {**about, "results": sorted(found, key=_order)}, quiet=True)
         return
     full = gradients(base, state, FedSS(negatives=base.data.classes - 1, scale=scale), 0)
     length = full.norm(dim=1)
@@ -84,15 +91,21 @@ def main() -> None:
 
 
 def rows_noise(
-    base: Federation, state: ServerState, sizes: Sequence[int], draws: int
-) -> list[dict[str, Any]]:
+    base: Federation,
+    state: ServerState,
+    sizes: Sequence[int],
+    draws: int,
+    known: Sequence[Mapping[str, Any]] = (),
+) -> Iterator[dict[str, Any]]:
     """For both merges: bias and spread of the merged class rows, relative to the full softmax's."""
     assert isinstance(base.method, FedSS)
-    found: list[dict[str, Any]] = []
-    for merge in ("sum", "weighted-mean"):
+    there = {(point["merge"], point["negatives"]) for point in known}
+    for merge in MERGES:
         method = FedSS(negatives=base.data.classes - 1, scale=base.method.scale, merge=merge)
         full = row_change(base, state, method, 0)
         for size in sizes:
+            if (merge, size) in there:
+                continue
             some = method.model_copy(update={"negatives": size})
             drawn = torch.stack([row_change(base, state, some, turn) for turn in range(draws)])
             mean = drawn.mean(0)  # (C, d)
@@ -101,9 +114,13 @@ def rows_noise(
             far = (drawn - full).flatten(1).norm(dim=1).mean()  # E‖ḡ_FedAvg − ḡ_FedSS‖ of the paper
             parts = {"bias": off.sqrt(), "spread": variance.sqrt(), "distance": far}
             relative = {name: round(float(value / full.norm()), 4) for name, value in parts.items()}
-            found.append({"merge": merge, "negatives": size, **relative})
-            print(found[-1], flush=True)
-    return found
+            point = {"merge": merge, "negatives": size, **relative}
+            print(point, flush=True)
+            yield point
+
+
+def _order(point: Mapping[str, Any]) -> tuple[int, int]:
+    return MERGES.index(point["merge"]), point["negatives"]
 
 
 def row_change(base: Federation, state: ServerState, method: FedSS, turn: int) -> Tensor:

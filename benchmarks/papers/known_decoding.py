@@ -1,6 +1,6 @@
 """Classes by the labels of the nearest known examples, as SLEEC decodes: what it brings (FedALC's sets).
 
-    python -m benchmarks.papers.known_decoding --sets bibtex delicious
+    python -m benchmarks.papers.known_decoding --sets bibtex delicious --jobs 12
     python -m benchmarks.papers.known_decoding --small    # a small network, on a CPU
 
 The arms are those of results/fedalc/SET.json, with the settings that were chosen for them. How many
@@ -14,7 +14,7 @@ Writes results/fedalc/SET-known.json; with --small, SET-known-small.json.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,17 @@ from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read, write
 from benchmarks.papers.correlations import SETS, SMALL
+from benchmarks.papers.side_by_side import Kept, Made, add_running, config_of, running_of
+from benchmarks.papers.suite import Runs, run_suites
 from spreadout.config.effect import without_inherited
 from spreadout.config.values import overlay, read_toml
-from spreadout.data.dataset import Examples, Splits
+from spreadout.data.dataset import Examples
+from spreadout.data.load import load_data
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.evaluation.known import TIE, KnownExamples
 from spreadout.evaluation.pooled import pool_of
 from spreadout.runs.arms import spread
+from spreadout.runs.compare import Suite
 from spreadout.runs.result import Result
 
 METRICS = ["P@1", "P@3", "P@5"]
@@ -39,6 +43,7 @@ SMALL_ARMS: Mapping[str, dict[str, Any]] = {
     "fedaws-mined": {"name": "fedaws", "spreadout_form": "topk", "k": 5, "strength": 0.1},
 }
 COUNTS, OWN = (5, 10, 20, 40), (TIE, 1.0, 3.0, 10.0)
+HELD_OUT = {"whole": 0.0, "part": 0.2}  # of the training instances
 Scores = dict[str, float]
 
 
@@ -47,14 +52,28 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
+    parser.add_argument("--rounds", type=int, help="instead of the arms', for a quick look")
+    add_running(parser)
     a = parser.parse_args()
+    suites = []
     for name in a.sets:
         arms = small_configs(name) if a.small else chosen_configs(a.out / f"{name}.json")
-        table = [{"name": arm, **studied(config, a.seeds, a.device)} for arm, config in arms.items()]
-        made = {"seeds": list(range(a.seeds)), "variants": table, "configs": arms}
-        write(a.out / f"{name}-known{'-small' if a.small else ''}.json", made)
+        shorter = {"rounds": a.rounds} if a.rounds else {}
+        suites.append(suite_of(name, {arm: {**arms[arm], **shorter} for arm in arms}, a.seeds, a.small))
+    with running_of(a) as running:
+        for suite, kept in zip(suites, run_suites(suites, running, voted), strict=True):
+            write_table(suite, kept, a.out / f"{suite.name}.json")
+
+
+def write_table(suite: Suite, kept: Kept, out: Path) -> None:
+    """Once all its arms are there."""
+    arms = dict.fromkeys(variant.rpartition("-")[0] for variant in suite.variants)
+    found = {arm: studied(arm, suite, kept) for arm in arms}
+    table = [{"name": arm, **one} for arm, one in found.items() if one is not None]
+    if len(table) == len(arms):
+        configs = {arm: config_of(suite.variants[f"{arm}-whole"]) for arm in arms}
+        write(out, {"seeds": list(suite.seeds), "variants": table, "configs": configs})
 
 
 def chosen_configs(path: Path) -> dict[str, dict[str, Any]]:
@@ -72,72 +91,84 @@ def small_configs(name: str) -> dict[str, dict[str, Any]]:
     return found
 
 
+def suite_of(name: str, arms: Mapping[str, Mapping[str, Any]], seeds: int, small: bool) -> Suite:
+    """Every arm trained on all training instances, and on four fifths of them."""
+    found = {}
+    for (arm, config), (trained, fraction) in itertools.product(arms.items(), HELD_OUT.items()):
+        cut = {
+            "data": {"validation_fraction": fraction},
+            "eval": {"split": "validation" if fraction else "test", "references": False},
+        }
+        found[f"{arm}-{trained}"] = so.Experiment.of(overlay(config, cut))
+    called = f"{name}-known{'-small' if small else ''}"
+    return Suite(called, tuple(range(seeds)), found, {variant: variant for variant in found})
+
+
 @dataclass(frozen=True)
 class Trained:
-    """A run of an arm, and the data it was cut from."""
+    """A run of an arm."""
 
     result: Result
-    splits: Splits
-
-    @property
-    def training(self) -> Examples:
-        """All training instances with their labels."""
-        pool = pool_of(self.splits.train)
-        return Examples(pool.inputs, pool.labels)
-
-    @property
-    def held_out(self) -> Examples:
-        assert self.splits.validation is not None
-        return self.splits.validation
 
     def scores(self, asked: Examples, known: KnownExamples | None = None) -> Scores:
         f = self.result.federation
         return evaluate(f.model, self.result.state, asked, METRICS, known=known).metrics
 
-    def voted(self, asked: Examples, voters: Examples, count: int, own: float) -> Scores:
-        """By the votes of so many of the nearest voters, and the classes' own scores beside them."""
-        f = self.result.federation
-        known = KnownExamples.of(f.model, self.result.state, voters, "knn", count)
-        return self.scores(asked, replace(known, own=own))
+    def voted(self, asked: Examples, voters: Examples) -> dict[str, Scores]:
+        """By the votes of the nearest voters, and the classes' own scores beside them: every setting."""
+        f, found = self.result.federation, {}
+        for count in COUNTS:
+            known = KnownExamples.of(f.model, self.result.state, voters, "knn", count)
+            for own in OWN:
+                found[f"{count} {own}"] = self.scores(asked, replace(known, own=own))
+        return found
 
 
-def trained(config: Mapping[str, Any], seed: int, fraction: float, device: str) -> Trained:
-    split = "validation" if fraction else "test"
-    cut = {"data": {"validation_fraction": fraction}, "eval": {"split": split, "references": False}}
-    experiment = so.Experiment.of({**overlay(config, cut), "seed": seed})
-    splits = so.load_data(experiment.data, seed)
-    return Trained(so.run(experiment, data=splits, device=device), splits)
-
-
-def studied(config: Mapping[str, Any], seeds: int, device: str) -> dict[str, Any]:
-    """One arm: what is chosen on validation instances, and its scores on the test part."""
-    first = trained(config, 0, 0.2, device)
-    tried = {
-        (count, own): first.voted(first.held_out, first.training, count, own)
-        for count, own in itertools.product(COUNTS, OWN)
-    }
-    count, own = max(tried, key=lambda point: sum(tried[point].values()))
-    found: dict[str, list[Scores]] = {}
-    for seed in range(seeds):
-        whole = trained(config, seed, 0.0, device)
-        part = first if seed == 0 else trained(config, seed, 0.2, device)
-        test = whole.splits.test
-        for kind, scores in {
-            "by class vectors": whole.scores(test),
-            "training examples vote": whole.voted(test, whole.training, count, own),
-            "a fifth held out, by class vectors": part.scores(test),
-            "a fifth held out, it votes": part.voted(test, part.held_out, count, own),
-        }.items():
-            found.setdefault(kind, []).append(scores)
-            print(seed, kind, {name: round(value, 1) for name, value in scores.items()}, flush=True)
+def voted(result: Result, experiment: so.Experiment) -> Made:
+    """What a run's model finds by class vectors, and by votes of training and of held-out instances."""
+    splits, trained = load_data(experiment.data, experiment.seed), Trained(result)
+    pool = pool_of(splits.train)
+    training = Examples(pool.inputs, pool.labels)
+    test = trained.scores(splits.test)
+    held = splits.validation
+    if held is None:
+        return {"test": test, "voted": trained.voted(splits.test, training)}
     return {
-        "chosen": {"neighbours": count, "own": own, "of": len(tried)},
-        "validation": {"by class vectors": first.scores(first.held_out), "voted": tried[count, own]},
-        "metrics": {
-            kind: {name: spread([scores[name] for scores in every]) for name in METRICS}
-            for kind, every in found.items()
-        },
+        "test": test,
+        "voted": trained.voted(splits.test, held),
+        "validation": trained.scores(held),
+        "tried": trained.voted(held, training),
     }
+
+
+def studied(arm: str, suite: Suite, kept: Kept) -> dict[str, Any] | None:
+    """What was chosen on the first seed's validation instances, and scores on the test part."""
+    runs = {
+        trained: [kept.of(job) for job in Runs(suite).of_variant(f"{arm}-{trained}")]
+        for trained in HELD_OUT
+    }
+    every = {trained: [one["more"] for one in some if one] for trained, some in runs.items()}
+    if min(map(len, every.values())) < len(suite.seeds):
+        return None
+    first = every["part"][0]
+    tried: dict[str, Scores] = first["tried"]
+    best = max(tried, key=lambda point: sum(tried[point].values()))
+    count, own = best.split()
+    kinds = {
+        "by class vectors": [one["test"] for one in every["whole"]],
+        "training examples vote": [one["voted"][best] for one in every["whole"]],
+        "a fifth held out, by class vectors": [one["test"] for one in every["part"]],
+        "a fifth held out, it votes": [one["voted"][best] for one in every["part"]],
+    }
+    return {
+        "chosen": {"neighbours": int(count), "own": float(own), "of": len(tried)},
+        "validation": {"by class vectors": first["validation"], "voted": tried[best]},
+        "metrics": {kind: _spreads(scores) for kind, scores in kinds.items()},
+    }
+
+
+def _spreads(every: Sequence[Scores]) -> dict[str, Any]:
+    return {name: spread([scores[name] for scores in every]) for name in METRICS}
 
 
 if __name__ == "__main__":

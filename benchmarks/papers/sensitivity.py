@@ -16,11 +16,15 @@ from typing import Any
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.papers.correlations import PLAIN, SCALED, SETS
-from benchmarks.papers.suite import add_running, keep, run_folders, run_suites
+from benchmarks.papers.side_by_side import add_running, running_of
+from benchmarks.papers.suite import keep, run_suites
 from benchmarks.papers.two_stage import Changes, experiment_of
 from spreadout.runs.compare import Suite
 
-HELD: Changes = {"data": {"validation_fraction": 0.2}, "eval": {"split": "validation"}}
+HELD: Changes = {
+    "data": {"validation_fraction": 0.2},
+    "eval": {"split": "validation", "references": False},
+}
 AWS: dict[str, Any] = {"name": "fedaws", "spreadout_form": "hinge", "spreadout_margin": 1.0}
 ALC: dict[str, Any] = {**AWS, "name": "fedalc"}
 NOISED: dict[str, Any] = {**ALC, "normalize": False, "strength": 10.0, "table_clip": 0.1}
@@ -50,11 +54,12 @@ def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
         )
 
 
-def suite_of(name: str, seeds: int) -> Suite:
+def suite_of(name: str, seeds: int, rounds: int | None = None) -> Suite:
     base = CONFIGS / "fedalc" / f"{name}-base.toml"
     found, labels = {}, {}
     for variant, label, method in variants():
-        changes = {"method": {**method, "weighting": "examples"}}
+        changes: Changes = {"method": {**method, "weighting": "examples"}}
+        changes |= {"rounds": rounds} if rounds else {}
         found[variant], labels[variant] = experiment_of(base, variant, changes, HELD), label
     return Suite(f"{name}-sensitivity", tuple(range(seeds)), found, labels)
 
@@ -64,12 +69,13 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
+    parser.add_argument("--rounds", type=int, help="instead of the config's, for a quick look")
     add_running(parser)
     a = parser.parse_args()
-    suites = [suite_of(name, a.seeds) for name in a.sets]
-    with run_folders(a.runs) as folder:
-        for suite, arms in zip(suites, run_suites(suites, folder, a.device, a.jobs), strict=True):
-            keep(suite, arms, a.out / f"{suite.name}.json")
+    suites = [suite_of(name, a.seeds, a.rounds) for name in a.sets]
+    with running_of(a) as running:
+        for suite, kept in zip(suites, run_suites(suites, running), strict=True):
+            keep(suite, kept, a.out / f"{suite.name}.json")
 
 
 if __name__ == "__main__":

@@ -6,31 +6,34 @@ python -m benchmarks.papers.suite configs/fedaws/bibtex.toml --out results/bibte
 
 from __future__ import annotations
 
-import argparse
 import json
-import multiprocessing
 import statistics
-import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from benchmarks.common.command import command, parser_of
-from benchmarks.common.record import commit, hardware, write
-from benchmarks.papers import user_errors
+from benchmarks.common.record import write
+from benchmarks.papers.side_by_side import (
+    Job,
+    Kept,
+    Made,
+    More,
+    Running,
+    add_running,
+    run_plans,
+    running_of,
+)
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data import load as splits
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import frequencies
 from spreadout.report.page import write_page
-from spreadout.runs.arms import Arm, as_json, shown
-from spreadout.runs.claim import COMPARISON_MARK
-from spreadout.runs.compare import Suite, compare
-from spreadout.runs.train import run
+from spreadout.runs.arms import Arm, as_json, gather, shown
+from spreadout.runs.compare import Suite
+from spreadout.runs.folder import RunFolder
 
 
 def main() -> None:
@@ -43,76 +46,122 @@ def main() -> None:
     add_running(parser)
     a = parser.parse_args()
     suite = Suite.load([a.suite], a.seeds, a.set)
-    with run_folders(a.runs) as folder:
-        (arms,) = run_suites([suite], folder, a.device, a.jobs)
-    if a.report:
-        write_page(arms, a.report, title=suite.name)
-    keep(suite, arms, a.out)
+    with running_of(a) as running:
+        plan = Runs(suite)
+        (kept,) = run_plans([plan], replace(running, folders_stay=a.report is not None))
+        keep(suite, kept, a.out)
+        if a.report:
+            write_page(_drawn(plan, running), a.report, title=suite.name)
 
 
-def add_running(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that runs suites."""
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
-    parser.add_argument(
-        "--runs", type=Path, help="keep the run folders here, and go on with those there"
-    )
+@dataclass(frozen=True)
+class Runs:
+    """A plan: every variant under every seed."""
+
+    of: Suite
+    more: More | None = None
+    rank: int = 0
+
+    @property
+    def suite(self) -> str:
+        return self.of.name
+
+    def jobs(self, kept: Kept) -> Sequence[Job]:
+        del kept  # none waits for another
+        return [job for variant in self.of.variants for job in self.of_variant(variant)]
+
+    def of_variant(self, variant: str) -> list[Job]:
+        """Its first seed before those of others, and its other seeds after them."""
+        return [
+            Job(
+                self.suite,
+                variant,
+                variant,
+                self.of.variants[variant].model_copy(update={"seed": seed}),
+                self.rank + 2 * (place > 0),
+                self.more,
+            )
+            for place, seed in enumerate(self.of.seeds)
+        ]
 
 
-@contextmanager
-def run_folders(kept: Path | None) -> Iterator[Path]:
-    """Where runs write: a folder that stays, or one that goes with them."""
-    if kept is not None:
-        yield kept
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+def run_suites(suites: Sequence[Suite], running: Running, more: More | None = None) -> list[Kept]:
+    return run_plans([Runs(suite, more) for suite in suites], running)
 
 
-def run_suites(suites: Sequence[Suite], folder: Path, device: str, jobs: int) -> list[Sequence[Arm]]:
-    """The arms of every suite; all their runs share one pool of processes.
-
-    Finished runs that an earlier call left below `folder` are taken as they are.
-    """
-    places = [folder / suite.name for suite in suites]
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        several = zip(suites, places, strict=True)
-        started = [job for suite, out in several for job in side_by_side(suite, out, device, pool)]
-        for job in as_completed(started):
-            print(job.result(), flush=True)
+def _drawn(plan: Runs, running: Running) -> list[Arm]:
+    """With all that a page shows of them, from the folders of the runs."""
+    for job in (job for name in plan.of.variants for job in plan.of_variant(name)):
+        if not RunFolder(job.place(running.folder)).finished:
+            raise UserError(
+                f"--report: {job.name} has no finished folder; give --report from the first call on, "
+                "and let all runs end"
+            )
     return [
-        compare(suite, out=out, device=device, go_on=True)
-        for suite, out in zip(suites, places, strict=True)
+        gather(name, plan.of.labels[name], [job.place(running.folder) for job in plan.of_variant(name)])
+        for name in plan.of.variants
     ]
 
 
-def keep(
-    suite: Suite, arms: Sequence[Arm], out: Path, *, into: bool = False, runs: Path | None = None
-) -> None:
+def ended(suite: Suite, kept: Kept) -> dict[str, tuple[Arm, list[Made]]]:
+    """The arms of which some seed is there, with the runs of those seeds."""
+    found = {}
+    for name, label in suite.labels.items():
+        runs = [kept.of(job) for job in Runs(suite).of_variant(name)]
+        good = [one for one in runs if one is not None and "failed" not in one]
+        if good:
+            summaries, histories = ([one[part] for one in good] for part in ("summary", "history"))
+            found[name] = (Arm(name, label, summaries, histories, None), good)
+    return found
+
+
+def keep(suite: Suite, kept: Kept, out: Path, *, into: bool = False, missing: int = 0) -> None:
     """The small result file: the table, curves, and everything needed to make it again.
 
-    runs: the folder of the suite's runs, where errors by users are wanted too.
-
-    With `into`, arms take the place of those with their names in the file that is there, if it is.
+    While an arm has no seed yet, what there is goes into a file beside it, `…-so-far.json`. With `into`,
+    arms take the place of those with their names in the file that is there, if it is. missing: arms that
+    are not in the suite yet.
     """
-    configs = {
-        name: variant.model_dump(mode="json", exclude_none=True)
-        for name, variant in suite.variants.items()
-    }
-    made_by = {"commit": commit(), "hardware": hardware()}
-    table = [{**as_json(arm), **made_by, "curve": curve(arm)} for arm in arms]
-    if runs is not None:
-        user_errors.into(table, user_errors.of_suite(suite, runs))
+    arms = ended(suite, kept)
+    table = [_row(arm, runs) for arm, runs in arms.values()]
     for row in table:
         print(f"{row['label']:36}", *(" ".join(shown(score)) for score in row["metrics"].values()))
-    if into and out.is_file():
-        before, fresh = json.loads(out.read_bytes()), {row["name"]: row for row in table}
-        older = {"commit": before["commit"], "hardware": before["hardware"]}
-        table = [fresh.pop(row["name"], {**older, **row}) for row in before["variants"]]
-        table += fresh.values()
-        configs = {**before["configs"], **configs}
+    if not table:
+        print(f"{suite.name}: no run has ended yet")
+        return
+    configs = {name: suite.variants[name].model_dump(mode="json", exclude_none=True) for name in arms}
+    so_far = out.with_name(f"{out.stem}-so-far.json")
+    if missing or len(arms) < len(suite.variants):
+        out = so_far
+    else:
+        so_far.unlink(missing_ok=True)
+        if into and out.is_file():
+            before, fresh = json.loads(out.read_bytes()), {row["name"]: row for row in table}
+            older = {"commit": before["commit"], "hardware": before["hardware"]}
+            table = [fresh.pop(row["name"], {**older, **row}) for row in before["variants"]]
+            table += fresh.values()
+            configs = {**before["configs"], **configs}
     made = {"suite": suite.name, "seeds": list(suite.seeds), "variants": table}
-    write(out, {**made, "constant": constant(next(iter(suite.variants.values()))), "configs": configs})
+    write(out, {**made, "constant": constant(suite.variants[next(iter(arms))]), "configs": configs})
+
+
+def _row(arm: Arm, runs: Sequence[Made]) -> dict[str, Any]:
+    """An arm as the file has it; what else was measured of its runs is a mean over them."""
+    made_by = {name: runs[0][name] for name in ("commit", "hardware")}
+    row = {
+        **as_json(arm),
+        **made_by,
+        "seeds": [one["config"]["seed"] for one in runs],
+        "curve": curve(arm),
+    }
+    measured = [one["more"] for one in runs if one.get("more")]
+    for name in measured[0] if measured else ():
+        row[name] = _means([one[name] for one in measured if name in one])
+    return row
+
+
+def _means(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: round(statistics.fmean(one[name] for one in several), 4) for name in several[0]}
 
 
 def curve(arm: Arm) -> dict[str, list[float]]:
@@ -123,31 +172,6 @@ def curve(arm: Arm) -> dict[str, list[float]]:
         for name in arm.metric_names
     }
     return {"round": [step[0]["round"] for step in steps], **means}
-
-
-def side_by_side(suite: Suite, out: Path, device: str, pool: ProcessPoolExecutor) -> list[Future[str]]:
-    """Every run in one of the pool's processes, in the folder where the comparison will look for it."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / COMPARISON_MARK).touch()
-    started = []
-    for variant, experiment in suite.variants.items():
-        for seed in suite.seeds:
-            folder = out / variant / f"seed-{seed}"
-            if not folder.exists():  # what is not finished there, `compare` goes on with
-                seeded = experiment.model_copy(update={"seed": seed})
-                started.append(
-                    pool.submit(_run, f"{suite.name} {variant} {seed}", seeded, folder, device)
-                )
-    return started
-
-
-def _run(name: str, experiment: Experiment, folder: Path, device: str) -> str:
-    torch.set_num_threads(1)  # the others are at work too
-    try:
-        result = run(experiment, out=folder, device=device)
-    except UserError as error:
-        return f"{name}: {error}"
-    return f"{name}: {result.summary['seconds']:.0f} s"
 
 
 def constant(experiment: Experiment) -> dict[str, float]:

@@ -2,7 +2,9 @@
 
 An arm is a label, the changes to a base config that make it, and a grid of settings to choose from.
 Every point is trained once with a part of the training data held out; the best evaluation of all its
-points says which setting an arm gets and for how many rounds. Then it is trained on all training data.
+points says which setting an arm gets and for how many rounds. Then it is trained on all training data:
+as soon as all its own points are there, with its first seed before other arms' points, with further
+seeds when all arms have one.
 """
 
 from __future__ import annotations
@@ -10,17 +12,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.record import read, write
-from benchmarks.papers.suite import keep, run_folders, run_suites
+from benchmarks.papers.side_by_side import Job, Kept, More, Running, run_plans
+from benchmarks.papers.suite import Runs, keep
 from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import overlay, read_toml
+from spreadout.core.errors import UserError
 from spreadout.runs.compare import Suite
 
 Changes = dict[str, Any]
+TUNING, FINAL = 1, 0  # ranks; further seeds come after both
 
 
 @dataclass(frozen=True)
@@ -48,67 +54,116 @@ def _name(value: Any) -> str:
     return "-".join(map(str, value.values())) if isinstance(value, Mapping) else str(value)
 
 
-def choose_and_run(
-    name: str,
-    base: Path,
-    arms: Mapping[str, Candidate],
-    out: Path,
-    *,
-    seeds: int,
-    device: str,
-    jobs: int,
-    runs: Path | None,
-    fraction: float = 0.2,
-    still_held: float = 0.0,
-    more: Changes | None = None,
-    into: bool = False,
-    by_users: bool = False,
-) -> None:
-    """Both stages; writes `NAME-tuning.json` and `NAME.json` below `out`.
+@dataclass(frozen=True)
+class Point:
+    """A setting of an arm, as it is tried."""
+
+    arm: str
+    name: str
+    changes: Changes
+    job: Job
+
+
+@dataclass(frozen=True)
+class TwoStage:
+    """The plan of both stages.
 
     fraction: of the training data, chosen on; still_held: as much of it stays held out in the second
-    stage. by_users: whether scores have errors by users. into: whether the arms take the place of those
-    with their names in files that are there.
+    stage. more: what else is kept of a run of the second stage. into: whether the arms take the place of
+    those with their names in files that are there.
     """
-    held = {"data": {"validation_fraction": fraction}, "eval": {"split": "validation"}}
-    tried: dict[str, tuple[str, str, Changes]] = {}
-    for arm, candidate in arms.items():
-        for point, config in candidate.points():
-            tried[f"{arm}-{point}"] = (arm, point, overlay(config, more or {}))
-    points = {one: experiment_of(base, one, config, held) for one, (_, _, config) in tried.items()}
-    chosen: dict[str, tuple[Changes, Mapping[str, float]]] = {}
-    table = []
-    with run_folders(runs) as folder:
-        tuning = Suite(f"{name}-tuning", (0,), points, {one: one for one in points})
-        (found,) = run_suites([tuning], folder, device, jobs)
-        for one in found:
-            arm, point, config = tried[one.name]
-            summary = one.summaries[0]
-            best, by = summary["best"], summary["best_by"] or one.metric_names[:1]
-            table.append({"arm": arm, "point": point, **best})
-            if arm not in chosen or _mean(best, by) > _mean(chosen[arm][1], by):
-                chosen[arm] = (config, best)
-        table = (_others(out / f"{name}-tuning.json", arms) if into else []) + table
-        write(out / f"{name}-tuning.json", {"base": base.name, "fraction": fraction, "points": table})
-        # As many rounds as were best, and none of the early stopping that found them.
-        final = {
+
+    name: str
+    base: Path
+    arms: Mapping[str, Candidate]
+    seeds: int = 3
+    fraction: float = 0.2
+    still_held: float = 0.0
+    changes: Changes = field(default_factory=dict)  # of every arm
+    into: bool = False
+    more: More | None = None
+
+    @property
+    def suite(self) -> str:
+        """Several methods have a suite of one name; their configs are in folders of their own."""
+        return f"{self.base.parent.name}-{self.name}"
+
+    @cached_property
+    def points(self) -> list[Point]:
+        held = {
+            "data": {"validation_fraction": self.fraction},
+            "eval": {"split": "validation", "references": False},
+        }
+        found = []
+        for arm, candidate in self.arms.items():
+            for point, config in candidate.points():
+                changes, name = overlay(config, self.changes), f"{arm}-{point}"
+                made = experiment_of(self.base, name, changes, held)
+                job = Job(self.suite, arm, f"tuning-{name}", made, TUNING)
+                found.append(Point(arm, point, changes, job))
+        return found
+
+    def jobs(self, kept: Kept) -> Sequence[Job]:
+        """All points, and the second stage of arms whose points are all there."""
+        chosen = self.chosen(kept)
+        runs = Runs(self.final(chosen), self.more, FINAL)
+        return [*(one.job for one in self.points), *runs.jobs(kept)]
+
+    def chosen(self, kept: Kept) -> dict[str, tuple[Point, Mapping[str, float]]]:
+        """The best point of each arm whose points are all there, and its best evaluation."""
+        found: dict[str, tuple[Point, Mapping[str, float]]] = {}
+        for arm in self.arms:
+            tried = [(one, kept.of(one.job)) for one in self.points if one.arm == arm]
+            ended = [(one, run["summary"]) for one, run in tried if run and "failed" not in run]
+            if ended and all(run for _, run in tried):
+                best, summary = max(ended, key=lambda pair: _mean(pair[1]))
+                found[arm] = (best, summary["best"])
+        return found
+
+    def final(self, chosen: Mapping[str, tuple[Point, Mapping[str, float]]]) -> Suite:
+        """As many rounds as were best, and none of the early stopping that found them."""
+        variants = {
             arm: experiment_of(
-                base,
+                self.base,
                 arm,
-                config,
+                point.changes,
                 {
                     "rounds": max(int(best["round"]), 1),
-                    "data": {"validation_fraction": still_held},
+                    "data": {"validation_fraction": self.still_held},
                     "eval": {"split": "test"},
                 },
                 patience=False,
             )
-            for arm, (config, best) in chosen.items()
+            for arm, (point, best) in chosen.items()
         }
-        suite = Suite(name, tuple(range(seeds)), final, {arm: arms[arm].label for arm in final})
-        (ran,) = run_suites([suite], folder, device, jobs)
-        placed = folder / name if by_users else None
-        keep(suite, ran, out / f"{name}.json", into=into, runs=placed)
+        labels = {arm: self.arms[arm].label for arm in variants}
+        return Suite(self.suite, tuple(range(self.seeds)), variants, labels)
+
+    def write(self, kept: Kept, out: Path) -> None:
+        """`NAME-tuning.json` and `NAME.json`, of what is there."""
+        table = _others(out / f"{self.name}-tuning.json", self.arms) if self.into else []
+        for one in self.points:
+            if run := kept.of(one.job):
+                best = {"failed": run["failed"]} if "failed" in run else run["summary"]["best"]
+                table.append({"arm": one.arm, "point": one.name, **best})
+        tuning = {"base": self.base.name, "fraction": self.fraction, "points": table}
+        write(out / f"{self.name}-tuning.json", tuning)
+        suite = self.final(self.chosen(kept))
+        missing = len(self.arms) - len(suite.variants)
+        keep(suite, kept, out / f"{self.name}.json", into=self.into, missing=missing)
+
+
+def choose_and_run(plans: Sequence[TwoStage], out: Path, running: Running) -> None:
+    """Both stages of all plans, their runs in one pool; then their files."""
+    for plan, kept in zip(plans, run_plans(plans, running), strict=True):
+        plan.write(kept, out)
+
+
+def refuse_unknown(only: Sequence[str] | None, plans: Sequence[TwoStage]) -> None:
+    """Arms that were asked for and are in none of the plans."""
+    known = [arm for plan in plans for arm in plan.arms]
+    if unknown := [name for name in only or () if name not in known]:
+        raise UserError(f"--only {unknown[0]}: no such arm in what is to be run")
 
 
 def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:
@@ -116,9 +171,10 @@ def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:
     return [one for one in read(path)["points"] if one["arm"] not in arms] if path.is_file() else []
 
 
-def _mean(best: Mapping[str, float], names: Sequence[str]) -> float:
+def _mean(summary: Mapping[str, Any]) -> float:
     """By what the run's own best round was chosen, points are compared too."""
-    return sum(best[name] for name in names) / len(names)
+    names = summary["best_by"] or list(summary["metrics"])[:1]
+    return float(sum(summary["best"][name] for name in names) / len(names))
 
 
 def experiment_of(

@@ -6,9 +6,6 @@ sums over users; its standard error by users is that of such a ratio.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,8 +16,8 @@ from spreadout.data.dataset import Examples
 from spreadout.data.load import load_data
 from spreadout.evaluation.embed import ranked
 from spreadout.evaluation.metrics import hits
-from spreadout.runs.compare import Suite
 from spreadout.runs.predict import Predictor
+from spreadout.runs.result import Result
 
 DEPTHS = (1, 5, 10)
 AT_ONCE = 4096
@@ -49,28 +46,10 @@ def recall_errors(predictor: Predictor, examples: Examples) -> dict[str, float]:
     return {f"R@{k}": 100 * error_by_user(right[:, :k].any(1).float(), examples.user) for k in DEPTHS}
 
 
-def of_suite(suite: Suite, folder: Path) -> dict[str, dict[str, float]]:
-    """Of every arm whose test examples have users: the mean over seeds of each error."""
-    found = {}
-    for name in suite.variants:
-        places = [folder / name / f"seed-{seed}" for seed in suite.seeds]
-        errors = [one for one in map(_of_run, places) if one]
-        if errors:
-            found[name] = {k: statistics.fmean(one[k] for one in errors) for k in errors[0]}
-    return found
-
-
-def _of_run(folder: Path) -> dict[str, float] | None:
-    experiment = Experiment.load(str(folder / "config.toml"))
+def of_run(result: Result, experiment: Experiment) -> dict[str, Any]:
+    """Beside the scores of a run whose test examples have users: the error of each recall."""
     splits = load_data(experiment.data, experiment.seed)
     scored = splits.test if experiment.eval.split == "test" else splits.validation
     if scored is None or scored.user is None:
-        return None
-    return recall_errors(Predictor.load(folder), scored)
-
-
-def into(table: Sequence[dict[str, Any]], errors: dict[str, dict[str, float]]) -> None:
-    """Beside each score of a result file's arms, its error by users."""
-    for arm in table:
-        for metric, error in errors.get(arm["name"], {}).items():
-            arm["metrics"][metric]["user_error"] = round(error, 4)
+        return {}
+    return {"user_errors": recall_errors(result.predictor, scored)}

@@ -35,6 +35,7 @@ from benchmarks.quote import (
     soak,
     which,
 )
+from benchmarks.quote.tables import if_there
 
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PLACE = re.compile(r"(<!-- results:([\w-]+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
@@ -72,12 +73,26 @@ QUOTES: dict[str, Callable[[], str]] = {
         "results/dual_encoder/table2.json", "results/dual_encoder/centralized.json"
     ),
     "ablation": lambda: dual_encoder.retrieval("results/dual_encoder/ablation.json"),
-    "ours": lambda: dual_encoder.retrieval("results/dual_encoder/ours.json"),
+    "ours": lambda: dual_encoder.retrieval(
+        "results/dual_encoder/ours.json", beside="results/dual_encoder/sasrec.json"
+    ),
     "figures": lambda: dual_encoder.retrieval("results/dual_encoder/figures.json"),
     "rounds": lambda: rounds.rounds(
         "results/dual_encoder/speed-cpu.json", "results/dual_encoder/speed-h200.json"
     ),
     "fedss": lambda: fedss.sampled("results/fedss/omniglot.json"),
+    "fedss-drawings-20": lambda: if_there(
+        "results/fedss/drawings-20.json", fedss.studied, "fedss --studies drawings-20 --jobs 12"
+    ),
+    "fedss-drawings-5": lambda: if_there(
+        "results/fedss/drawings-5.json", fedss.studied, "fedss --studies drawings-5 --jobs 12"
+    ),
+    "fedss-matched": lambda: if_there(
+        "results/fedss/matched.json", fedss.studied, "fedss --studies matched --jobs 12"
+    ),
+    "fedss-mobilenet": lambda: if_there(
+        "results/fedss/mobilenet.json", fedss.studied, "fedss --studies mobilenet --jobs 12"
+    ),
     "fedss-requests": lambda: fedss.observed("results/fedss/requests.json"),
     "fedss-rows": lambda: fedss.row_gradients("results/fedss/row-gradients.json"),
     "fedss-gradients": lambda: fedss.gradients("results/fedss/gradients.json"),
@@ -101,6 +116,28 @@ QUOTES: dict[str, Callable[[], str]] = {
         "results/fedalc/bibtex-tuning.json", "results/fedalc/bibtex.json"
     ),
     "fedalc-correlations": lambda: fedalc.correlated("results/fedalc/bibtex-correlations-small.json"),
+    "fedalc-correlations-bibtex": lambda: if_there(
+        "results/fedalc/bibtex-correlations.json", fedalc.correlated, "correlations --jobs 12"
+    ),
+    "fedalc-correlations-delicious": lambda: if_there(
+        "results/fedalc/delicious-correlations.json",
+        fedalc.correlated,
+        "correlations --sets delicious --pushed all-hinge k5-hinge --jobs 12",
+    ),
+    "fedalc-delicious": lambda: if_there(
+        "results/fedalc/delicious.json", fedalc.positive_labels, "fedalc --sets delicious --jobs 12"
+    ),
+    "fedalc-eurlex": lambda: if_there(
+        "results/fedalc/eurlex-shape.json",
+        fedalc.positive_labels,
+        "fedalc --sets eurlex-shape --jobs 12",
+    ),
+    "fedalc-sensitivity": lambda: if_there(
+        "results/fedalc/bibtex-sensitivity.json", fedalc.knobs, "sensitivity --jobs 12"
+    ),
+    "fedalc-known-bibtex": lambda: if_there(
+        "results/fedalc/bibtex-known.json", fedalc.known, "known_decoding --jobs 12"
+    ),
     "fedalc-known": lambda: fedalc.known("results/fedalc/bibtex-known-small.json"),
     "fedalc-bytes": lambda: fedalc.sent("results/fedalc/bibtex.json"),
     "correlations": lambda: parts.correlations("results/fedalc/scale.json"),

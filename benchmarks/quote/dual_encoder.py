@@ -12,21 +12,23 @@ REFERENCES = "results/dual_encoder/references.json"
 OTHERS = ("MRR", "nDCG@10", "mean rank", "batch R@1")
 
 
-def retrieval(path: str) -> str:
-    """Recalls beside the paper's, where it has them."""
+def retrieval(path: str, beside: str | None = None) -> str:
+    """Recalls beside the paper's, where it has them. beside: a file of further arms, if it is there."""
     made = read(path)
+    if beside is not None and (ROOT / beside).is_file():
+        made = {**made, "variants": [*made["variants"], *read(beside)["variants"]]}
     paper = any(v["label"] in FEDERATED for v in made["variants"])
     head = ["", *RECALLS, *(["the paper"] if paper else []), *OTHERS, "down / up per client and round"]
     rows = []
     for v in made["variants"]:
         scores = v["metrics"]
-        cells = [v["label"], *(_with_error(scores[name]) for name in RECALLS)]
+        cells = [v["label"], *(_with_error(v, name) for name in RECALLS)]
         if paper:
             cells.append(" / ".join(f"{x:g}" for x in FEDERATED.get(v["label"], ())))
         for name in OTHERS:
             cells.append(f"{scores[name]['mean']:.{0 if name == 'mean rank' else 2}f}")
-        moved = (v["bytes_per_client_round"][way] / 1024 for way in ("down", "up"))
-        rows.append([*cells, "{:.0f} / {:.0f} KiB".format(*moved)])
+        moved = [v["bytes_per_client_round"][way] / 1024 for way in ("down", "up")]
+        rows.append([*cells, "{:.0f} / {:.0f} KiB".format(*moved) if any(moved) else "–"])
     if paper:
         best = [f"{x:.2f}" for x in CENTRALIZED["H+S"]]
         rows.append(["the paper's best centralised (H+S)", *best, *[""] * (len(head) - 4)])
@@ -34,14 +36,14 @@ def retrieval(path: str) -> str:
     return table(head, rows, path, note=over_seeds(made) + _errors_note(made))
 
 
-def _with_error(score: Made) -> str:
+def _with_error(variant: Made, name: str) -> str:
     """A mean and its deviation over seeds; behind it the error by users, where that is known."""
-    error = score.get("user_error")
-    return spread(score, 2) + ("" if error is None else f" ({error:.2f})")
+    error = variant.get("user_errors", {}).get(name)
+    return spread(variant["metrics"][name], 2) + ("" if error is None else f" ({error:.2f})")
 
 
 def _errors_note(made: Made) -> str:
-    known = any("user_error" in score for v in made["variants"] for score in v["metrics"].values())
+    known = any("user_errors" in v for v in made["variants"])
     return " In brackets: the standard error by test users." if known else ""
 
 
@@ -73,15 +75,28 @@ def _ties(made: Made) -> str:
 
 
 def drops(federated: str, centralized: str) -> str:
-    """What each loss loses by federating, and what the paper says it loses."""
+    """What each loss loses by federating, and what the paper says it loses; counts beside them."""
+    halves = [read(path) for path in (centralized, federated)]
     rows = []
     for loss in LOSSES:
-        here, there = (mean_of(read(path), loss) for path in (federated, centralized))
-        cells = [" / ".join(f"{side[name]:.2f}" for name in RECALLS) for side in (there, here)]
+        there, here = (mean_of(made, loss) for made in halves)
+        cells = [_three(side) for side in (there, here)]
         ours = [(there[name], here[name]) for name in RECALLS]
         theirs = zip(CENTRALIZED[loss], FEDERATED[loss], strict=True)
         for pairs in (ours, theirs):
             cells.append(" / ".join(f"{100 * drop(one, other):.0f}" for one, other in pairs) + " %")
         rows.append([loss, *cells])
+    ties, known = [_ties(made) for made in halves], read(REFERENCES)["references"]
+    splits = [
+        known[f"{split}, ties {one}"] for split, one in zip(("examples", "users"), ties, strict=True)
+    ]
+    rows += [[f"*{name}*", *(_three(split[name]) for split in splits), "", ""] for name in splits[0]]
     head = ("", "centralised", "federated", "drop", "drop in the paper")
-    return table(head, rows, centralized, note="R@1 / R@5 / R@10.")
+    note = "R@1 / R@5 / R@10."
+    if ties[0] != ties[1]:
+        note += f" Items of one second: centralised in {ties[0]} order, federated in {ties[1]} order."
+    return table(head, rows, centralized, note=note)
+
+
+def _three(scores: Made) -> str:
+    return " / ".join(f"{scores[name]:.2f}" for name in RECALLS)

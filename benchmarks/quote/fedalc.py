@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.papers.fedalc import ARMS, a_round_of_all
 from benchmarks.papers.published import figures_of
 from benchmarks.quote.fedaws import CONSTANT
-from benchmarks.quote.tables import Made, over_seeds, read, spread, table
+from benchmarks.quote.tables import over_seeds, read, spread, table
 
 # The best λ of each method; the paper's FedAwS and FedALC mine K = 5.
 PAPER = {
@@ -72,26 +72,27 @@ def correlated(path: str) -> str:
     return table(("P@1 / 3 / 5", *sides), rows, path, note=over_seeds(made))
 
 
+def knobs(path: str) -> str:
+    """One setting changed at a time, on validation instances."""
+    made = read(path)
+    rows = []
+    for v in made["variants"]:
+        nearest = v["geometry"]["max_cosine"]
+        cells = [spread(v["metrics"][f"P@{k}"]) for k in (1, 3, 5)]
+        rows.append([v["label"], *cells, "–" if nearest is None else f"{nearest:.2f}"])
+    note = f"Validation. {over_seeds(made)}"
+    return table(("", "P@1", "P@3", "P@5", "nearest two rows, cosine"), rows, path, note=note)
+
+
 def known(path: str) -> str:
     """What votes of the nearest examples bring, on the test part."""
     made = read(path)
     rows = []
     for v in made["variants"]:
         for kind, scores in v["metrics"].items():
-            cells = (
-                spread(scores[f"P@{k}"]) if _several(made) else _mean(scores[f"P@{k}"])
-                for k in (1, 3, 5)
-            )
+            cells = (spread(scores[f"P@{k}"]) for k in (1, 3, 5))
             rows.append([f"{ARMS[v['name']].label}, {kind}", *cells])
-    return table(("", "P@1", "P@3", "P@5"), rows, path, note=over_seeds(made) if _several(made) else "")
-
-
-def _several(made: Made) -> bool:
-    return len(made["seeds"]) > 1
-
-
-def _mean(score: Made) -> str:
-    return f"{score['mean']:.1f}"
+    return table(("", "P@1", "P@3", "P@5"), rows, path, note=over_seeds(made))
 
 
 def sent(path: str) -> str:

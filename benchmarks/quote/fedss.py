@@ -22,6 +22,32 @@ def sampled(path: str) -> str:
     return table(head, rows, path, note=note)
 
 
+def studied(path: str) -> str:
+    """Arms with row rates and rounds chosen on left-out alphabets, beside FullSoftmax merged alike."""
+    made = read(path)
+    full = {v["name"].rpartition("-")[2]: v for v in made["variants"] if v["name"].startswith("full-")}
+    rows = []
+    for v in made["variants"]:
+        config, moved = made["configs"][v["name"]], _class_rows(v)
+        beside = full.get(v["name"].rpartition("-")[2])
+        share = _share(v, beside) if beside else "–"
+        fit = v.get("fit", {}).get("P@1")
+        cells = [spread(v["metrics"][name]) for name in ("MAP@10", "retrieval R@1")]
+        cells += [share, "–" if fit is None else f"{fit:.1f}", f"{moved / 1024:.1f}" if moved else "–"]
+        rows.append([v["label"], *cells, f"{config['clients']['row_lr']:g}", str(config["rounds"])])
+    scores = ("MAP@10", "R@1", "MAP@10 of FullSoftmax's, seed by seed", "P@1 on its training data")
+    head = ("", *scores, "class rows down, KiB", "row rate", "rounds")
+    return table(head, rows, path, note=over_seeds(made))
+
+
+def _share(variant: Made, full: Made) -> str:
+    """The least and the most of what seeds have of FullSoftmax's."""
+    pairs = zip(*(one["metrics"]["MAP@10"]["values"] for one in (variant, full)), strict=False)
+    shares = [100 * own / whole for own, whole in pairs]
+    least, most = f"{min(shares):.1f}", f"{max(shares):.1f}"
+    return f"{least} %" if least == most else f"{least} … {most} %"
+
+
 def _class_rows(variant: Made) -> float:
     moved = variant["bytes"]
     return float(moved["rows_down"] / max(moved["participations"], 1))

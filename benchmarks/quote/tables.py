@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.common import record
@@ -15,6 +15,13 @@ Made = dict[str, Any]  # a result file
 def read(path: str) -> Made:
     """A result file, by its path from the root."""
     return record.read(ROOT / path)
+
+
+def if_there(path: str, quote: Callable[[str], str], command: str) -> str:
+    """A table of a file that may still be missing; then how it is made."""
+    if (ROOT / path).is_file():
+        return quote(path)
+    return f"*Not run yet:* `python -m benchmarks.papers.{command}`."
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *paths: str, note: str = "") -> str:
@@ -43,12 +50,18 @@ def _machines(made: Made) -> str:
 
 
 def spread(score: Made, digits: int = 1) -> str:
-    """A mean and how far seeds are from it."""
-    return f"{score['mean']:.{digits}f} ± {score['spread']:.{digits}f}"
+    """A mean and how far seeds are from it; one seed has no deviation."""
+    mean = f"{score['mean']:.{digits}f}"
+    return mean if score["spread"] is None else f"{mean} ± {score['spread']:.{digits}f}"
 
 
 def over_seeds(made: Made) -> str:
-    return f"Mean ± deviation over {len(made['seeds'])} seeds."
+    """How many seeds a table has, and which arms have fewer."""
+    wanted = len(made["seeds"])
+    said = f"Mean ± deviation over {wanted} seeds" if wanted > 1 else "One seed"
+    short = {v["label"]: len(v["seeds"]) for v in made["variants"] if "seeds" in v}
+    fewer = [f"{label}: {count}" for label, count in short.items() if count < wanted]
+    return f"{said} ({'; '.join(fewer)})." if fewer else f"{said}."
 
 
 def mib(count: float, digits: int = 0) -> str:

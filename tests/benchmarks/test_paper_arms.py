@@ -15,7 +15,10 @@ from spreadout.config.values import overlay
 
 HELD = {"data": {"validation_fraction": 0.2}, "eval": {"split": "validation"}}
 SUITES: dict[str, tuple[Path, dict[str, Candidate]]] = {
-    "fedalc": (fedalc.BASE, fedalc.ARMS),
+    **{
+        f"fedalc on {name}": (CONFIGS / "fedalc" / f"{name}-base.toml", fedalc.arms_of(name))
+        for name in correlations.SETS
+    },
     "correlations": (fedalc.BASE, correlations.arms(tuple(correlations.PUSHED), 5)),
     "small": (fedalc.BASE, correlations.arms(["k5-hinge"], 3)),
     **{name: (fedss_arms.BASE, fedss_arms.arms(name)) for name in fedss_arms.STUDIES},
@@ -76,3 +79,24 @@ def test_what_is_sent_until_a_share_of_the_best() -> None:
     rising = [0.0, 90.0, 96.0, 100.0, 99.0]
     curve = {"bytes": [0.0, 1.0, 2.0, 3.0, 4.0], **{f"P@{k}": rising for k in (1, 3, 5)}}
     assert [_sent_until(curve, share * 100) for share in (0.95, 0.99, 1.0, 1.01)] == [2, 3, 3, None]
+
+
+def test_the_studies_of_fedss_have_what_the_paper_compares() -> None:
+    for study, changes in ((name, fedss_arms.changes_of(name)) for name in fedss_arms.STUDIES):
+        name, arm = next(iter(fedss_arms.arms(study).items()))
+        made = experiment_of(fedss_arms.BASE, name, overlay(arm.points()[0][1], changes), HELD)
+        assert not idle_keys(made)
+        assert made.model.encoder == ("mobilenet_v3_large" if study == "mobilenet" else "convnet")
+        assert getattr(made.data.source, "drawings", 20) == (5 if study == "drawings-5" else 20)
+    merges = {arm.changes["method"]["merge"] for arm in fedss_arms.arms("matched").values()}
+    assert merges == {"weighted-mean", "sum"}
+
+
+def test_mined_arms_have_the_papers_neighbours_on_each_set() -> None:
+    found = {name: fedalc.arms_of(name)["fedalc-mined"] for name in correlations.SETS}
+    assert {name: one.changes["method"]["k"] for name, one in found.items()} == {
+        "bibtex": 5,
+        "delicious": 5,
+        "eurlex-shape": 10,
+    }
+    assert found["eurlex-shape"].label == "FedALC, K = 10"

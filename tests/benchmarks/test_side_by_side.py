@@ -1,0 +1,226 @@
+"""Runs side by side: kept one by one, gone on with, and none begun that would not end in time."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.papers import side_by_side
+from benchmarks.papers.side_by_side import Job, Kept, Running, run_plans
+from benchmarks.papers.suite import Runs, ended, keep
+from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
+from spreadout.config.experiment import Experiment
+from spreadout.runs.compare import Suite
+from spreadout.runs.result import Result
+
+BASE = """
+rounds = 4
+chosen = []
+data = { source = "digits" }
+clients = { local_steps = 1, lr = 0.1 }
+eval = { every = 2, references = false }
+method = { name = "baseline-1" }
+"""
+
+
+def suite_of(rounds: int = 2, seeds: int = 2, **variants: float) -> Suite:
+    made = {
+        name: Experiment.of(
+            {
+                "name": name,
+                "rounds": rounds,
+                "chosen": [],
+                "data": {"source": "digits"},
+                "clients": {"local_steps": 1, "lr": lr},
+                "eval": {"every": rounds, "references": False},
+            }
+        )
+        for name, lr in variants.items()
+    }
+    return Suite("some", tuple(range(seeds)), made, {name: name for name in made})
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the runs that were made, in their order."""
+    names: list[str] = []
+    plain = side_by_side._made
+
+    def noted(job: Job, running: Running) -> Any:
+        names.append(job.name)
+        return plain(job, running)
+
+    monkeypatch.setattr(side_by_side, "_made", noted)
+    return names
+
+
+def now(folder: Path, seconds: float = float("inf")) -> Running:
+    return Running(folder, "cpu", seconds=seconds, begun=time.time())
+
+
+def test_a_run_that_is_kept_is_not_made_again_unless_its_config_changed(
+    tmp_path: Path, made: list[str]
+) -> None:
+    suite = suite_of(a=0.1, b=0.2)
+    (first,) = run_plans([Runs(suite)], now(tmp_path))
+    assert made == ["some a 0", "some b 0", "some a 1", "some b 1"]  # first seeds first
+    assert not list(tmp_path.rglob("seed-*"))  # folders of finished runs are gone
+    (again,) = run_plans([Runs(suite)], now(tmp_path))
+    assert len(made) == 4
+    assert again.runs == first.runs
+    run_plans([Runs(suite_of(a=0.1, b=0.3))], now(tmp_path))
+    assert made[4:] == ["some b 0", "some b 1"]
+
+
+def test_the_file_of_runs_survives_a_line_cut_in_half(tmp_path: Path, made: list[str]) -> None:
+    suite = suite_of(a=0.1)
+    (kept,) = run_plans([Runs(suite)], now(tmp_path))
+    whole = kept.path.read_text(encoding="utf-8")
+    kept.path.write_text(whole[:-30], encoding="utf-8")
+    run_plans([Runs(suite)], now(tmp_path))
+    assert made == ["some a 0", "some a 1", "some a 1"]
+    assert len(Kept(tmp_path, "some").runs) == 2
+
+
+def test_a_run_that_is_cut_short_goes_on_where_it_was(
+    tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = suite_of(rounds=6, seeds=1, a=0.1)
+    (whole,) = run_plans([Runs(suite)], now(tmp_path / "whole"))
+    made.clear()
+    monkeypatch.setattr(Running, "end", property(lambda self: self.begun + (-1e6 if made else 1e6)))
+    run_plans([Runs(suite)], now(tmp_path))  # over as soon as the first round is
+    assert not Kept(tmp_path, "some").runs
+    (folder,) = tmp_path.glob("some/a/seed-0")
+    monkeypatch.setattr(Running, "end", property(lambda self: self.begun + self.seconds))
+    (kept,) = run_plans([Runs(suite)], now(tmp_path))
+    assert not folder.exists()
+    ours, theirs = ([record["P@1"] for record in one.runs["a 0"]["history"]] for one in (kept, whole))
+    assert ours == theirs
+
+
+def test_no_run_is_begun_that_would_not_end_in_time(tmp_path: Path, made: list[str]) -> None:
+    suite = suite_of(a=0.1, b=0.1)
+    run_plans([Runs(suite)], now(tmp_path, seconds=0.0))
+    assert made == []
+    kept = Kept(tmp_path, "some")
+    job = Runs(suite).of_variant("a")[0]
+    summary = {"seconds": 300.0}
+    kept.add(job, {"summary": summary, "history": [{"round": 2}]})
+    assert kept.seconds(job) == side_by_side.START + 300
+    run_plans([Runs(suite)], Running(tmp_path, "cpu", seconds=400.0, begun=time.time() - 200))
+    assert made == []  # 200 s are left, and each of the others takes 320
+    run_plans([Runs(suite)], Running(tmp_path, "cpu", seconds=310.0, begun=time.time() - 200))
+    assert len(made) == 3  # longer than all the time there is: in parts, then
+
+
+def test_how_long_a_run_takes_is_told_by_its_own_arm_and_where_that_ended(tmp_path: Path) -> None:
+    suite = suite_of(rounds=100, a=0.1, b=0.1)
+    kept = Kept(tmp_path, "some")
+    for name, seconds in (("a", 50.0), ("b", 10.0)):
+        job = Runs(suite).of_variant(name)[0]
+        kept.add(job, {"summary": {"seconds": seconds}, "history": [{"round": 20}]})
+    one = Runs(suite).of_variant("b")[1]
+    assert kept.seconds(one) == side_by_side.START + 50  # a hundred rounds of half a second
+    patient = one.experiment.eval.model_copy(update={"patience": 3})
+    stops = one.experiment.model_copy(update={"eval": patient})
+    assert kept.seconds(Job("some", "b", "b", stops)) == side_by_side.START + 10
+
+
+def test_a_setting_that_diverges_is_kept_as_such_and_another_fault_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = suite_of(seeds=1, a=0.1)
+    wild = Experiment.load(
+        "digits-fedaws", ["rounds=1", "clients.local_steps=1", "method.strength=1e38"]
+    )
+    suite = replace(suite, variants={**suite.variants, "wild": wild}, labels={"a": "a", "wild": "wild"})
+    (kept,) = run_plans([Runs(suite)], now(tmp_path))
+    assert kept.runs["wild 0"]["failed"].startswith("diverged")
+    assert set(ended(suite, kept)) == {"a"}
+    absent = Experiment.of({"data": {"source": "npz", "path": str(tmp_path / "none.npz")}})
+    (kept,) = run_plans([Runs(Suite("absent", (0,), {"a": absent}, {"a": "a"}))], now(tmp_path))
+    assert not kept.runs  # it is tried again when the file is there
+    assert "none.npz" in capsys.readouterr().out
+
+
+def points_of(name: str, *rates: float, into: bool = False) -> TwoStage:
+    base = Path(name)
+    arms = {
+        "slow": Candidate("slow", {}, {"clients.lr": rates}),
+        "plain": Candidate("plain", {"method": {"name": "baseline-2"}}, {"clients.lr": rates}),
+    }
+    return TwoStage("both", base, arms, seeds=2, into=into, more=measured)
+
+
+def measured(result: Result, experiment: Experiment) -> dict[str, Any]:
+    return {"own": {"rounds": float(experiment.rounds), "seen": float(len(result.history))}}
+
+
+def test_arms_are_chosen_on_validation_data_and_written_as_far_as_they_are(
+    tmp_path: Path, made: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "suites" / "base.toml"
+    base.parent.mkdir()
+    base.write_text(BASE, encoding="utf-8")
+    plan, runs, out = points_of(str(base), 0.05, 0.2), tmp_path / "runs", tmp_path / "out"
+    monkeypatch.setattr(
+        Running, "end", property(lambda self: self.begun + (0.0 if len(made) >= 4 else 1e6))
+    )
+    choose_and_run([plan], out, now(runs))
+    # All points of the first arm, its first seed, a point of the next, in which time was over.
+    assert made == [
+        "suites-both tuning-slow-0.05 0",
+        "suites-both tuning-slow-0.2 0",
+        "suites-both slow 0",
+        "suites-both tuning-plain-0.05 0",
+    ]
+    assert not (out / "both.json").exists()
+    so_far = json.loads((out / "both-so-far.json").read_bytes())
+    assert [row["name"] for row in so_far["variants"]] == ["slow"]
+    assert so_far["variants"][0]["seeds"] == [0]
+    assert len(json.loads((out / "both-tuning.json").read_bytes())["points"]) == 2
+    monkeypatch.setattr(Running, "end", property(lambda self: self.begun + self.seconds))
+    choose_and_run([plan], out, now(runs))
+    assert made[3] == made[4]  # it goes on
+    assert made[5:] == [
+        "suites-both tuning-plain-0.2 0",
+        "suites-both plain 0",
+        "suites-both slow 1",
+        "suites-both plain 1",
+    ]
+    assert not (out / "both-so-far.json").exists()
+    found = json.loads((out / "both.json").read_bytes())
+    assert [row["seeds"] for row in found["variants"]] == [[0, 1], [0, 1]]
+    assert found["configs"]["slow"]["eval"]["split"] == "test"
+    tuned = json.loads((out / "both-tuning.json").read_bytes())["points"]
+    best = max((one for one in tuned if one["arm"] == "slow"), key=lambda one: one["P@1"])
+    assert str(found["configs"]["slow"]["clients"]["lr"]) == best["point"]
+    rounds = found["configs"]["slow"]["rounds"]
+    assert rounds == max(best["round"], 1)
+    assert found["variants"][0]["own"]["rounds"] == rounds
+
+
+def test_arms_take_the_place_of_those_with_their_names(tmp_path: Path) -> None:
+    suite, out = suite_of(seeds=1, a=0.1, b=0.2), tmp_path / "some.json"
+    (kept,) = run_plans([Runs(suite)], now(tmp_path))
+    keep(suite, kept, out)
+    other = suite_of(seeds=1, b=0.3)
+    (kept,) = run_plans([Runs(other)], now(tmp_path))
+    keep(other, kept, out, into=True)
+    found = json.loads(out.read_bytes())
+    assert [row["name"] for row in found["variants"]] == ["a", "b"]
+    assert [found["configs"][name]["clients"]["lr"] for name in "ab"] == [0.1, 0.3]
+
+
+def test_several_processes_end_with_the_same_runs(tmp_path: Path) -> None:
+    suite = suite_of(a=0.1, b=0.2)
+    (alone,) = run_plans([Runs(suite)], now(tmp_path / "alone"))
+    several = Running(tmp_path / "several", "cpu", jobs=2, begun=time.time())
+    (both,) = run_plans([Runs(suite)], several)
+    assert both.runs.keys() == alone.runs.keys()
+    for key, one in both.runs.items():
+        assert one["summary"]["metrics"] == alone.runs[key]["summary"]["metrics"]
