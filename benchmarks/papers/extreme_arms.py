@@ -114,17 +114,15 @@ def _sampled(rows: int) -> Made:
     return {"method": {**method, "weighting": "examples", "prior": "auto"}, "clients": {"row_lr": 1.0}}
 
 
-def _fedaws(**more: Any) -> Made:
-    return {"method": {"name": "fedaws", "prior": "auto", **MINED, **more}}
-
-
 ARMS = {
     "softmax": Arm(
         "Softmax in one place",
         {"method": {"name": "centralized", "prior": "auto"}, "clients": {"row_lr": 1.0}},
         WHOLE,
     ),
-    "fedaws": Arm("FedAwS", _fedaws(weighting="examples"), SPREAD),
+    "fedaws": Arm(
+        "FedAwS", overlay({"method": {"name": "fedaws", "prior": "auto", **MINED}}, BY_SIZE), SPREAD
+    ),
     "ten": Arm("Ten random rows (FedSS)", _sampled(10), SAMPLED),
     "baseline-2": Arm(
         "Baseline-2",
@@ -135,11 +133,6 @@ ARMS = {
         "Baseline-1",
         overlay({"method": {"name": "baseline-1", "prior": "auto"}}, BY_SIZE),
         _points("clients.row_lr", (0.1, 0.5), RATES),
-    ),
-    "uniform": Arm(
-        "FedAwS, uniform cohorts",
-        overlay(_fedaws(), {"clients": {"selection": "nonempty"}}),
-        SPREAD,
     ),
 }
 

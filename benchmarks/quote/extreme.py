@@ -11,6 +11,7 @@ from benchmarks.quote.tables import Made, read, table
 
 WAYS = {"without": "", "prior": " + prior"}
 TAIL = "PSP@5"
+DRAWN = {"fedaws": "drawn by size", "uniform": "drawn uniformly"}
 
 
 def arms(*shapes: str) -> str:
@@ -42,6 +43,26 @@ def points(*shapes: str) -> str:
     return table(("P@1, validation", "", *("point " + c for c in "abcd")), rows, *paths)
 
 
+def cohorts(*shapes: str) -> str:
+    """FedAwS with clients drawn by size and uniformly, at the points that both were tried with."""
+    rows, paths = [], []
+    for shape in shapes:
+        path = f"results/extreme/cohorts-{shape}.json"
+        made = read(path)
+        paths.append(path)
+        points = {
+            arm: {key.split()[1] for key in made["runs"] if key.split()[0] == arm} for arm in DRAWN
+        }
+        both = set.intersection(*points.values())
+        runs = {key: one for key, one in made["runs"].items() if key.split()[1] in both}
+        cells = []
+        for arm in DRAWN:
+            best = {way: chosen({"runs": runs}, arm, way) for way in WAYS}
+            cells.append(" → ".join(_spread(_of(made, arm, best[way], way), "P@1") for way in WAYS))
+        rows.append([shape, *cells])
+    return table(("P@1", *DRAWN.values()), rows, *paths, note="Without → with the prior.")
+
+
 def rows_seen(*shapes: str) -> str:
     """P@k and bytes by the rows that a client gets beside its own."""
     lines, paths = [], []
@@ -71,6 +92,12 @@ def _found(made: Made, known: Mapping[str, Arm]) -> Iterator[tuple[str, int, lis
         for way, called in WAYS.items():
             if point := chosen(made, name, way):
                 yield arm.label + called, tried, _of(made, name, point, way)
+
+
+def score(made: Made, arm: str, metric: str) -> float:
+    """Of an arm with the prior, at its chosen point: the mean over seeds on the test part."""
+    found = _of(made, arm, chosen(made, arm, "prior"), "prior")
+    return statistics.fmean(one[metric] for one in found)
 
 
 def _of(made: Made, arm: str, point: str | None, way: str) -> list[Made]:

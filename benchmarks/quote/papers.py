@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from benchmarks.papers.published import Row, Table, tables
+from benchmarks.quote import extreme
 from benchmarks.quote import tables as markdown
 from benchmarks.quote.tables import Made, read
 
@@ -111,6 +112,8 @@ def _score(made: Made, variant: str, metric: str) -> float | None:
     if "table" in made:
         found = next(one for one in made["table"] if f"{one['net']} {one['arm']}" == variant)
         return float(found[metric])
+    if "shape" in made:
+        return extreme.score(made, variant, metric)
     scores = next(one for one in made["variants"] if one["name"] == variant)["metrics"]
     return float(scores[metric]["mean"]) if metric in scores else None
 
