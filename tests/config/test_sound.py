@@ -223,6 +223,8 @@ def test_many_clients_take_part_in_turn(
     assert (found.eval.keep, found.eval.patience) == ("last", None)  # no choosing by the test part
     asked = sound.sound(so.Experiment(eval={"keep": "last"}), replace(splits, validation=splits.test))
     assert asked.eval.patience is None  # scores of the test part would say when to stop
+    short = sound.sound(so.Experiment(rounds=12), replace(splits, validation=splits.test)).eval
+    assert (short.keep, short.patience, short.every) == ("best", None, 1)  # it is short enough
 
 
 def test_every_example_is_seen_often_enough() -> None:

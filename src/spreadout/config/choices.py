@@ -43,6 +43,7 @@ FEWEST = 8  # clients in such a step, however large their batches are
 PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # so it has more rounds, and sees examples more often
 ENOUGH = 4000  # instances, from which on a softmax over features is not soon overfitted
 WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
+SHORT = 100  # rounds, below which a run is not stopped early
 LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
 
 
@@ -322,7 +323,8 @@ def evaluations(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     if not held or hides_sizes(experiment):
         return found
     by_validation = is_open(experiment, "eval.keep") or experiment.eval.keep == "best"
-    if by_validation or experiment.eval.split == "validation":
+    long = experiment.rounds >= SHORT  # what a user has made short is not made shorter
+    if long and (by_validation or experiment.eval.split == "validation"):
         found["eval.patience"] = 10
     return found | {"eval.keep": "best"}
 
