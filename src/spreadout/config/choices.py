@@ -330,8 +330,7 @@ def evaluations(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def _judged(experiment: Experiment, splits: Splits) -> Examples:
-    by_test = experiment.eval.split == "test" or splits.validation is None
-    return splits.test if by_test or splits.validation is None else splits.validation
+    return splits.scored(experiment.eval.split) or splits.test
 
 
 def _has_sets(labels: Ragged) -> bool:

@@ -71,7 +71,7 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     elif f.method.prior == "validation" and splits.validation is not None:
         state.scoring["prior"] = log_prior(counted(splits.validation, splits.train.classes))
     once = state.traffic.once_down + state.traffic.once_up
-    examples = splits.test if e.eval.split == "test" else splits.validation
+    examples = splits.scored(e.eval.split)
     assert examples is not None
     seen = needed_frequencies(f.data, e.eval)
     score = partial(evaluate, f.model, state, examples, e.eval.metrics, seen=seen)
