@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
-from benchmarks.defaults.__main__ import add
 from benchmarks.defaults.jobs import SETS, Job, parser_for, run_all
+from benchmarks.defaults.run_file import add, key_of, runs_in
 
 OUT = RESULTS / "defaults" / "trials.json"
 ADAM = ("server.optimizer=adam", "server.eps=1e-8", "server.lr_decay=cosine")
@@ -106,14 +106,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--mulan", type=Path, help="the folder of the sets in MULAN")
     given = parser.parse_args(arguments)
     commit = record.commit()
-    done = record.read(given.out)["runs"] if given.out.exists() else []
-    known = {(run["set"], run["method"], *run.get("changes", [])) for run in done}
-    jobs = [
+    known = set() if given.again else {key_of(run) for run in runs_in(given.out)}
+    asked = [
         replace(_job(name, method, changes, given.mulan), device=given.device)
         for group in given.groups.split(",")
         for name, method, changes in GROUPS[group]
-        if (name, method, *changes) not in known
     ]
+    jobs = [job for job in asked if key_of({**job.about, "split": job.split}) not in known]
     for job, found in run_all(jobs, given.workers, given.seconds):
         about = {"changes": list(job.changes), "split": job.split, "commit": commit}
         add(given.out, {**found, **about})
