@@ -2,7 +2,9 @@
 
     python -m benchmarks.defaults --sets digits,bibtex --methods fedaws,fedss --seeds 0,1,2
 
-Results are added to `results/defaults/table.json` one by one; what is there already is not run again.
+Results are added to `results/defaults/table.json` one by one; what is there already is not run again,
+unless `--again` says so: then the new result takes its place. Processes that run side by side write to
+files of their own (`--out`), which `benchmarks.defaults.merge` puts together.
 `--folder NAME=PATH` adds a folder in one of the published formats (Mulan's ARFF, xc text) as a set, and
 `--npz NAME=PATH` a file of arrays.
 """
@@ -10,15 +12,13 @@ Results are added to `results/defaults/table.json` one by one; what is there alr
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
 from benchmarks.defaults.jobs import METHODS, ONLY, SETS, Job, own_sets, parser_for, run_all
+from benchmarks.defaults.run_file import add, key_of, runs_in
 
 OUT = RESULTS / "defaults" / "table.json"
 
@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets="digits,bibtex,delicious", methods=METHODS, seeds="0", out=OUT)
     given = parser.parse_args(arguments)
     commit = record.commit()  # of the code that runs, not of what the tree holds when a run ends
-    known = _done(given.out)
-    jobs = [replace(job, device=given.device) for job in _jobs(given) if _key(job.about) not in known]
+    known = set() if given.again else {key_of(run) for run in runs_in(given.out)}
+    jobs = [replace(job, device=given.device) for job in _jobs(given) if key_of(job.about) not in known]
     for _, found in run_all(jobs, given.workers, given.seconds):
         add(given.out, {**found, "commit": commit})
 
@@ -40,21 +40,6 @@ def _jobs(given: argparse.Namespace) -> Iterator[Job]:
             for method in ONLY.get(name, tuple(given.methods.split(","))):
                 assert name in own or name in SETS, f"{name}: no such set; known: {', '.join(SETS)}"
                 yield Job(name, method, int(seed), data=own.get(name, {}))
-
-
-def _key(run: dict[str, Any]) -> tuple[Any, ...]:
-    return run["set"], run["method"], run["seed"], *run.get("changes", [])
-
-
-def _done(out: Path) -> set[tuple[Any, ...]]:
-    return {_key(run) for run in record.read(out)["runs"]} if out.exists() else set()
-
-
-def add(out: Path, run: dict[str, Any]) -> None:
-    """One result more in the file."""
-    done = record.read(out)["runs"] if out.exists() else []  # another process may have added some
-    record.write(out, {"runs": sorted([*done, run], key=lambda one: tuple(map(str, _key(one))))})
-    print(json.dumps({key: value for key, value in run.items() if key != "references"}), flush=True)
 
 
 if __name__ == "__main__":

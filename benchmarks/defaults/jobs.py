@@ -67,6 +67,7 @@ def parser_for(
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after these")
     parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--again", action="store_true", help="replace what the file has")
     parser.add_argument("--folder", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--npz", action="append", default=[], metavar="NAME=PATH")
     return parser

@@ -19,12 +19,11 @@ from typing import Any
 
 from benchmarks.common import record
 from benchmarks.common.command import command, parser_of
-from benchmarks.defaults.points import ADAM, OTHER_HIDDEN
+from benchmarks.defaults.points import ADAM, OTHER_HIDDEN, SMALL
 from spreadout.core.errors import UserError
 
 DEFAULT, HIDDEN = "the default", "the other encoder"
 SLOW, BY_SIZE = "server.lr=0.001 everywhere", "server.lr=0.003 from 4,000 instances on"
-SMALL = frozenset({"digits", "cal500", "corel16k", "enron", "medical", "scene", "yeast"})
 Shares = dict[str, dict[str, float]]  # by rule and set
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
-from benchmarks.defaults.__main__ import add
 from benchmarks.defaults.jobs import PICTURES, SETS, Job, own_sets, parser_for, run_all
+from benchmarks.defaults.run_file import add, key_of, runs_in
 
 OUT = RESULTS / "defaults" / "trials.json"
 ADAM = ("server.optimizer=adam", "server.eps=1e-8", "server.lr_decay=cosine")
@@ -138,14 +138,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--mulan", type=Path, help="the folder of the sets in MULAN")
     given = parser.parse_args(arguments)
     commit = record.commit()
-    done = record.read(given.out)["runs"] if given.out.exists() else []
-    known = {(run["set"], run["method"], *run.get("changes", [])) for run in done}
+    known = set() if given.again else {key_of(run) for run in runs_in(given.out)}
     own = own_sets(given)
-    jobs = [
-        replace(_job(trial, own, given.mulan), device=given.device)
-        for trial in _asked(given, own)
-        if (trial[0], trial[1], *trial[2]) not in known
+    asked = [
+        replace(_job(trial, own, given.mulan), device=given.device) for trial in _asked(given, own)
     ]
+    jobs = [job for job in asked if key_of({**job.about, "split": job.split}) not in known]
     for job, found in run_all(jobs, given.workers, given.seconds):
         about = {"changes": list(job.changes), "split": job.split, "commit": commit}
         add(given.out, {**found, **about})

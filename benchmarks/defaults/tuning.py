@@ -17,9 +17,9 @@ from typing import Any
 
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
-from benchmarks.defaults.__main__ import add
 from benchmarks.defaults.jobs import ONLY, SETS, Job, own_sets, parser_for, run_all
 from benchmarks.defaults.points import points
+from benchmarks.defaults.run_file import add, key_of, runs_in
 
 OUT = RESULTS / "defaults" / "tuned.json"
 METHODS = ("fedaws", "fedalc", "fedss")
@@ -41,16 +41,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for split in ("validation", "test"):
         if given.stage not in (split, "both"):
             continue
-        done = record.read(given.out)["runs"] if given.out.exists() else []
+        done = runs_in(given.out)
         seeds = [int(seed) for seed in given.seeds.split(",")]
-        asked = _points(pairs, given.points) if split == "validation" else _best(pairs, done, seeds)
-        known = {_named(run) for run in done}
+        if split == "validation":
+            asked = _points(pairs, given.points)
+        else:
+            asked = _best(pairs, done, seeds, given.points)
+        known = set() if given.again else {key_of(run) for run in done}
         jobs = [
             replace(job, device=given.device, data=own[job.set], split="test", references=False)
             if job.set in own
             else replace(job, device=given.device)
             for job in asked
-            if _named(_about(job, split)) not in known
+            if key_of(_about(job, split)) not in known
         ]
         for job, found in run_all(jobs, given.workers, given.seconds):
             add(given.out, {**found, **_about(job, split), "commit": commit})
@@ -58,10 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _about(job: Job, split: str) -> dict[str, Any]:
     return {**job.about, "changes": list(job.changes), "split": split}
-
-
-def _named(run: dict[str, Any]) -> tuple[Any, ...]:
-    return run["set"], run["method"], run["seed"], run["split"], *run["changes"]
 
 
 def _points(pairs: Sequence[tuple[str, str]], most: int | None = None) -> Iterator[Job]:
@@ -73,14 +72,20 @@ def _points(pairs: Sequence[tuple[str, str]], most: int | None = None) -> Iterat
 
 
 def _best(
-    pairs: Sequence[tuple[str, str]], done: Sequence[dict[str, Any]], seeds: Sequence[int]
+    pairs: Sequence[tuple[str, str]],
+    done: Sequence[dict[str, Any]],
+    seeds: Sequence[int],
+    most: int | None = None,
 ) -> Iterator[Job]:
+    """Of the points that all methods of a set have as many of; the file may hold others."""
     for name, method in pairs:
+        own = {tuple(point) for point in points(name, method)[:most]}
         tried = [
             run
             for run in done
             if (run["set"], run["method"], run["split"]) == (name, method, "validation")
             and run.get("metrics")
+            and tuple(run["changes"]) in own
         ]
         if tried:
             best = max(tried, key=lambda run: next(iter(run["metrics"].values())))

@@ -82,7 +82,9 @@ def _references(found: dict[str, Runs]) -> dict[str, float]:
 
 def tuned(path: str, defaults: str) -> str:
     """What the best of some drawn configs, by validation examples, adds to the default."""
-    plain, rows = _by_set(defaults), []
+    plain, rows = {**_by_set(defaults), **_by_set(defaults, histories=True)}, []
+    labels = {**ALL, HISTORIES: "dual encoder"}
+    labels |= {method: f"{label}, centralised" for method, label in CENTRAL.items()}
     points: dict[tuple[str, str], dict[str, Runs]] = {}
     for run in read(path)["runs"]:
         points.setdefault((run["set"], run["method"]), {}).setdefault(run["split"], []).append(run)
@@ -96,9 +98,10 @@ def tuned(path: str, defaults: str) -> str:
         rows.append(
             [
                 name,
-                METHODS.get(method) or f"{CENTRAL[method]}, centralised",
+                labels[method],
                 str(len(own["validation"])),
                 str(len(seeds)),
+                _metric({method: ours}),
                 f"{_p1(ours):.1f}",
                 f"{_p1(best):.1f}",
                 _percent(_p1(ours) / _p1(best)),
@@ -106,8 +109,8 @@ def tuned(path: str, defaults: str) -> str:
             ]
         )
     scores = ("default", "tuned", "default in % of tuned")
-    head = ("set", "method", "points", "seeds", *scores, "best point")
-    return table(head, rows, path, note="P@1 on the test part, mean over the same seeds.")
+    head = ("set", "method", "points", "seeds", "metric", *scores, "best point")
+    return table(head, rows, path, note="On the test part, mean over the same seeds.")
 
 
 def beside_tuned(path: str) -> str:

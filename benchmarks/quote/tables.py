@@ -45,7 +45,8 @@ def _machines(made: Made) -> str:
     listed = [run for run in runs if "hardware" in run] if isinstance(runs, list) else []
     where = Counter((run["hardware"], run["torch"]) for run in listed)
     if len(where) < 2:
-        return f"{made['hardware']}, torch {made['versions']['torch']}"
+        ((on, torch),) = where or [(made["hardware"], made["versions"]["torch"])]
+        return f"{on}, torch {torch}"
     return "; ".join(f"{many} runs on {on}, torch {torch}" for (on, torch), many in where.most_common())
 
 

@@ -7,15 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import spreadout as so
 from benchmarks.defaults.__main__ import main
 from benchmarks.defaults.jobs import ONLY, PICTURES, SETS, Job
+from benchmarks.defaults.merge import main as merge_all
 from benchmarks.defaults.mirror import measured
 from benchmarks.defaults.points import points
+from benchmarks.defaults.run_file import add, runs_in
 from benchmarks.defaults.trials import GROUPS, MIRRORED, of_own_images
 from benchmarks.defaults.trials import main as try_all
 from benchmarks.defaults.tuning import METHODS
 from benchmarks.defaults.tuning import main as tune
 from spreadout.config.sound import prepared
+from spreadout.data.load import DataConfig
 
 PAIRS = [(name, method) for name in SETS for method in ONLY.get(name, METHODS)]
 
@@ -121,6 +125,70 @@ def test_a_table_is_gone_on_with(tmp_path: Path) -> None:
     (run,) = json.loads(out.read_text())["runs"]
     assert (run["set"], run["method"], run["seed"]) == ("own", "fedaws", 0)
     assert "x.npz" in run["refused"]
+
+
+def made(score: float, **about: object) -> dict[str, object]:
+    run = {"set": "digits", "method": "fedss", "seed": 0, "metrics": {"P@1": score}, **about}
+    return {**run, "commit": "new", "seconds": 0.0}
+
+
+def test_what_is_named_is_run_again_and_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, asked = tmp_path / "table.json", ["--sets", "digits", "--methods", "fedss,fedavg"]
+    for score, seeds, again in ((1.0, "0,1", []), (2.0, "0,1", []), (3.0, "1", ["--again"])):
+        monkeypatch.setattr(Job, "run", lambda job, score=score: made(score, **job.about))
+        main([*asked, "--seeds", seeds, "--out", str(out), *again])
+    found = {(run["method"], run["seed"]): run["metrics"]["P@1"] for run in runs_in(out)}
+    assert found == {(m, seed): 1.0 + 2 * seed for m in ("fedss", "fedavg") for seed in (0, 1)}
+
+
+def test_files_of_several_processes_become_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into, first, second = (tmp_path / f"{name}.json" for name in ("into", "first", "second"))
+    old = {"commit": "old", "hardware": "a loom", "versions": {"torch": "1.0"}}
+    into.write_text(json.dumps({**old, "runs": [{"set": "digits", "method": "fedss", "seed": 0}]}))
+    add(first, made(1.0, seed=1))
+    add(second, made(2.0))
+    add(second, made(3.0, split="validation", changes=[]))
+    add(second, made(4.0, split="test", changes=[]))
+    merge_all([str(into), str(first), str(second)])
+    assert "first.json: 1 runs added, 0 replaced" in capsys.readouterr().out
+    runs = {(run["seed"], run.get("split")): run for run in runs_in(into)}
+    scores = {key: run["metrics"]["P@1"] for key, run in runs.items()}
+    assert scores == {(0, None): 2.0, (1, None): 1.0, (0, "validation"): 3.0, (0, "test"): 4.0}
+    assert {run["commit"] for run in runs.values()} == {"new"}
+    assert "a loom" not in {run["hardware"] for run in runs.values()}
+    # What was there before keeps the machine that made it, though the file is written by another.
+    into.write_text(json.dumps({**old, "runs": [{"set": "digits", "method": "fedss", "seed": 0}]}))
+    merge_all([str(into), str(first)])
+    kept, new = runs_in(into)
+    assert (kept["hardware"], kept["torch"], kept["commit"]) == ("a loom", "1.0", "old")
+    assert new["hardware"] != "a loom"
+    with pytest.raises(SystemExit):
+        merge_all([str(into), str(tmp_path / "none.json")])
+
+
+@pytest.mark.parametrize("name", ["digits", "synthetic-100"])
+def test_no_point_is_another_one_once_all_is_chosen(name: str) -> None:
+    """As many points for every method are as many tries only if they are different ones."""
+    held: dict[DataConfig, so.Splits] = {}
+    for method in METHODS:
+        asked = [Job(name, method, 0, point, "validation").experiment() for point in points(name, method)]
+        chosen = [prepared(one, held=held)[0].model_dump(exclude={"chosen"}) for one in asked]
+        assert all(one not in chosen[:place] for place, one in enumerate(chosen))
+
+
+def test_points_that_are_not_of_the_list_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Job, "run", lambda job: made(1.0, **job.about))
+    out = tmp_path / "tuned.json"
+    add(out, made(99.0, split="validation", changes=["rounds=7"]))
+    tune(["--sets", "digits", "--methods", "fedss", "--seeds", "0", "--out", str(out), "--points", "3"])
+    (tested,) = [run for run in runs_in(out) if run["split"] == "test"]
+    assert tested["changes"] == []
 
 
 def test_the_best_point_of_validation_data_is_tested(

@@ -108,6 +108,8 @@ BAD = [
     (["run", "digits-fedaws", "clients.lr=0"], "clients.lr = 0: must be above 0"),
     (["run", "digits-fedaws", "clients.batch=half"], "clients.batch = 'half': must be a whole number or 'full'"),
     (["run", "digits-fedaws", "rounds=2.5"], "rounds = 2.5: must be a whole number"),
+    (["run", "digits-fedaws", "run.memory_gb=true"], "run.memory_gb = True: must be a number, not true"),
+    (["run", "digits-fedaws", "model.hidden=[8, true]"], "model.hidden = [8, True]: must be a number, not true"),
     (["run", "digits-fedaws", "method.spreadout_form=topk", "method.k=0"], "method.k = 0: must be at least 1"),
     (["run", "digits-fedaws", "method.spreadout_form=topk", "method.k=10"], "method.k = 10: must be below the number of classes, 10"),
     (["run", "digits-fedaws", "clients.per_round=11"], "clients.per_round = 11: there are only 10 clients"),

@@ -133,7 +133,7 @@ def test_an_answer_that_does_not_fit_is_not_dropped(
     [
         ("events.csv", "user,item,time", "interactions", "dual_encoder"),
         ("a.npz", "", "npz", "fedaws"),
-        ("a.arff", "", "mulan", "fedaws"),
+        ("a.arff", "@relation 'a: -C 1'\n@attribute l {0,1}\n@data", "mulan", "fedaws"),
         ("a.tsv", "x\tlabel", "table", "fedaws"),
         ("a.txt", "3 1:0.5 7:1", "libsvm", "fedaws"),
         ("a.dat", "12 5 3", "xc-text", "fedaws"),
@@ -167,6 +167,21 @@ def test_init_takes_the_class_of_an_arff_file(
     asked = so.Experiment.load(config).data
     assert asked.source.label == "k"
     assert so.load_data(asked).class_names == ("a", "b")
+
+
+def test_init_says_which_attribute_of_an_arff_file_it_took_for_the_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{i % 2},{'ab'[i % 2]}\n" for i in range(20))
+    header = "@relation w\n@attribute v real\n@attribute Kind {a,b}\n@data\n"
+    (tmp_path / "w.arff").write_text(header + rows)
+    config, given = tmp_path / "w.toml", str(tmp_path / "w.arff")
+    assert invoke(monkeypatch, "init", given, "--out", str(config)) == 0
+    assert capsys.readouterr().out.startswith("Kind is what is to be told: every value of it")
+    assert so.Experiment.load(config).data.source.label == "Kind"
+    (tmp_path / "w.arff").write_text(header.replace("{a,b}", "{0,1}") + rows)  # a switch: one of many?
+    assert invoke(monkeypatch, "init", given, "--out", str(config), "--force") == 2
+    assert "nothing says which attributes are labels" in capsys.readouterr().err
 
 
 def test_init_says_what_it_took_the_columns_for_whatever_they_and_the_file_are_called(

@@ -110,6 +110,15 @@ def test_arff_with_its_labels_and_without(tmp_path: Path) -> None:
     (tmp_path / "x.arff").write_text(ARFF.replace("{}@", "@").replace("{}", "1,y\n0,x\n"))
     assert dense(read_inputs(tmp_path / "x.arff", own).x) == [[1], [0]]
     assert dense(read_inputs(tmp_path / "x.arff", wanted).x) == [[1, 1, 0], [0, 0, 0]]
+    guessed = Wanted(1, source=MulanArff(), labels=["x", "y", "z"])  # as when the run was trained
+    assert dense(read_inputs(tmp_path / "x.arff", guessed).x) == [[1], [0]]
+    # Without the class, and with a feature that is called as a class is.
+    (tmp_path / "x.arff").write_text("@relation r\n@attribute x numeric\n@data\n1\n")
+    assert dense(read_inputs(tmp_path / "x.arff", own).x) == [[1]]
+    (tmp_path / "x.arff").write_text(
+        "@relation r\n@attribute x numeric\n@attribute class {x,y,z}\n@data\n1,?\n"
+    )
+    assert dense(read_inputs(tmp_path / "x.arff", guessed).x) == [[1]]
     (tmp_path / "x.arff").write_text(ARFF.replace("{}@", "@").replace("{}", "?,y\n"))
     with pytest.raises(so.UserError, match="has no value of 'a' in some rows"):
         read_inputs(tmp_path / "x.arff", wanted)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import spreadout as so
+from benchmarks.defaults.next_items import tastes
 from spreadout.config import sound
 from spreadout.evaluation import cautious_prior, prior
 from spreadout.evaluation.cautious_prior import (
@@ -70,6 +71,37 @@ def test_first_places_are_counted_for_each_weight_and_without_any() -> None:
     for k, tau in enumerate([*(1 / kappa for kappa in STEEPNESS), 0.0]):
         ranked = [max(range(5), key=lambda c: float(scores[i, c] + tau * bias[i, c])) for i in range(20)]
         assert float(found[k]) == sum(float(right[i, c]) for i, c in enumerate(ranked))
+
+
+def test_more_places_than_the_first_may_be_counted_and_equals_are_ahead() -> None:
+    torch.manual_seed(2)
+    scores, bias = torch.rand(20, 7), 3 * torch.rand(20, 7)
+    right = torch.zeros(20, 7).scatter_(1, torch.randint(7, (20, 1)), 1.0)
+    found = first_places(scores, right, bias, places=3)
+    for k, tau in enumerate([*(1 / kappa for kappa in STEEPNESS), 0.0]):
+        best = (scores + tau * bias).topk(3, dim=1).indices
+        assert float(found[k]) == float(right.gather(1, best).sum())
+    alike = first_places(torch.ones(20, 7), right, 3 * right, places=3)
+    assert float(alike[-1]) == 0  # a collapsed model ranks nothing: any prior is as good
+    assert float(alike[0]) == 20
+
+
+def test_where_order_says_little_what_is_popular_helps_to_name_the_next_item(tmp_path: Path) -> None:
+    events = [event for event in tastes(np.random.default_rng(2)) if event[0] < 200]
+    lines = ["user,item,time", *(f"{user},{item},{time}" for user, item, time in events)]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    scores = {}
+    for overrides in ((), ("method.prior=0",)):
+        values = {
+            "data": {"source": "interactions", "path": str(tmp_path / "log.csv")},
+            "method": {"name": "dual_encoder"},
+            "rounds": 20,
+            "eval": {"references": False, "keep": "last"},
+        }
+        result = so.run(so.Experiment.of(values, overrides=overrides), device="cpu")
+        scores[overrides] = result.metrics["R@10"]
+        assert (result.history[-1].get("prior") is None) == bool(overrides)
+    assert scores[()] > scores["method.prior=0",] + 3
 
 
 def test_what_a_softmax_has_learnt_is_not_counted_twice() -> None:

@@ -205,11 +205,12 @@ def test_the_server_keeps_the_model_that_its_validation_examples_like_best(tmp_p
 
 
 def test_what_a_deployment_cannot_do_is_said_before_it_begins(tmp_path: Path) -> None:
-    for override, word in (
-        ("method.name=centralized", "pools the data"),
-        ("eval.metrics=['PSP@1']", "PSP@1 needs how often"),
+    for overrides, word in (
+        (["method.name=centralized"], "pools the data"),
+        (["eval.metrics=['PSP@1']"], "PSP@1 needs how often"),
+        (["model.encoder=resnet8", "model.norm=batch"], 'norm = "batch": real clients would have to'),
     ):
-        experiment = Experiment.of(TOY, overrides=[override])
+        experiment = Experiment.of(TOY, overrides=overrides)
         with pytest.raises(so.UserError, match=word):
             both(several_classes(), experiment, tmp_path, nodes=2)
 

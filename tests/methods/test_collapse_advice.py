@@ -6,9 +6,14 @@ import pytest
 
 from spreadout.methods import METHODS
 
-GENTLE = "raise method.strength or method.spreadout_margin, or lower clients.row_lr"
-FIXED = "they are fixed: more dimensions, or another table, would keep them apart"
-RATES = "lower clients.lr and clients.row_lr, or the server's rate"
+GENTLE = "lower clients.row_lr tenfold, or raise method.spreadout_steps"
+HASHED = "they are fixed: raise method.buckets, or method.hash_tables"
+TRAINED = "they are fixed: raise method.push, or lower method.pull"
+RATES = "lower clients.lr and clients.row_lr tenfold, or the server's rate"
+APART = (
+    'nothing keeps them apart here: set method.loss_form = "sampled_softmax", or raise '
+    "method.server_spreadout"
+)
 NOTHING = 'nothing keeps them apart here: try method.name = "fedaws"'
 
 
@@ -25,13 +30,13 @@ class Spread:
         ("fedaws", GENTLE),
         ("fedalc", GENTLE),
         ("fedaws-softmax", GENTLE),
-        ("fedalc-fixed", FIXED),
+        ("fedalc-fixed", TRAINED),
         ("baseline-1", NOTHING),
-        ("baseline-2", FIXED),
+        ("baseline-2", HASHED),
         ("flag", NOTHING),
         ("fedavg", RATES),
         ("fedss", RATES),
-        ("dual_encoder", RATES),
+        ("dual_encoder", APART),
     ],
 )
 def test_the_remedy_is_the_methods_own(name: str, remedy: str) -> None:
@@ -42,9 +47,32 @@ def test_the_remedy_is_the_methods_own(name: str, remedy: str) -> None:
     )
 
 
-def test_classes_pushed_too_hard_are_not_to_be_pushed_harder() -> None:
-    said = METHODS["fedaws"](name="fedaws").collapse_advice(Spread(mean_cosine=-0.1))
-    assert said == (
-        "classes are driven into few directions (effective rank 1.3); "
-        "lower method.strength or clients.row_lr"
-    )
+@pytest.mark.parametrize(
+    ("changes", "remedy"),
+    [
+        ({"strength": 0.01}, "raise method.strength"),
+        ({"strength": 0.01, "spreadout_margin": 0.3}, "raise method.spreadout_margin"),
+        ({"strength": 0.01, "spreadout_margin": 0.3, "spreadout_form": "topk"}, "raise method.strength"),
+        ({"spreadout_step": "plain"}, "raise method.strength"),  # which has no end
+        ({"strength": 5.0}, GENTLE),
+    ],
+)
+def test_who_pushes_with_all_its_strength_is_not_to_push_harder(
+    changes: dict[str, object], remedy: str
+) -> None:
+    assert METHODS["fedaws"](name="fedaws", **changes).collapse_advice(Spread()).endswith(f"; {remedy}")
+
+
+@pytest.mark.parametrize(
+    ("form", "remedy"),
+    [
+        ("topk", "lower method.k to a quarter of the classes"),
+        ("both", "lower method.k to a quarter of the classes"),
+        ("far", 'set method.spreadout_form = "hinge"'),
+        ("hinge", "lower method.strength"),
+    ],
+)
+def test_classes_pushed_too_hard_are_not_to_be_pushed_harder(form: str, remedy: str) -> None:
+    method = METHODS["fedaws"](name="fedaws", spreadout_form=form)
+    said = method.collapse_advice(Spread(mean_cosine=-0.1))
+    assert said == f"classes are driven into few directions (effective rank 1.3); {remedy}"

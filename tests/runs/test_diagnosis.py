@@ -1,7 +1,5 @@
-"""Faults are told apart by their signs, and what is advised makes them better."""
+"""Faults are told apart by their signs; fine runs are not accused."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,45 +7,16 @@ import pytest
 import torch
 
 import spreadout as so
+from faulty import PLAIN, blobs
 from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.references import Reference
-from spreadout.report.terminal import print_summary
 from spreadout.runs import diagnosis
+from spreadout.runs.alike import alike
 from spreadout.runs.diagnosis import diagnose
-from spreadout.runs.finding import Finding, differ
+from spreadout.runs.finding import differ
 
 P1 = EvalConfig()
-PLAIN: dict[str, Any] = {"chosen": []}  # nothing is chosen by the data: these are about bad settings
-
-
-def blobs(
-    classes: int = 10,
-    each: int = 8,
-    dim: int = 12,
-    noise: float = 0.3,
-    shift: float = 0.0,
-    clients: int | None = None,
-) -> so.Splits:
-    """Classes around random centres; a client for each, or so many with some of all."""
-    rng = np.random.default_rng(0)
-    centre = rng.normal(size=(classes, dim))
-
-    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
-        y = np.repeat(np.arange(classes), count)
-        return (centre[y] + shift + noise * rng.normal(size=(len(y), dim))).astype(np.float32), y
-
-    x, y = drawn(each)
-    owner = y if clients is None else np.arange(len(y)) % clients
-    train = so.FederatedDataset.from_arrays(x, y, client=owner)
-    return so.Splits("blobs", train, so.Examples.from_arrays(*drawn(20)))
-
-
-def ran(data: so.Splits, **changes: Any) -> tuple[float, list[Finding]]:
-    """The score at the end, and what was found."""
-    base: dict[str, Any] = {**PLAIN, "rounds": 20, "eval": {"every": 2}, "method": {"name": "fedavg"}}
-    result = so.run(so.Experiment.of({**base, **changes}), data=data)
-    return next(iter(result.metrics.values())), [Finding(**one) for one in result.summary["findings"]]
 
 
 def history(
@@ -65,192 +34,10 @@ def history(
     ]
 
 
-# Signs and remedies in real runs.
-
-
-def test_too_high_a_rate_diverges_and_a_lower_one_does_not() -> None:
-    data = blobs(clients=5)
-    bad, (first, *_) = ran(data, clients={"lr": 10.0})
-    assert first.name == "divergence"
-    assert "lower clients.lr" in first.remedy
-    good, found = ran(data, clients={"lr": 0.1})
-    assert good > bad + 30
-    assert "divergence" not in [one.name for one in found]
-
-
-def test_classes_without_negatives_collapse_and_fedaws_keeps_them_apart() -> None:
-    data = blobs(classes=30, each=4, noise=0.6)
-    config: dict[str, Any] = {"rounds": 12, "clients": {"lr": 1.0}}
-    bad, (first, *_) = ran(data, **config, method={"name": "baseline-1", "loss_form": "square"})
-    assert first.name == "collapse"
-    assert 'try method.name = "fedaws"' in first.remedy
-    good, found = ran(data, **config, method={"name": "fedaws", "loss_form": "square"})
-    assert good > bad
-    assert found == []
-
-
-def test_too_weak_a_push_collapses_and_a_stronger_one_does_not() -> None:
-    data = blobs(classes=30, each=4, noise=0.6)
-    config: dict[str, Any] = {"rounds": 12, "clients": {"lr": 1.0}}
-    bad, (first, *_) = ran(
-        data, **config, method={"name": "fedaws", "loss_form": "square", "strength": 1e-6}
-    )
-    assert first.name == "collapse"
-    assert "raise method.strength" in first.remedy
-    good, found = ran(data, **config, method={"name": "fedaws", "loss_form": "square", "strength": 1.0})
-    assert good > bad
-    assert found == []
-
-
-def test_a_plain_step_that_overshoots_is_not_to_be_made_larger(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    class Heard(so.Observer):
-        said: list[str] = []  # noqa: RUF012
-
-        def warned(self, text: str) -> None:
-            self.said.append(text)
-
-    data = blobs(classes=60, each=4, dim=20)
-    pushed = {"name": "fedaws", "spreadout_step": "plain", "strength": 1.0}
-    config: dict[str, Any] = {**PLAIN, "rounds": 20, "clients": {"lr": 0.3}, "eval": {"every": 2}}
-    watch = Heard()
-    result = so.run(so.Experiment.of({**config, "method": pushed}), data=data, observer=watch)
-    (first, *_) = result.summary["findings"]
-    assert first["name"] == "overshoot"
-    assert result.history[-1]["spreadout_rises"] > 0.3
-    # Its classes are drawn together, and the advice is not to push harder.
-    assert result.history[-1]["collapsing"]
-    assert not any("raise method.strength" in text for text in [first["remedy"], *watch.said])
-    assert any("overshoot" in text for text in watch.said)
-    good, found = ran(data, **config, method={**pushed, "spreadout_step": "safe"})
-    assert good > result.metrics["P@1"] + 5
-    assert found == []
-    lower, _ = ran(data, **config, method={**pushed, "strength": 0.01})
-    assert lower > result.metrics["P@1"] + 5
-
-
-def test_inputs_far_from_zero_kill_units_and_centred_ones_do_not() -> None:
-    config: dict[str, Any] = {"model": {"hidden": [16]}, "clients": {"lr": 0.1}}
-    bad, (first, *_) = ran(blobs(clients=5, shift=10.0), **config)
-    assert first.name == "dead units"
-    assert "subtract the mean of the features" in first.remedy
-    good, found = ran(blobs(clients=5), **config)  # the same centres and noise without the shift
-    assert good > bad + 50
-    assert found == []
-
-
-def test_a_rate_too_high_kills_units_and_a_lower_one_does_not() -> None:
-    data = blobs(clients=5, shift=2.5)
-    bad, (first, *_) = ran(data, model={"hidden": [16]}, clients={"lr": 0.3})
-    assert first.name == "dead units"
-    assert "lower clients.lr" in first.remedy
-    good, found = ran(data, model={"hidden": [16]}, clients={"lr": 0.03})
-    assert good > bad + 10
-    assert "dead units" not in [one.name for one in found]
-
-
-def test_a_run_cut_short_is_still_rising_and_more_rounds_help() -> None:
-    config: dict[str, Any] = {"method": {"name": "fedaws"}, "clients": {"lr": 0.02}}
-    short, (first, *_) = ran(blobs(noise=0.6), **config)
-    assert first.name == "unfinished"
-    assert "set rounds = 40" in first.remedy
-    longer, _ = ran(blobs(noise=0.6), **config, rounds=40)
-    assert longer > short + 5
-    higher, found = ran(
-        blobs(noise=0.6), method={"name": "fedaws"}, clients={"lr": 0.5}
-    )  # "or raise the rates"
-    assert higher > short + 5
-    assert found == []
-
-
-def mislabelled() -> so.Splits:
-    """Four classes of which the training data has many wrong labels: they are learned by heart in the end."""
-    data = blobs(classes=4, each=25, dim=10, noise=1.0, clients=4)
-    rng = np.random.default_rng(1)
-    x, y = (data.train.columns[name].take(torch.arange(100)).numpy().copy() for name in "xy")
-    wrong = rng.random(100) < 0.4
-    y[wrong] = rng.integers(0, 4, int(wrong.sum()))
-    train = so.FederatedDataset.from_arrays(x, y, client=np.arange(100) % 4)
-    return so.Splits("mislabelled", train, data.test)
-
-
-def test_what_is_learned_by_heart_is_told_and_ending_earlier_helps() -> None:
-    config: dict[str, Any] = {
-        "eval": {"every": 1},
-        "model": {"hidden": [64]},
-        "method": {"name": "centralized"},
-        "clients": {"lr": 0.3, "batch": "full", "local_steps": 8},
-    }
-    data = mislabelled()
-    bad, (first, *_) = ran(data, **config, rounds=20)
-    assert first.name == "overfitting"
-    end = int(first.remedy.split("rounds = ")[1].split(",")[0])
-    assert end <= 13
-    good, _ = ran(data, **config, rounds=end)
-    assert good > bad + 5
-    config["clients"] = {**config["clients"], "input_dropout": 0.4}
-    dropped, _ = ran(data, **config, rounds=20)
-    assert dropped > bad + 2
-
-
-def test_a_sound_run_has_no_findings() -> None:
-    score, found = ran(blobs(noise=0.6), method={"name": "fedaws"}, clients={"lr": 0.5})
-    assert score > 90
-    assert found == []
-
-
-def test_below_the_most_frequent_labels_without_a_prior_one_helps() -> None:
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(4), (140, 20, 20, 20))  # inputs say nothing: the best is the first, always
-    x = rng.normal(size=(200, 3)).astype(np.float32)
-    held = [so.Examples.from_arrays(x[i::4], y[i::4]) for i in (0, 1)]
-    rest = np.arange(200) % 4 > 1
-    train = so.FederatedDataset.from_arrays(x[rest], y[rest], y[rest])
-    data = so.Splits("skewed", train, held[0], held[1])
-    config: dict[str, Any] = {"clients": {"lr": 0.5, "local_steps": 1}, "rounds": 10}
-    method = {"name": "fedss", "negatives": 2, "weighting": "uniform"}
-    bad, found = ran(data, **config, method=method)
-    assert bad < 60
-    assert (found[-1].name, found[-1].remedy) == ("below a trivial reference", diagnosis.WITH_PRIOR)
-    assert diagnosis.WITH_PRIOR.startswith('set method.prior = "auto"')
-    good, found = ran(data, **config, method={**method, "prior": "auto"})
-    assert good >= 70
-    assert "below a trivial reference" not in [one.name for one in found]
-
-
 def test_a_swing_of_few_examples_is_chance() -> None:
     swinging = history([10.0, 40, 20, 45, 15, 40, 12, 44], norms=[8, 9, 10, 11, 12, 13, 14, 15])
     assert "swings" in str(diagnosis.divergence(P1, swinging, examples=1000))
     assert diagnosis.divergence(P1, swinging, examples=5) is None
-
-
-def test_below_the_most_frequent_labels_is_said_in_the_last_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = blobs(clients=5)
-    config = so.Experiment.of(
-        {
-            **PLAIN,
-            "rounds": 10,
-            "eval": {"every": 2},
-            "method": {"name": "fedavg"},
-            "clients": {"lr": 10.0},
-        }
-    )
-    result = so.run(config, data=data, out=tmp_path / "run")
-    print_summary(result.summary, tmp_path / "run", as_json=False)
-    last = capsys.readouterr().out.splitlines()[-1]
-    trivial = result.references["most frequent"].metrics["P@1"]
-    assert result.metrics["P@1"] < trivial == 10
-    assert last.startswith("finding")
-    assert f"P@1 is {result.metrics['P@1']:.2f}, always the most frequent labels have 10.00" in last
-    assert "lower clients.lr" in last  # what the fault before it needs
-    written = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert written["findings"] == result.summary["findings"]
-
-
-# Signs by themselves.
 
 
 def test_levels_of_loss_and_norm() -> None:
@@ -321,32 +108,6 @@ def test_rates_that_fall_hide_a_rise_and_errors_still_show_it() -> None:
     assert diagnosis.unfinished(P1, history(flat), 100, decays=True, examples=500) is None
 
 
-def test_a_run_cut_far_below_what_is_chosen_says_so_and_the_chosen_rounds_help(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("spreadout.config.choices.SHORTEST", 100)
-    data = blobs(classes=40, dim=4, noise=0.2)
-
-    def ended(*overrides: str) -> so.Result:
-        return so.run(so.Experiment.of({}, overrides=overrides), data=data, device="cpu")
-
-    short = ended("rounds=2")
-    (found,) = short.summary["findings"]
-    assert found["name"] == "unfinished"
-    best = short.references["nearest neighbours"].metrics["P@1"]
-    assert best > short.metrics["P@1"]
-    assert found["sign"] == (
-        "2 rounds, where 100 would be chosen for this data, and nearest neighbours in one place has "
-        f"{best:.2f}"
-    )
-    assert found["remedy"] == 'set rounds = "auto", or 100'
-    longer = ended("rounds=auto", "eval.every=50")
-    assert longer.metrics["P@1"] > short.metrics["P@1"] + 5
-    assert longer.summary["findings"] == []
-    # A config with local work of its own has a number of rounds of its own.
-    assert ended("rounds=2", "clients.local_steps=2").summary["findings"] != [found]
-
-
 @pytest.mark.parametrize(
     ("activity", "remedy"),
     [
@@ -354,7 +115,7 @@ def test_a_run_cut_far_below_what_is_chosen_says_so_and_the_chosen_rounds_help(
         (Activity(0.5, "2", 0.5), None),
         (Activity(0.7, "2", 0.5), "lower clients.lr"),
         (Activity(0.5, "2", 0.9), "lower clients.lr"),
-        (Activity(0.0, "", 0.99), "lower clients.lr"),
+        (Activity(0.0, "", 0.99), None),
         (Activity(0.9, "2", 0.99, offset=8.0), "subtract the mean"),
         (Activity(0.9, "2", None, offset=1.0), "lower clients.lr"),
     ],
@@ -363,8 +124,28 @@ def test_dead_units_by_what_is_measured(activity: Activity, remedy: str | None) 
     found = diagnosis.dead_units(activity)
     assert (found is None) == (remedy is None)
     assert found is None or remedy in found.remedy  # type: ignore[operator]
-    if activity.dead == 0:  # alike because their classes are: that is collapse
-        assert diagnosis.dead_units(activity, collapsed=True) is None
+
+
+@pytest.mark.parametrize(
+    ("activity", "growth", "rounds", "remedy"),
+    [
+        (Activity(0.0, "", 0.97), 1.0, 50, None),
+        (Activity(0.0, "", 0.99), 1.0, 50, "set rounds = 200, or raise the rates"),
+        (Activity(0.0, "", 0.99), 1.0, 80, "raise eval.patience, or raise the rates"),
+        (Activity(0.0, "", 0.99), 1.4, 50, "lower clients.lr and clients.row_lr tenfold"),
+        (Activity(0.0, "", 0.99, offset=8.0), 1.0, 50, "subtract the mean"),
+    ],
+)
+def test_embeddings_alike_by_how_far_training_came(
+    activity: Activity, growth: float, rounds: int, remedy: str | None
+) -> None:
+    level = history([30.0] * 6, norms=[8.0, *[8.0 * growth] * 5])
+    found = alike(P1, level, activity, rounds)
+    assert (found is None) == (remedy is None)
+    assert found is None or remedy in found.remedy  # type: ignore[operator]
+    # Alike because their classes are: that is collapse.
+    together = diagnose(P1, level, rounds=rounds, activity=activity, collapse_advice="near; push")
+    assert [one.name for one in together] == ["collapse"]
 
 
 def test_one_cause_hides_what_follows_from_it() -> None:
@@ -504,14 +285,14 @@ def test_a_model_above_the_trivial_reference_does_not_see_all_inputs_alike() -> 
         "most frequent": Reference("most frequent", {"P@1": 48.0}, is_trivial=True),
         "nearest neighbours": Reference("nearest neighbours", {"P@1": 75.0}),
     }
-    alike: dict[str, Any] = {"rounds": 50, "references": known}
-    found = diagnose(P1, level, examples=500, activity=Activity(0.02, "2", 0.999), **alike)
+    known_of: dict[str, Any] = {"rounds": 50, "references": known}
+    found = diagnose(P1, level, examples=500, activity=Activity(0.02, "2", 0.999), **known_of)
     assert found == []
     for examples, scores in ((60, level), (500, history([48.0, 49, 48, 48.5, 48.2, 48.4]))):
-        found = diagnose(P1, scores, examples=examples, activity=Activity(0.02, "2", 0.999), **alike)
-        assert [one.name for one in found] == ["dead units"]
+        found = diagnose(P1, scores, examples=examples, activity=Activity(0.02, "2", 0.999), **known_of)
+        assert [one.name for one in found] == ["embeddings alike"]
     # Units that never fire are another thing: capacity is lost, and another model shows it.
-    found = diagnose(P1, level, examples=500, activity=Activity(0.7, "2", 0.5), **alike)
+    found = diagnose(P1, level, examples=500, activity=Activity(0.7, "2", 0.5), **known_of)
     assert [one.name for one in found] == ["dead units"]
 
 

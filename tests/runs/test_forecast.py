@@ -104,3 +104,13 @@ def test_a_table_that_is_trained_first_is_rehearsed_in_part_and_counted_whole(
         told = forecast(so.Experiment.of({"method": method}, overrides=["rounds=1"]), "cpu")
         assert told.seconds_before == pytest.approx(steps)
         assert taken == rehearsed
+
+
+def test_a_rehearsal_on_a_cpu_keeps_memory_as_the_run_will(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("spreadout.runs.forecast.keep_memory", lambda: told.append("forecast"))
+    monkeypatch.setattr("spreadout.runs.session.keep_memory", lambda: told.append("run"))
+    experiment = so.Experiment.of({}, overrides=["rounds=1"])
+    forecast(experiment, "cpu")
+    so.run(experiment, device="cpu")
+    assert told == ["forecast", "run"]

@@ -152,5 +152,19 @@ def test_a_cohort_in_several_chunks_is_refused(pictures: Splits) -> None:
         run_round(f, fresh(f))
 
 
+def test_the_sums_that_the_norms_are_made_of_are_counted(pictures: Splits) -> None:
+    """Two numbers a channel forward and two backward, up and down, beside the model itself."""
+    counted = {}
+    for norm in ("batch", "group"):
+        f = built(pictures, norm=norm)
+        state = fresh(f)
+        run_round(f, state)
+        counted[norm] = state.traffic.dense_down, state.traffic.dense_up
+        channels = sum(len(m.weight) for m in f.model.encoder.modules() if isinstance(m, CohortNorm))
+        assert (channels > 0) == (norm == "batch")
+        dense = sum(value.numel() for value in state.dense.values())
+        assert counted[norm] == (3 * 4 * (dense + 4 * channels),) * 2  # three clients, 32 bits
+
+
 def test_group_norm_stays_what_it_was(pictures: Splits) -> None:
     assert not statistics_in(built(pictures, norm="group").model.encoder)

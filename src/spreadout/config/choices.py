@@ -45,6 +45,7 @@ MOVED_LONGEST = 3000  # the same where images are moved, and so are never seen t
 SHIFT = 8  # a picture moves by this part of its side at most
 ENOUGH = 4000  # instances, from which on a softmax over features is not soon overfitted
 WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
+SHORT = 100  # rounds, below which a run is not stopped early
 LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
 
 
@@ -343,14 +344,14 @@ def evaluations(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     if not held or hides_sizes(experiment):
         return found
     by_validation = is_open(experiment, "eval.keep") or experiment.eval.keep == "best"
-    if by_validation or experiment.eval.split == "validation":
+    long = experiment.rounds >= SHORT  # what a user has made short is not made shorter
+    if long and (by_validation or experiment.eval.split == "validation"):
         found["eval.patience"] = 10
     return found | {"eval.keep": "best"}
 
 
 def _judged(experiment: Experiment, splits: Splits) -> Examples:
-    by_test = experiment.eval.split == "test" or splits.validation is None
-    return splits.test if by_test or splits.validation is None else splits.validation
+    return splits.scored(experiment.eval.split) or splits.test
 
 
 def _has_sets(labels: Ragged) -> bool:

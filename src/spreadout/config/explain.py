@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from spreadout.config.whereabouts import places_of
-from spreadout.core.registry import NamedSection, near
+from spreadout.core.registry import NamedSection, kinds_of, near
 
 _BOUNDS = {
     "greater_than": ("gt", "must be above"),
@@ -157,21 +157,16 @@ def _siblings(
         if step in fields:
             section = fields[step].annotation
         else:  # a section by its name, or a table's optimiser
-            tagged = [c for c in _classes(section) if step in _tags(c)]
-            section = tagged[0] if tagged else (_classes(section) or [section])[-1]
-        named = [c for c in _classes(section) if isinstance(c, type) and issubclass(c, NamedSection)]
+            tagged = [c for c in kinds_of(section) if step in _tags(c)]
+            section = tagged[0] if tagged else (kinds_of(section) or [section])[-1]
+        named = [c for c in kinds_of(section) if isinstance(c, type) and issubclass(c, NamedSection)]
         if named:
             section = named[0]
             name = str(here.get("name") if isinstance(here, Mapping) else here)
             if name in section.registry:
                 section = section.registry[name]
-    found = [c for c in _classes(section) if hasattr(c, "model_fields")]
+    found = [c for c in kinds_of(section) if hasattr(c, "model_fields")]
     return sorted({name for c in found for name in c.model_fields})
-
-
-def _classes(annotation: Any) -> list[Any]:
-    inner = get_args(annotation)
-    return [c for part in inner for c in _classes(part)] if inner else [annotation]
 
 
 def _tags(cls: Any) -> tuple[Any, ...]:

@@ -28,14 +28,15 @@ SPARSE = re.compile(rb"\s*(\S+\s+)?\d+:\S+(\s+\d+:\S+)*\s*")
 def guessed(data: str, label: str | None = None, client: str | None = None) -> dict[str, object]:
     """`[data]` for a file or a data set; label, client: columns of a table that are known already.
 
-    label: of an ARFF file the attribute of classes.
+    label: of an ARFF file the attribute of classes, which is guessed where nothing names labels.
     """
     path = Path(data).expanduser()
     kind = kind_of(data, path)
     where: dict[str, object] = {"path": str(path.absolute())} if path.exists() else {}
-    if kind == "mulan" and path.exists() and label is not None and client is None:
+    if kind == "mulan" and path.exists() and client is None:
         MulanArff(label=label).refuse_unknown_label(path)
-        return {**where, "source": {"name": kind, "label": label}}
+        named = label or MulanArff().class_in(path)  # written down, so that it can be seen and changed
+        return {**where, "source": kind if named is None else {"name": kind, "label": named}}
     if kind != "table":
         for option, name in (("--label", label), ("--client", client)):
             if name is not None:

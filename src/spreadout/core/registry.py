@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from spreadout.core.errors import UserError
@@ -70,6 +70,17 @@ class Section(BaseModel):
     # Keys that are read only beside certain values of others: any of these, each all of its pairs.
     read_if: ClassVar[Mapping[str, tuple[Mapping[str, tuple[Any, ...]], ...]]] = {}
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, about: ValidationInfo) -> Any:
+        """`true` for a count or a rate is a slip, and would be taken as 1."""
+        inside = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(one, bool) for one in inside):
+            kinds = kinds_of(cls.model_fields[str(about.field_name)].annotation)
+            if bool not in kinds and not {int, float}.isdisjoint(kinds):
+                raise ValueError("must be a number, not true or false")
+        return value
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         """Tensors are in 32 bits: what does not fit is refused here, not in the middle of a round."""
@@ -80,6 +91,12 @@ class Section(BaseModel):
             if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
                 raise ValueError(f"{name}: is too large for a 64-bit number")
         return self
+
+
+def kinds_of(annotation: Any) -> list[Any]:
+    """The plain types that a field takes, in order."""
+    inner = get_args(annotation)
+    return [kind for part in inner for kind in kinds_of(part)] if inner else [annotation]
 
 
 def conditions_of(section: type[Section]) -> dict[str, tuple[Mapping[str, tuple[Any, ...]], ...]]:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -507,6 +507,10 @@ class Splits:
         if called and not self.class_names:
             object.__setattr__(self, "class_names", called)
             object.__setattr__(self, "class_ids", called)
+
+    def scored(self, split: Literal["test", "validation"]) -> Examples | None:
+        """The held-out part of that name; None where there is none."""
+        return self.test if split == "test" else self.validation
 
     def __repr__(self) -> str:
         held = "" if self.validation is None else f", validation {self.validation!r}"

@@ -4,7 +4,7 @@ By likelihood, p(c | x) ∝ n_c · exp(κ · cosine) with τ = 1/κ as in `prior
 examples a rank is mostly luck. Of all κ that chance cannot tell from the likeliest the largest is taken,
 which trusts the model the most and the counts the least. A prior under which fewer examples have a right
 class in first place than under none is not taken: a softmax over sampled classes has learnt what is
-frequent, and would count it twice.
+frequent, and would count it twice. Of next items it is the first ten places that are counted.
 
 Where clients hide their classes among others (FedSS), their counts would tell what the samples hide,
 while the server holds the validation labels anyway. Then n_c is how often a class is a label there. No
@@ -28,6 +28,7 @@ from spreadout.models.embedding import EmbeddingModel
 # From counts alone to the model alone: a cosine's whole range is worth a factor of e to one of e⁸⁰⁰.
 STEEPNESS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200, 400)
 SCORES = 5e6  # numbers that a choice may go through, for each κ
+NEXT_ITEMS = 10  # places that a right one may have: what comes next is seldom in the first
 
 
 def counted(examples: Examples, classes: int) -> Tensor:
@@ -60,17 +61,17 @@ def choose(
     right[row, label[inside].to(scores.device)] = 1.0
     known = counts[first:].to(scores)
     bias = torch.log(known - right) if own else log_prior(known).expand_as(scores)
-    return weight(scores, right, bias)
+    return weight(scores, right, bias, NEXT_ITEMS if model.takes_histories else 1)
 
 
-def weight(scores: Tensor, right: Tensor, bias: Tensor) -> float:
-    """τ = 1/κ; 0 where every one that may be taken has fewer labels in first place than no prior.
+def weight(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -> float:
+    """τ = 1/κ; 0 where every one that may be taken has fewer labels in the first places than no prior.
 
     scores: cosines; right: 1 for a label, else 0; bias: log n_c as each example has it; (n, C) each.
     """
     if not bool(scores.isfinite().all()):  # a model that diverged: nothing to weigh
         return 0.0
-    found = first_places(scores, right, bias)
+    found = first_places(scores, right, bias, places)
     likely = last_as_good(log_likelihood(scores, right, bias))
     fitting = (k for k in range(likely, len(STEEPNESS)) if found[k] >= found[-1])
     return next((1 / STEEPNESS[k] for k in fitting), 0.0)
@@ -86,11 +87,18 @@ def log_likelihood(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
     return torch.stack(found)
 
 
-def first_places(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
-    """How many examples have a label in first place for each κ, and without a prior: (K + 1,)."""
-    weights = (*(1 / kappa for kappa in STEEPNESS), 0.0)
-    first = (torch.add(scores, bias, alpha=tau).argmax(1, keepdim=True) for tau in weights)
-    return torch.stack([right.gather(1, place).sum() for place in first]).cpu()
+def first_places(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -> Tensor:
+    """How many examples have a label in the first places for each κ, and without a prior: (K + 1,).
+
+    A class that scores as a label does is ahead of it.
+    """
+    found = []
+    for tau in (*(1 / kappa for kappa in STEEPNESS), 0.0):
+        ranked = torch.add(scores, bias, alpha=tau)
+        best = ranked.masked_fill(right == 0, -math.inf).amax(1, keepdim=True)
+        ahead = ((ranked >= best) & (right == 0)).sum(1)
+        found.append((ahead < places).sum())
+    return torch.stack(found).cpu()
 
 
 def last_as_good(values: Tensor) -> int:

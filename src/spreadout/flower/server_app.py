@@ -42,7 +42,7 @@ from spreadout.privacy.release import Grid as NoiseGrid
 from spreadout.runs import train as training
 from spreadout.runs.build import build_federation, cap_of, cohort_size, refuse_spent_at_once
 from spreadout.runs.claim import DEPLOYMENT
-from spreadout.runs.cohort_statistics import refuse_cohort_statistics
+from spreadout.runs.cohort_statistics import refuse_where_deployed
 from spreadout.runs.deployed import EVENTS
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.misfits import unfit_for_robust_rules
@@ -186,6 +186,7 @@ class Builder:
             method,
             clients_known=False,
         )
+        refuse_where_deployed(e, form.model.encoder)
         access = AccessControl(
             form.method.row_access,
             {name: table.count for name, table in form.model.tables.items()},
@@ -233,7 +234,6 @@ class Builder:
             executor = SecureGridExecutor(nodes, log, config=config_digest(e))
         federation = replace(form, data=data, executor=executor, server=server)
         refuse_spent_at_once(federation)
-        refuse_cohort_statistics(federation)
         return federation
 
     def _told(self, needed: int) -> Callable[[int, int], None]:
@@ -288,6 +288,7 @@ def refuse_misfits(e: Experiment, method: Method) -> None:
         raise UserError(
             f"method.name = {method.name!r}: pools the data, and here it stays on its clients"
         )
+    refuse_where_deployed(e)
     refuse_unfit_model(e.privacy)
     refuse_unprotected(e, method)  # as it stands: what is built first has no cohorts
     if e.privacy is not None and e.privacy.on_the_server:

@@ -101,6 +101,7 @@ class ClassSpread(Protocol):
     def effective_rank(self) -> float: ...
 
 
+LOWER_RATES = "lower clients.lr and clients.row_lr tenfold, or the server's rate"
 LossT = TypeVar("LossT", bound=Callable[..., Tensor])
 
 
@@ -343,12 +344,11 @@ class Method(NamedSection, ABC):
         return {}
 
     def collapse_advice(self, spread: ClassSpread) -> str:
-        """What a user should know, and try, when classes fall onto each other."""
-        if "classes" in self.fixed_tables():
-            remedy = "they are fixed: more dimensions, or another table, would keep them apart"
-        else:  # it has negatives
-            remedy = "lower clients.lr and clients.row_lr, or the server's rate"
-        return f"{collapse_of(spread)}; {remedy}"
+        """What a user should know, and try, when classes fall onto each other.
+
+        A method with negatives throws them together by steps that are too large.
+        """
+        return f"{collapse_of(spread)}; {LOWER_RATES}"
 
     def rules(self) -> MergeRules:
         """Rows of input features are part of the encoder: averaged as the dense part is."""

@@ -24,9 +24,11 @@ from spreadout.core.tables import local_of
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import (
+    ClassSpread,
     Method,
     RowAccess,
     ServerContext,
+    collapse_of,
     every_row,
     reads_params_via_model,
     register_method,
@@ -161,6 +163,12 @@ class DualEncoder(Method):
         others = (info.size["classes"] - mine.sum()).clamp_min(1)
         correction = losses.log_expected(real, mine, 1 / others)
         return losses.softmax(scores, label, real, scale=self.scale, correction=correction)
+
+    def collapse_advice(self, spread: ClassSpread) -> str:
+        if self.loss_form not in ("batch_softmax", "hinge"):
+            return super().collapse_advice(spread)
+        remedy = 'set method.loss_form = "sampled_softmax", or raise method.server_spreadout'
+        return f"{collapse_of(spread)}; nothing keeps them apart here: {remedy}"
 
     @property
     def can_shard(self) -> bool:

@@ -26,7 +26,13 @@ from spreadout.core.state import ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import ServerContext, SetupContext, register_method
+from spreadout.methods.base import (
+    ClassSpread,
+    ServerContext,
+    SetupContext,
+    collapse_of,
+    register_method,
+)
 from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
 from spreadout.methods.label_correlations import CollectsLabels
 from spreadout.models.embedding import EmbeddingModel
@@ -173,6 +179,9 @@ class FedALCFixed(NoisyTable):
 
     def fixed_tables(self) -> frozenset[str]:
         return frozenset({"classes"})
+
+    def collapse_advice(self, spread: ClassSpread) -> str:
+        return f"{collapse_of(spread)}; they are fixed: raise method.push, or lower method.pull"
 
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Algorithm 2 lines 8 to 15."""

@@ -36,9 +36,17 @@ from spreadout.objectives.cooccurrence import PairWeights
 from spreadout.objectives.neighbours import Nearest
 from spreadout.objectives.regularizers import FarPenalty, HingePenalty, TableLoss
 
+CLOSE = 0.5  # a margin from which on nothing is pushed that is closer than collapsed classes are
 HALF_WAY = 0.01  # the λ with which a safe step goes half of the way
 WATCH_EVERY = 5  # rounds after which a plain step is looked at
 MINING = ("topk", "both")  # forms of spreadout that look for near pairs
+# −d² has no minimum where nearly all pairs count: classes fly to two opposite points, at any strength.
+TOO_HARD = {
+    "topk": "lower method.k to a quarter of the classes",
+    "both": "lower method.k to a quarter of the classes",
+    "far": 'set method.spreadout_form = "hinge"',
+    "hinge": "lower method.strength",
+}
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 
 
@@ -296,11 +304,15 @@ class Spreadout(FromFeatures):
 
     def collapse_advice(self, spread: ClassSpread) -> str:
         if spread.mean_cosine <= 0:  # pushed, and too hard
-            return (
-                f"classes are driven into few directions (effective rank {spread.effective_rank:.1f}); "
-                "lower method.strength or clients.row_lr"
-            )
-        remedy = "raise method.strength or method.spreadout_margin, or lower clients.row_lr"
+            sign = f"classes are driven into few directions (effective rank {spread.effective_rank:.1f})"
+            return f"{sign}; {TOO_HARD[self.spreadout_form]}"
+        whole = self.spreadout_step == "safe" and (self.strength or 1.0) >= 10 * HALF_WAY
+        if self.spreadout_form in ("hinge", "both") and self.spreadout_margin <= CLOSE:
+            remedy = "raise method.spreadout_margin"
+        elif whole:  # as good as all of the step is taken: clients pull further than it pushes
+            remedy = "lower clients.row_lr tenfold, or raise method.spreadout_steps"
+        else:
+            remedy = "raise method.strength"
         return f"{collapse_of(spread)}; {remedy}"
 
     def validate_data(self, data: FederatedDataset) -> str | None:

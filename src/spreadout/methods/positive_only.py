@@ -85,8 +85,6 @@ class PositiveOnly(FrequencyMargins):
         return losses.masked_mean(losses.positive_hinge(s, margin), batch["mask"])
 
     def collapse_advice(self, spread: ClassSpread) -> str:
-        if "classes" in self.fixed_tables():
-            return super().collapse_advice(spread)
         return f'{collapse_of(spread)}; nothing keeps them apart here: try method.name = "fedaws"'
 
 
@@ -117,6 +115,10 @@ class Baseline2(PositiveOnly):
 
     def fixed_tables(self) -> frozenset[str]:
         return frozenset({"classes"})
+
+    def collapse_advice(self, spread: ClassSpread) -> str:
+        """Random rows of their own lie apart; those of shared buckets do not."""
+        return f"{collapse_of(spread)}; they are fixed: raise method.buckets, or method.hash_tables"
 
     @property
     def can_shard(self) -> bool:

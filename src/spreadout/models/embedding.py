@@ -85,7 +85,12 @@ class EmbeddingModel:
         """Dense tensors that no optimiser moves: found before the first round, or statistics."""
         prefix = standardized_in(self.encoder)
         scaling = frozenset() if prefix is None else frozenset({f"{prefix}mean", f"{prefix}factor"})
-        return scaling | frozenset(statistics_in(self.encoder))
+        return scaling | frozenset(self.cohort_statistics)
+
+    @cached_property
+    def cohort_statistics(self) -> tuple[str, ...]:
+        """Those that are running means and variances over whole cohorts."""
+        return tuple(statistics_in(self.encoder))
 
     @property
     def class_count(self) -> int:

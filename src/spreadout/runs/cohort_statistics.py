@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from torch import nn
+
+from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.federated.federation import Federation
 from spreadout.models.nn.cohort_norm import statistics_in
@@ -9,14 +12,14 @@ from spreadout.runtime.simulator.executor import Simulator
 from spreadout.runtime.simulator.shared_encoder import can_share
 from spreadout.runtime.simulator.staging import is_fusable
 
+ELSEWHERE = "real clients would have to send sums of every layer's outputs, one layer after another"
+
 
 def refuse_cohort_statistics(f: Federation) -> None:
     """Raise an error where a norm over the whole cohort would be none, and say what is in its way."""
-    if not statistics_in(f.model.encoder):
+    if not f.model.cohort_statistics:
         return
-    if f.executor.clients_elsewhere:
-        why = "real clients would have to send sums of every layer's outputs, one layer after another"
-    elif type(f.executor) is not Simulator:
+    if type(f.executor) is not Simulator:
         why = "it needs the whole cohort in one process of the simulator"
     elif f.clients.privacy is not None:
         why = "statistics of a cohort's examples have no noise; leave out [privacy]"
@@ -31,4 +34,14 @@ def refuse_cohort_statistics(f: Federation) -> None:
         why = f"the loss of method.name = {f.method.name!r} may read the encoder's weights"
     else:
         return
-    raise UserError(f'model.norm = "batch": {why}; model.norm = "group" works everywhere')
+    raise _refused(why)
+
+
+def refuse_where_deployed(e: Experiment, encoder: nn.Module | None = None) -> None:
+    """The same before any client is asked for. encoder: one that is built, or was given in Python."""
+    if e.model.norm == "batch" or (encoder is not None and statistics_in(encoder)):
+        raise _refused(ELSEWHERE)
+
+
+def _refused(why: str) -> UserError:
+    return UserError(f'model.norm = "batch": {why}; model.norm = "group" works everywhere')

@@ -24,7 +24,7 @@ def of_data(e: Experiment, data: Splits, encoder: nn.Module) -> list[str]:
     if not data.train.clients or not data.train.examples:  # a deployment's server has seen no example
         return []
     held = _held(data.train)
-    scored = data.test if e.eval.split == "test" else data.validation
+    scored = data.scored(e.eval.split)
     found = [one_class(data, held), numbered_from_one(data, held)]
     found.append(scale_of_features(e, data.train, encoder))
     if not e.method.ranks_unseen:
@@ -82,9 +82,7 @@ def scale_of_features(e: Experiment, train: FederatedDataset, encoder: nn.Module
     if e.privacy is not None:  # clients tell no moments of theirs
         remedy = "scale the features by numbers that are public"
     if largest > HUGE:
-        raise UserError(
-            f"x has the value {largest:.1e}, too large for sums in 32 bits; {remedy}"
-        )
+        raise UserError(f"x has the value {largest:.1e}, too large for sums in 32 bits; {remedy}")
     deviation = seen.std(0, correction=0)
     varying = deviation[deviation > 0]
     if not len(varying) or float(varying.max() / varying.min()) <= APART or largest <= APART:

@@ -41,6 +41,12 @@ def quarter_of(history: Sequence[Record]) -> int:
     return max(1, (len(history) - 1) // 4)
 
 
+def grown(history: Sequence[Record]) -> float:
+    """By how much the norm of the encoder's weights grew; 1 where it is not known."""
+    norms = [float(r["weights_norm"]) for r in history if is_known(r.get("weights_norm"))]
+    return norms[-1] / norms[0] if norms and norms[0] else 1.0
+
+
 def room_above(config: EvalConfig, score: float) -> float:
     """How far the score is from the best there can be."""
     metric = described(judged_by(config)[0])

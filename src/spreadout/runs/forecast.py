@@ -14,6 +14,7 @@ import torch
 
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import prepared
+from spreadout.core.kept_memory import keep_memory
 from spreadout.core.rows import nbytes
 from spreadout.core.state import ClientRecords, ServerState
 from spreadout.core.tables import table_bytes
@@ -60,6 +61,8 @@ class Forecast:
 def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     """Rehearse on the run's own data; nothing is left behind."""
     where = pick_device(device)
+    if where.type == "cpu":
+        keep_memory()  # as the run will: it takes less time, and more memory
     e, splits = prepared(experiment)
     f = build_federation(e, splits, where)
     before, state = _begun(f)
@@ -68,7 +71,7 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     elif f.method.prior == "validation" and splits.validation is not None:
         state.scoring["prior"] = log_prior(counted(splits.validation, splits.train.classes))
     once = state.traffic.once_down + state.traffic.once_up
-    examples = splits.test if e.eval.split == "test" else splits.validation
+    examples = splits.scored(e.eval.split)
     assert examples is not None
     seen = needed_frequencies(f.data, e.eval)
     score = partial(evaluate, f.model, state, examples, e.eval.metrics, seen=seen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,15 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from spreadout.config.experiment import Experiment
-from spreadout.config.rates import could_take_prior
-from spreadout.config.sound import prepared, usual_rounds
+from spreadout.config.sound import prepared
 from spreadout.core.errors import UserError
 from spreadout.core.kept_memory import keep_memory
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.types import Record
 from spreadout.data.dataset import Examples, Splits
-from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.early_stopping import (
     CHANCE,
     VALIDATION,
@@ -32,34 +30,29 @@ from spreadout.evaluation.early_stopping import (
 )
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
-from spreadout.evaluation.geometry import Geometry
 from spreadout.evaluation.known import known_examples
-from spreadout.evaluation.projection import projection_of
-from spreadout.evaluation.references import ReferenceSet, remembered_references
 from spreadout.federated.central import count_releases_, settle_all_
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
-from spreadout.runs import advice, class_prior, diagnosis
+from spreadout.runs import advice, class_prior
 from spreadout.runs.build import pick_device
 from spreadout.runs.data_advice import of_data
-from spreadout.runs.details import details_of
+from spreadout.runs.ending import Ending
 from spreadout.runs.evidence import evidence
-from spreadout.runs.finding import Finding
 from spreadout.runs.folder import RunFolder, request_records
 from spreadout.runs.given import refuse_without_own, saying_what_was_given
 from spreadout.runs.keeping import keep_, kept_model
+from spreadout.runs.large_steps import overshoot
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.parts import refuse_other_kinds
-from spreadout.runs.predict import Predictor, with_weights
 from spreadout.runs.promises import epsilon_by_now, is_spent
 from spreadout.runs.release_ledger import ReleaseLedger
 from spreadout.runs.result import Result
-from spreadout.runs.summary import record_of, summarize
+from spreadout.runs.summary import record_of
 from spreadout.runs.tracking import tracked
 from spreadout.runtime import distributed
 
-SCALE_FREE = ("adam", "yogi", "adagrad", "dog")  # optimisers that divide by how long gradients are
 Builder = Callable[[Experiment, Splits, torch.device, nn.Module | None, Method | None], Federation]
 
 
@@ -274,7 +267,7 @@ class Session:
             and not self.collapse_warned
         ):
             self.collapse_warned = True
-            overshot = diagnosis.overshoot([record])  # harder pushes would make that worse
+            overshot = overshoot([record])  # harder pushes would make that worse
             advice = self.federation.method.collapse_advice(found.geometry)
             self.observer.warned(str(overshot) if overshot else advice)
 
@@ -318,58 +311,10 @@ class Session:
             }
             self.folder.save(whole, extra)
 
-    def _references(self) -> ReferenceSet:
-        """What the run is to be compared with, by the process that writes it down."""
-        written = self.folder is not None and self.folder.finished  # it was resumed at its end
-        wanted = self.experiment.eval.references and self.experiment.privacy is None
-        if written or not (wanted and distributed.is_first()):
-            return ReferenceSet()
-        return remembered_references(self.data, self.experiment.eval, self.federation.device)
-
-    def _findings(self, whole: ServerState, references: ReferenceSet) -> list[Finding]:
-        """What is wrong with the run, by the process that writes it down."""
-        if not distributed.is_first():
-            return []
-        e, f = self.experiment, self.federation
-        last = self.history[shown_of(e.eval, self.history)]
-        geometry = None
-        if last.get("collapsing"):
-            geometry = Geometry(**{name: last[name] for name in Geometry.__dataclass_fields__})
-        return diagnosis.diagnose(
-            e.eval,
-            self.history,
-            rounds=e.rounds,
-            decays="none" not in (e.clients.lr_decay, e.server.lr_decay),
-            examples=len(self._examples),
-            usual=usual_rounds(e, self.data),
-            takes_prior=could_take_prior(f.method) and e.privacy is None,
-            collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
-            activity=self._activity(whole),
-            references=references.references,
-            copies=references.copies,
-            scale_free=e.server.optimizer in SCALE_FREE and e.clients.local_steps == 1,
-        )
-
-    def _activity(self, whole: ServerState) -> Activity:
-        found = activity_of(self.federation.model, whole, self._examples)
-        if self.experiment.model.input_scaling == "none":
-            return found
-        return replace(found, offset=None)  # the first layer takes the mean off
-
-    def _prior_gain(self, whole: ServerState) -> dict[str, Any] | None:
-        """What the prior over classes gains, by the process that has the whole model."""
-        written = self.folder is not None and self.folder.finished  # it was resumed at its end
-        if written or not distributed.is_first():
-            return None
-        tau = self.history[shown_of(self.experiment.eval, self.history)].get("prior")
-        propensity = self.experiment.eval.propensity
-        held = self.data.validation
-        return class_prior.gain_of(self.federation, whole, tau, self._examples, held, propensity)
-
     @property
     def _examples(self) -> Examples:
         """Those that are scored."""
-        scored = self.data.test if self.experiment.eval.split == "test" else self.data.validation
+        scored = self.data.scored(self.experiment.eval.split)
         assert scored is not None
         return scored
 
@@ -380,41 +325,15 @@ class Session:
         return self._finish()
 
     def _finish(self) -> Result:
-        whole, references = kept_model(self._gathered(slots=False)), self._references()
-        summary = summarize(
+        whole = kept_model(self._gathered(slots=False))
+        ending = Ending(
             self.experiment,
             self.data,
             self.federation,
             self.state,
+            whole,
             self.history,
             self.seconds,
-            references,
-            self._findings(whole, references),
-            self._prior_gain(whole),
+            self.own,
         )
-        with_weights(self.federation.model, whole)  # who looks at the encoder finds it trained
-        asked = Predictor.of(self.experiment.data, self.data, self.federation, whole)
-        if self.folder is not None and self.folder.finished:  # it was resumed at its end
-            summary = self.folder.summary()
-        elif self.folder is not None:
-            self._leave(self.folder, summary, asked)
-
-        def leave(folder: RunFolder) -> None:
-            folder.begin(self.experiment.to_toml())
-            for record in self.history:
-                folder.append(record)
-            self._leave(folder, summary, asked)
-
-        path = self.folder.path if self.folder else None
-        state = kept_model(self.state)
-        return Result(summary, self.history, state, self.federation, asked, path, leave)
-
-    def _leave(self, folder: RunFolder, summary: dict[str, Any], asked: Predictor) -> None:
-        """What a finished run leaves in a folder."""
-        drawable = "classes" in self.state.tables
-        projection = (
-            projection_of(self.federation.model, asked.state, self.data.test) if drawable else None
-        )
-        given = evidence(self.federation, self.state)
-        details = details_of(self.federation, asked.state, self._examples)
-        folder.finish(summary, asked.state, projection, asked.about(self.own), given, details)
+        return ending.result(self.folder)

@@ -20,7 +20,7 @@ from spreadout.data.published import PublishedDataset
 from spreadout.data.sources.arff import Attribute, read_header
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
 from spreadout.data.sources.mulan_files import ArffName, one_base, pair, xml_files
-from spreadout.data.sources.mulan_labels import class_named
+from spreadout.data.sources.mulan_labels import class_named, class_of, labels_of
 from spreadout.data.sources.mulan_table import Table
 
 
@@ -64,6 +64,20 @@ class MulanArff(FileSource):
             train, _ = pair(names, wanted)
             with archive.open(train) as stream:
                 class_named(self.label, read_header(stream, archive.label(train)), archive.label(train))
+
+    def class_in(self, path: Path) -> str | None:
+        """By the header alone: the attribute that is taken as the class; None if labels are named.
+
+        Files of which neither can be said are refused, as when they are read.
+        """
+        with _around(path) as (archive, names, wanted):
+            train, _ = pair(names, wanted)
+            with archive.open(train) as stream:
+                header = read_header(stream, archive.label(train))
+            place = class_of(archive, train, header)
+            if place is None:
+                labels_of(archive, train, header)
+            return None if place is None else header.attributes[place].name
 
     def content(self, path: Path) -> list[Path]:
         with _around(path) as (archive, names, wanted):

@@ -71,13 +71,18 @@ def _nominal(header: Header) -> str:
 
 
 def class_of(archive: Archive, file: str, header: Header) -> int | None:
-    """The one attribute that names a row's class, as in Weka's files: called so, or the last.
-
-    A last attribute that is on or off is none: it may be the last of many labels whose XML is not here.
-    """
+    """The one attribute that names a row's class, where neither an XML file nor -C names labels."""
     name = ArffName.of(file)
     if header.labels is not None or xml_files(archive, None if name is None else name.base):
         return None
+    return likely_class(header)
+
+
+def likely_class(header: Header) -> int | None:
+    """The attribute that is the class in Weka's files: called so, or the last.
+
+    A last attribute that is on or off is none: it may be the last of many labels whose XML is not here.
+    """
     for place, attribute in enumerate(header.attributes):
         if attribute.name.casefold() == CLASS and len(attribute.values) > 1:
             return place

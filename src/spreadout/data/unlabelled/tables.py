@@ -14,8 +14,9 @@ from spreadout.core.errors import UserError
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.io.archive import beside, open_plain
 from spreadout.data.io.text import BOM
-from spreadout.data.sources.arff import read_header, unescaped
+from spreadout.data.sources.arff import Header, read_header, unescaped
 from spreadout.data.sources.arff_rows import read_cells
+from spreadout.data.sources.mulan_labels import likely_class
 from spreadout.data.sources.mulan_table import Table
 from spreadout.data.sources.sparse_rows import Rows, as_sparse, line_of, read_rows
 from spreadout.data.unlabelled.wanted import Unlabelled, Wanted
@@ -135,18 +136,23 @@ def _is_number(cell: str) -> bool:
     return "_" not in cell
 
 
+def _likely_class(header: Header, wanted: Wanted) -> str | None:
+    """The attribute that was taken as the class, where nobody named it: its values are the classes."""
+    place = likely_class(header)
+    if place is None or not set(header.attributes[place].values) <= set(wanted.labels):
+        return None
+    return header.attributes[place].name
+
+
 def read_arff(path: Path, wanted: Wanted) -> Unlabelled:
     """The features of an ARFF file; its labels, known by name, may be there or not."""
     archive, label = beside(path), str(path)
     with archive.open(path.name) as stream:
         header = read_header(stream, label)
-        names = {unescaped(name) for name in wanted.labels}
-        named = getattr(wanted.source, "label", None)  # the class, where the user has named it
-        places = [
-            i
-            for i, one in enumerate(header.attributes)
-            if one.name == named or unescaped(one.name) in names
-        ]
+        named = getattr(wanted.source, "label", None) or _likely_class(header, wanted)
+        # Values of a class may be names of features too: then the class alone is no feature.
+        names = {unescaped(name) for name in (wanted.labels if named is None else [named])}
+        places = [i for i, one in enumerate(header.attributes) if unescaped(one.name) in names]
         labels = [header.attributes[i].name for i in places]
         table = Table(label, header, read_cells(stream, label, header), labels, places)
     if missed := sorted(table.missed()):

@@ -70,7 +70,7 @@ def references_of(
     """
     if why_none(splits, metrics, split):
         return {}
-    scored, wanted = _scored(splits, split), computable(metrics)
+    scored, wanted = splits.scored(split), computable(metrics)
     assert scored is not None
     pool = pool_of(splits.train)
     seen = Frequencies(pool.counts, len(pool), frequent, propensity)
@@ -80,7 +80,7 @@ def references_of(
 
 def why_none(splits: Splits, metrics: Sequence[str], split: Split) -> str:
     """Why there can be no reference at all; empty where there can."""
-    scored = _scored(splits, split)
+    scored = splits.scored(split)
     if not splits.train.examples:
         return "not available: the training data is not here"
     if scored is None or not len(scored.labels.values):
@@ -90,10 +90,6 @@ def why_none(splits: Splits, metrics: Sequence[str], split: Split) -> str:
     if int(scored.labels.values.min()) >= splits.train.classes:
         return "not available: the classes of the held-out examples are never trained on"
     return ""
-
-
-def _scored(splits: Splits, split: Split) -> Examples | None:
-    return splits.test if split == "test" else splits.validation
 
 
 def _fitting(pool: Pool) -> Iterator[tuple[str, Maker]]:

@@ -43,7 +43,7 @@ def remembered_references(splits: Splits, config: EvalConfig, device: torch.devi
     if why_none(splits, config.metrics, config.split):
         return ReferenceSet()
     pool = pool_of(splits.train)
-    held_out = splits.test if config.split == "test" else splits.validation
+    held_out = splits.scored(config.split)
     assert held_out is not None
     scored = _fingerprint(held_out.inputs, held_out.labels)
     settings = (config.metrics, config.split, config.frequent, config.propensity, pool.classes)

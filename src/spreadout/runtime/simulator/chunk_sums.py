@@ -236,4 +236,8 @@ def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Tr
             up += ids + row * changed.values.numel()
             up += ids if name in federation.rules.counted else 0
     control = nbytes(sent_control(federation, state).values())
-    return Traffic((dense + control) * clients, down, up_requests, dense * len(busy), up, clients)
+    # A norm over the cohort is made of two sums of each channel, and two on the way back: a client sends
+    # its own and gets those of all.
+    sums = 2 * nbytes(state.dense[name] for name in federation.model.cohort_statistics)
+    down_dense = (dense + control) * clients + sums * len(busy)
+    return Traffic(down_dense, down, up_requests, (dense + sums) * len(busy), up, clients)

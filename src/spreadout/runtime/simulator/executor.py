@@ -32,7 +32,6 @@ from spreadout.federated.executor import Executor, ExecutorOptions, register_exe
 from spreadout.federated.federation import Federation
 from spreadout.federated.in_one_place import Memory, keep_, remembered, stacked
 from spreadout.federated.local import Objective, local_update
-from spreadout.models.nn.cohort_norm import statistics_in
 from spreadout.runtime.simulator.chunk_sums import accepted_sum, traffic_of
 from spreadout.runtime.simulator.fused import fused_step
 from spreadout.runtime.simulator.fused_graph import FusedGraph
@@ -93,7 +92,7 @@ class Simulator(Executor):
             silent = refused(checks.NO_EXAMPLES, len(staged.idle))
             silent.traffic = traffic_of(state, cohort.select(staged.idle), federation)
             yield silent
-        if len(staged.chunks) > 1 and statistics_in(federation.model.encoder):
+        if len(staged.chunks) > 1 and federation.model.cohort_statistics:
             raise UserError(
                 f'model.norm = "batch": a round of {len(cohort.clients)} clients does not fit '
                 f"run.memory_gb = {self.memory / 2**30:g} as one batch; raise it, or lower clients.batch"
@@ -105,7 +104,7 @@ class Simulator(Executor):
             meanwhile = partial(self._begin_next, federation, state) if place == 0 else lambda: None
             if is_fusable(federation, len(chunk.active)):
                 part = fused_step(chunk, state, meanwhile, self.fused)
-                if part is None and statistics_in(federation.model.encoder):
+                if part is None and federation.model.cohort_statistics:
                     broken = refused(checks.NOT_FINITE, len(planned.clients))  # nobody trains apart
                     broken.traffic = traffic_of(state, planned, federation)
                     yield broken

@@ -1,0 +1,79 @@
+"""Small data on which runs go wrong in known ways, and such runs."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+import spreadout as so
+from spreadout.runs.finding import Finding
+
+PLAIN: dict[str, Any] = {"chosen": []}  # nothing is chosen by the data: these are about bad settings
+
+
+def blobs(
+    classes: int = 10,
+    each: int = 8,
+    dim: int = 12,
+    noise: float = 0.3,
+    shift: float = 0.0,
+    clients: int | None = None,
+    held: int = 20,
+    validation: int = 0,
+) -> so.Splits:
+    """Classes around random centres; a client for each, or so many with some of all.
+
+    held: examples of a class that are held out; validation: so many of these are for that.
+    """
+    rng = np.random.default_rng(0)
+    centre = rng.normal(size=(classes, dim))
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.repeat(np.arange(classes), count)
+        return (centre[y] + shift + noise * rng.normal(size=(len(y), dim))).astype(np.float32), y
+
+    x, y = drawn(each)
+    owner = y if clients is None else np.arange(len(y)) % clients
+    train = so.FederatedDataset.from_arrays(x, y, client=owner)
+    x, y = drawn(held)
+    apart = np.arange(len(y)) % held < validation
+    other = so.Examples.from_arrays(x[apart], y[apart]) if validation else None
+    return so.Splits("blobs", train, so.Examples.from_arrays(x[~apart], y[~apart]), other)
+
+
+def mislabelled(validation: int = 0) -> so.Splits:
+    """Four classes of which the training data has many wrong labels: they are learned by heart in the end."""
+    data = blobs(classes=4, each=25, dim=10, noise=1.0, clients=4, held=20 + validation, validation=validation)
+    rng = np.random.default_rng(1)
+    x, y = (data.train.columns[name].take(torch.arange(100)).numpy().copy() for name in "xy")
+    wrong = rng.random(100) < 0.4
+    y[wrong] = rng.integers(0, 4, int(wrong.sum()))
+    train = so.FederatedDataset.from_arrays(x, y, client=np.arange(100) % 4)
+    return so.Splits("mislabelled", train, data.test, data.validation)
+
+
+def skewed() -> so.Splits:
+    """Inputs say nothing, and 70 % are of one class: the best is that one, always."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), (140, 20, 20, 20))
+    x = rng.normal(size=(200, 3)).astype(np.float32)
+    held = [so.Examples.from_arrays(x[i::4], y[i::4]) for i in (0, 1)]
+    rest = np.arange(200) % 4 > 1
+    return so.Splits("skewed", so.FederatedDataset.from_arrays(x[rest], y[rest], y[rest]), held[0], held[1])
+
+
+def doubled(leave_out: bool) -> so.Splits:
+    """Classes that nothing tells; half of the test rows are training rows too, unless left out there."""
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(300, 6)).astype(np.float32), rng.integers(0, 4, 300)
+    kept = slice(50 if leave_out else 0, 200)
+    train = so.FederatedDataset.from_arrays(x[kept], y[kept], np.arange(len(x[kept])) % 4)
+    again = np.r_[:50, 200:250]
+    return so.Splits("doubled", train, so.Examples.from_arrays(x[again], y[again]))
+
+
+def ran(data: so.Splits, **changes: Any) -> tuple[float, list[Finding]]:
+    """The score at the end, and what was found."""
+    base: dict[str, Any] = {**PLAIN, "rounds": 20, "eval": {"every": 2}, "method": {"name": "fedavg"}}
+    result = so.run(so.Experiment.of({**base, **changes}), data=data)
+    return next(iter(result.metrics.values())), [Finding(**one) for one in result.summary["findings"]]
