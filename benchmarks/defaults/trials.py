@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.common import record
 from benchmarks.common.paths import RESULTS
 from benchmarks.defaults.jobs import PICTURES, SETS, Job, own_sets, parser_for, run_all
@@ -107,13 +109,16 @@ def _augmentation() -> Iterator[Trial]:
             yield name, method, (*moved[2 if name in MIRRORED else 1], "rounds=4000")
 
 
-def of_own_images(name: str) -> Iterator[Trial]:
-    """The same of somebody's images, with as many rounds as are chosen, and with more."""
+def of_own_images(name: str, side: int) -> Iterator[Trial]:
+    """Of a small set: how many rounds moved images need, how far to move them, and mirroring anyway."""
+    still, _, mirrored = _moved("auto")
+    half = (f"clients.image_shift={max(1, side // 16)}",)
     for method in ("fedaws", "fedss"):
-        for change in _moved("auto"):
-            yield name, method, change
-        yield name, method, ("rounds=1000",)
-        yield name, method, ("rounds=2000",)
+        for rounds in ("rounds=300", "rounds=1000", "rounds=2000"):
+            yield name, method, (*still, rounds)
+            yield name, method, (rounds,)
+        for change in (half, mirrored):
+            yield name, method, (*change, "rounds=2000")
 
 
 def _moved(shift: str) -> tuple[tuple[str, ...], ...]:
@@ -154,9 +159,16 @@ def _asked(given: Namespace, own: Mapping[str, Any]) -> Iterator[Trial]:
     sets, methods = (set(filter(None, named.split(","))) for named in (given.sets, given.methods))
     for group in given.groups.split(","):
         new = [name for name in own if name not in SETS] if group == "augmentation" else []
-        for trial in (*GROUPS[group], *(one for name in new for one in of_own_images(name))):
+        added = (one for name in new for one in of_own_images(name, _side(own[name]["path"])))
+        for trial in (*GROUPS[group], *added):
             if (not sets or trial[0] in sets) and (not methods or trial[1] in methods):
                 yield trial
+
+
+def _side(path: str) -> int:
+    """Of the images in a file of arrays, whatever the order of their axes."""
+    with np.load(path) as arrays:
+        return int(max(arrays["x"].shape[1:]))
 
 
 def _job(trial: Trial, own: Mapping[str, Any], mulan: Path | None) -> Job:

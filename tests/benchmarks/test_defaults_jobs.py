@@ -74,13 +74,13 @@ def test_trials_of_augmentation_are_complete_experiments(name: str, tmp_path: Pa
 
 
 def test_trials_of_ones_own_images(tmp_path: Path) -> None:
-    data = {"source": "npz", "path": str(images(tmp_path / "x.npz", 16))}
+    data = {"source": "npz", "path": str(images(tmp_path / "x.npz", 32))}
     moved = []
-    for name, method, changes in of_own_images("own"):
+    for name, method, changes in of_own_images("own", 32):
         complete, _ = prepared(Job(name, method, 0, changes, "validation", data=data).experiment())
         moved.append((complete.clients.image_shift, complete.clients.image_flip, complete.rounds))
-    chosen = [(2, True, rounds) for rounds in (1000, 2000)]
-    assert moved == 2 * [(0, False, 300), (2, False, 300), (2, True, 300), *chosen]
+    pairs = [pair for rounds in (300, 1000, 2000) for pair in ((0, False, rounds), (4, True, rounds))]
+    assert moved == 2 * [*pairs, (2, True, 2000), (4, True, 2000)]
 
 
 def test_parts_of_the_trials_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,11 +91,12 @@ def test_parts_of_the_trials_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Job, "run", named)
     out = tmp_path / "trials.json"
     asked = ["--groups", "augmentation", "--methods", "fedss", "--out", str(out)]
-    try_all([*asked, "--sets", "mnist,cifar-10,mine", "--npz", "mnist=a.npz", "--npz", "mine=b.npz"])
+    mine = images(tmp_path / "mine.npz", 16)
+    try_all([*asked, "--sets", "mnist,cifar-10,mine", "--npz", "mnist=a.npz", "--npz", f"mine={mine}"])
     runs = json.loads(out.read_text())["runs"]
     assert {run["method"] for run in runs} == {"fedss"}
     found = Counter((run["set"], run["where"]) for run in runs)
-    assert found == {("mnist", "a.npz"): 4, ("cifar-10", "published"): 4, ("mine", "b.npz"): 5}
+    assert found == {("mnist", "a.npz"): 4, ("cifar-10", "published"): 4, ("mine", str(mine)): 8}
     assert {run["split"] for run in runs} == {"validation"}
 
 

@@ -467,14 +467,22 @@ def test_what_images_do_is_written_down_and_shipped(tmp_path: Path) -> None:
         assert {"clients.image_shift", "clients.image_flip"} <= set(complete.chosen or []), place
 
 
-@pytest.mark.parametrize(("each", "side", "rounds"), [(1000, 4, 2000), (1000, 8, 3000), (400, 8, 2500)])
-def test_images_that_move_may_be_seen_more_often(each: int, side: int, rounds: int) -> None:
+@pytest.mark.parametrize(
+    ("each", "side", "rounds", "still"),
+    [(1000, 4, 2000, 2000), (1000, 8, 4000, 2000), (400, 8, 2500, 2000), (20, 8, 1000, 300)],
+)
+def test_images_that_move_are_trained_on_for_longer(
+    each: int, side: int, rounds: int, still: int
+) -> None:
     """100 times each, which would be 6,250 rounds of 64,000 images."""
     splits = pictures(64, each, side)
     found = sound.sound(so.Experiment(), splits)
     assert (found.clients.image_shift > 0, found.rounds) == (side == 8, rounds)
-    still = sound.sound(so.Experiment.of({"clients": {"image_shift": 0}}), splits)
-    assert still.rounds == 2000
+    assert sound.sound(so.Experiment.of({"clients": {"image_shift": 0}}), splits).rounds == still
+    mirrored = so.Experiment.of({"clients": {"image_shift": 0, "image_flip": True}})
+    assert sound.sound(mirrored, splits).rounds == (4000 if side == 4 else rounds)
+    central = so.Experiment.of({"method": {"name": "centralized"}})
+    assert sound.sound(central, splits).rounds == 100
 
 
 def test_a_softmax_has_small_steps_on_the_server() -> None:

@@ -41,7 +41,7 @@ PICTURES_A_STEP = 1024  # of an encoder of images: many steps teach it more than
 FEW_PICTURES = 4  # of a client in such a step at least: many clients teach it more than large batches
 FEWEST = 8  # clients in such a step, however large their batches are
 PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # so it has more rounds, and sees examples more often
-MOVED_LONGEST = 3000  # the same where images are moved, and so are never seen twice alike
+MOVED_SHORTEST, MOVED_LONGEST = 1000, 4000  # where they are moved, there is more to learn of them
 SHIFT = 8  # a picture moves by this part of its side at most
 ENOUGH = 4000  # instances, from which on a softmax over features is not soon overfitted
 WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
@@ -299,8 +299,9 @@ def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     visits, least = (ONE_STEP_VISITS, SHORTEST) if one else (VISITS, VISITS)
     most, epochs = LONGEST, EPOCHS
     if one and pictures:
-        moved = experiment.clients.image_shift or experiment.clients.image_flip
-        most, epochs = MOVED_LONGEST if moved else PICTURES_LONGEST, PICTURE_EPOCHS
+        most, epochs = PICTURES_LONGEST, PICTURE_EPOCHS
+        if experiment.clients.image_shift or experiment.clients.image_flip:
+            least, most = MOVED_SHORTEST, MOVED_LONGEST
     if method.is_centralized:
         return {"rounds": least}
     busy = max(int((sizes > 0).sum()), 1)
