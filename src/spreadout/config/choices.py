@@ -170,18 +170,21 @@ def within_classes(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def augmentation(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """Pictures are shifted, and mirrored where mirror images surely are pictures of the same class.
+    """Photographs are shifted and mirrored: images whose mirror images surely are of the same class.
 
-    Where sizes are hidden, what images show is not looked at: they stay as they are.
+    Signs and letters are not shifted either: framed alike, they lost by it in short runs. Where sizes are
+    hidden, what images show is not looked at: they stay as they are.
     """
     shape, data = DataShape.of(splits.train), splits.train
     if shape.image is None or not sees_pictures(experiment, splits) or hides_sizes(experiment):
         return {}
-    found: dict[str, Any] = {}
-    if is_open(experiment, "clients.image_shift"):
-        found["clients.image_shift"] = min(shape.image[1:]) // SHIFT if data.may_be_shifted else 0
+    mirrored = experiment.clients.image_flip
     if is_open(experiment, "clients.image_flip"):
-        found["clients.image_flip"] = data.may_be_mirrored
+        mirrored = data.may_be_mirrored
+    found: dict[str, Any] = {"clients.image_flip": mirrored}
+    if is_open(experiment, "clients.image_shift"):
+        shifted = mirrored and data.may_be_shifted
+        found["clients.image_shift"] = min(shape.image[1:]) // SHIFT if shifted else 0
     return found
 
 
