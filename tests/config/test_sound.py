@@ -474,7 +474,7 @@ def test_what_images_do_is_written_down_and_shipped(tmp_path: Path) -> None:
 def test_images_that_move_are_trained_on_for_longer(each: int, rounds: int, still: int) -> None:
     """100 times each, which would be 6,250 rounds of 64,000 images."""
     splits = pictures(64, each, 8)
-    moved: dict[str, Any]
+    moved: dict[str, object]
     for moved in ({"image_flip": True}, {"image_shift": 1}):
         assert sound.sound(so.Experiment.of({"clients": moved}), splits).rounds == rounds
     stays = {"image_shift": 0, "image_flip": False}
