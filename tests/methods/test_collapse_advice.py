@@ -76,3 +76,6 @@ def test_classes_pushed_too_hard_are_not_to_be_pushed_harder(form: str, remedy: 
     method = METHODS["fedaws"](name="fedaws", spreadout_form=form)
     said = method.collapse_advice(Spread(mean_cosine=-0.1))
     assert said == f"classes are driven into few directions (effective rank 1.3); {remedy}"
+    plain = METHODS["fedaws"](name="fedaws", spreadout_form=form, spreadout_step="plain", strength=5.0)
+    own = "lower method.strength" + (", and method.k" if form in ("topk", "both") else "")
+    assert plain.collapse_advice(Spread(mean_cosine=-0.1)).endswith(f"; {own}")

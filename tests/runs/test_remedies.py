@@ -157,6 +157,15 @@ CASES = {
         ({"rounds": 12, "clients": {"lr": 1.0}, "method": {**SPREAD, "spreadout_form": "topk", "k": 7}},),
         30,
     ),
+    "a plain step that drives nearly all pairs apart": Case(
+        "collapse",
+        "classes are driven into few directions",
+        "lower method.strength, and method.k",
+        many,
+        {"rounds": 12, "clients": {"lr": 1.0}, "method": {**SPREAD, "spreadout_step": "plain", "spreadout_form": "topk", "k": 28, "strength": 0.01}},
+        ({"rounds": 12, "clients": {"lr": 1.0}, "method": {**SPREAD, "spreadout_step": "plain", "spreadout_form": "topk", "k": 7, "strength": 0.001}},),
+        5,
+    ),
     "all pairs pushed without end": Case(
         "collapse",
         "classes are driven into few directions",

@@ -305,7 +305,11 @@ class Spreadout(FromFeatures):
     def collapse_advice(self, spread: ClassSpread) -> str:
         if spread.mean_cosine <= 0:  # pushed, and too hard
             sign = f"classes are driven into few directions (effective rank {spread.effective_rank:.1f})"
-            return f"{sign}; {TOO_HARD[self.spreadout_form]}"
+            remedy = TOO_HARD[self.spreadout_form]
+            if self.spreadout_step == "plain" and self.strength is not None:  # which may be of any size
+                also = ", and method.k" if self.spreadout_form in MINING else ""
+                remedy = f"lower method.strength{also}"
+            return f"{sign}; {remedy}"
         whole = self.spreadout_step == "safe" and (self.strength or 1.0) >= 10 * HALF_WAY
         if self.spreadout_form in ("hinge", "both") and self.spreadout_margin <= CLOSE:
             remedy = "raise method.spreadout_margin"
