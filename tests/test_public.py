@@ -211,7 +211,9 @@ def test_loading_without_the_parts_it_was_given_says_which(toy: so.Splits, tmp_p
     there = r"this Sequential has a parameter 2.bias of shape \(7,\), the trained one has one of shape \(4,\)"
     with pytest.raises(so.UserError, match=there):
         so.load(tmp_path / "encoder", encoder=encoder(7))
-    with pytest.raises(so.UserError, match=r"has no parameter 0.bias, the trained one has one of shape \(5,\)"):
+    with pytest.raises(
+        so.UserError, match=r"has no parameter 0.bias, the trained one has one of shape \(5,\)"
+    ):
         so.load(tmp_path / "encoder", encoder=torch.nn.Linear(6, 4))
     with pytest.raises(so.UserError, match=r"encoder: is the class Linear; give a torch\.nn"):
         so.load(tmp_path / "encoder", encoder=torch.nn.Linear)  # type: ignore[arg-type]

@@ -145,9 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commit = record.commit()
     known = set() if given.again else {key_of(run) for run in runs_in(given.out)}
     own = own_sets(given)
-    asked = [
-        replace(_job(trial, own, given.mulan), device=given.device) for trial in _asked(given, own)
-    ]
+    asked = [replace(_job(trial, own, given.mulan), device=given.device) for trial in _asked(given, own)]
     jobs = [job for job in asked if key_of({**job.about, "split": job.split}) not in known]
     for job, found in run_all(jobs, given.workers, given.seconds):
         about = {"changes": list(job.changes), "split": job.split, "commit": commit}

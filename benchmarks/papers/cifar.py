@@ -62,7 +62,7 @@ def points(steps: Sequence[tuple[float, float]], **more: Mapping[str, Any]) -> l
     return [{"server": {"lr": lr, "weight_decay": decay}, **more} for lr, decay in steps]
 
 
-# Equally many of each: two rates by two weight decays. Behind a norm it is their product that says how
+# Equally many of each, of a rate and a weight decay. Behind a norm it is their product that says how
 # far a step turns the weights, and a softmax of scale 20 has gradients some ten times as long as the
 # hinge, so its rates are as much lower and its weight decays higher.
 STEPS = ((0.4, 5e-4), (0.2, 5e-4), (0.4, 1e-3), (0.8, 5e-4))

@@ -176,7 +176,9 @@ def test_no_point_is_another_one_once_all_is_chosen(name: str) -> None:
     """As many points for every method are as many tries only if they are different ones."""
     held: dict[DataConfig, so.Splits] = {}
     for method in METHODS:
-        asked = [Job(name, method, 0, point, "validation").experiment() for point in points(name, method)]
+        asked = [
+            Job(name, method, 0, point, "validation").experiment() for point in points(name, method)
+        ]
         chosen = [prepared(one, held=held)[0].model_dump(exclude={"chosen"}) for one in asked]
         assert all(one not in chosen[:place] for place, one in enumerate(chosen))
 

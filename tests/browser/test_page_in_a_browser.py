@@ -41,7 +41,11 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def arms(tmp_path_factory: pytest.TempPathFactory) -> list[Arm]:
     """Two real variants under two seeds, and one with all data in one place."""
-    base = {"rounds": 4, "eval": {"every": 1, "metrics": ["P@1", "mean rank"]}, "model": {"hidden": [8], "dim": 6}}
+    base = {
+        "rounds": 4,
+        "eval": {"every": 1, "metrics": ["P@1", "mean rank"]},
+        "model": {"hidden": [8], "dim": 6},
+    }
     variants = {
         "spread": so.Experiment.of({**base, "method": {"name": "fedaws"}}),
         "plain": so.Experiment.of({**base, "method": {"name": "baseline-1"}}),
@@ -63,13 +67,19 @@ def hostile(arms: list[Arm], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Names nobody expects, more arms than there are colours, and numbers that are none."""
     many = [replace(arms[i % 3], label=f"{i} {HOSTILE}") for i in range(11)]
     broken = [{**record, "P@1": None, "loss": None} for record in arms[0].histories[0]]
-    summary = {**arms[0].summaries[0], "dataset": HOSTILE, "findings": [{"name": HOSTILE, "sign": "a", "remedy": "b"}]}
+    summary = {
+        **arms[0].summaries[0],
+        "dataset": HOSTILE,
+        "findings": [{"name": HOSTILE, "sign": "a", "remedy": "b"}],
+    }
     many.append(replace(arms[0], label="NaN", summaries=[summary], histories=[broken]))
     return write_page(many, tmp_path_factory.mktemp("hostile") / "report.html", title=HOSTILE)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1024, "dark"), (1920, "light")])
-def test_every_tab_fits_and_can_be_read(chromium: Any, page: Path, hostile: Path, width: int, scheme: str) -> None:
+def test_every_tab_fits_and_can_be_read(
+    chromium: Any, page: Path, hostile: Path, width: int, scheme: str
+) -> None:
     for path in (page, hostile):
         with opened(chromium, path, width, color_scheme=scheme) as one:
             assert one.tabs() == TABS
@@ -102,8 +112,12 @@ def test_what_is_drawn_is_what_was_measured(chromium: Any, page: Path, arms: lis
         assert values == pytest.approx(expected, abs=0.02)
         beside = one.page.locator("#curves figure").first.locator(".entry").all_text_contents()
         references = arms[0].summaries[0]["references"]
-        assert [text.rpartition(" ")[0] for text in beside] == list(references)  # lines of what it is compared with
-        assert one.page.locator("#curves figure").first.locator(".plot .reference-line").count() == len(references)
+        assert [text.rpartition(" ")[0] for text in beside] == list(
+            references
+        )  # lines of what it is compared with
+        assert one.page.locator("#curves figure").first.locator(".plot .reference-line").count() == len(
+            references
+        )
 
 
 def test_hover_tap_and_arrow_keys_tell_values(chromium: Any, page: Path, arms: list[Arm]) -> None:
@@ -128,7 +142,9 @@ def test_hover_tap_and_arrow_keys_tell_values(chromium: Any, page: Path, arms: l
         dots = one.page.locator("#clients figure svg[role=img]").first
         dots.focus()
         dots.press("End")
-        assert "client 2; examples held: 12" in one.page.locator("#clients [aria-live]").first.inner_text()
+        assert (
+            "client 2; examples held: 12" in one.page.locator("#clients [aria-live]").first.inner_text()
+        )
         one.open("Classes")
         cells = one.page.locator("#classes figure[data-kind=confusion] svg[role=img]")
         cells.focus()
@@ -138,7 +154,9 @@ def test_hover_tap_and_arrow_keys_tell_values(chromium: Any, page: Path, arms: l
         assert said.startswith("circle taken for circle:")
         assert said.endswith(f"({pairs.get((0, 0), 0)} examples)")
         wrong = max(n for (a, b), n in pairs.items() if a != b)
-        assert one.page.locator("#classes .often tbody tr").first.locator("td").nth(2).inner_text() == str(wrong)
+        assert one.page.locator("#classes .often tbody tr").first.locator("td").nth(
+            2
+        ).inner_text() == str(wrong)
 
 
 def test_tabs_by_keyboard_and_by_address(chromium: Any, page: Path) -> None:
@@ -159,7 +177,9 @@ def test_tabs_by_keyboard_and_by_address(chromium: Any, page: Path) -> None:
         assert not any(row.startswith("rounds") for row in differs)
 
 
-def test_any_quantity_any_axis_and_bytes_to_reach_a_score(chromium: Any, page: Path, arms: list[Arm]) -> None:
+def test_any_quantity_any_axis_and_bytes_to_reach_a_score(
+    chromium: Any, page: Path, arms: list[Arm]
+) -> None:
     with opened(chromium, page) as one:
         one.open("Curves")
         view = one.page.locator("#curves figure").first
@@ -175,7 +195,10 @@ def test_any_quantity_any_axis_and_bytes_to_reach_a_score(chromium: Any, page: P
         view.locator("select").nth(2).select_option("log")
         goal = max(np.mean([h[i]["P@1"] for h in arms[0].histories]) for i in range(5))
         view.locator("input").fill(repr(float(goal)))
-        rows = [[c.strip() for c in row.split("\t")] for row in view.locator(".reached tbody tr").all_inner_texts()]
+        rows = [
+            [c.strip() for c in row.split("\t")]
+            for row in view.locator(".reached tbody tr").all_inner_texts()
+        ]
         place = next(i for i in range(5) if np.mean([h[i]["P@1"] for h in arms[0].histories]) >= goal)
         assert rows[0][:2] == ["spread", str(place)]
         view.locator("input").fill("101")
@@ -212,7 +235,9 @@ def test_every_figure_is_saved_as_svg_png_and_csv(chromium: Any, page: Path) -> 
     for tab in TABS[1:6]:
         with opened(chromium, page) as one:  # Chromium itself drops an eleventh download in a row
             one.open(tab)
-            figures = {f.get_attribute("data-kind"): f for f in one.page.locator(f"#{tab.lower()} figure").all()}
+            figures = {
+                f.get_attribute("data-kind"): f for f in one.page.locator(f"#{tab.lower()} figure").all()
+            }
             for kind, figure in figures.items():
                 seen.add(kind)
                 saved = {}
@@ -238,19 +263,31 @@ def test_print_shows_everything(chromium: Any, page: Path) -> None:
         legend = one.page.locator("figure[data-kind=curves] .legend button").first
         assert legend.is_visible()
         assert one.page.locator(".tabs").is_hidden()
-        assert one.page.evaluate("getComputedStyle(document.querySelector('figure')).breakInside") == "avoid"
+        assert (
+            one.page.evaluate("getComputedStyle(document.querySelector('figure')).breakInside")
+            == "avoid"
+        )
         one.page.set_viewport_size({"width": 700, "height": 900})  # a sheet of paper
-        assert one.page.evaluate("[...document.querySelectorAll('table')].filter((t) => t.getBoundingClientRect().right > 701).length") == 0
+        assert (
+            one.page.evaluate(
+                "[...document.querySelectorAll('table')].filter((t) => t.getBoundingClientRect().right > 701).length"
+            )
+            == 0
+        )
         assert one.page.pdf(format="A4")[:5] == b"%PDF-"
 
 
-def test_the_page_of_a_data_set_has_log_axes_with_labels_in_their_places(chromium: Any, tmp_path: Path) -> None:
+def test_the_page_of_a_data_set_has_log_axes_with_labels_in_their_places(
+    chromium: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "data.html"
     path.write_text(data_page(describe(several_classes())), encoding="utf-8")
     with opened(chromium, path) as one:
         assert one.page.evaluate(OVERFLOW) == []
         figure = one.page.locator("figure").last
-        ticks = figure.locator(".tick[text-anchor=middle]").evaluate_all("(all) => all.map((t) => [Number(t.textContent), Number(t.getAttribute('x'))])")
+        ticks = figure.locator(".tick[text-anchor=middle]").evaluate_all(
+            "(all) => all.map((t) => [Number(t.textContent), Number(t.getAttribute('x'))])"
+        )
         assert len(ticks) >= 3
         (first, at), (last, end) = ticks[0], ticks[-1]
         for value, x in ticks[:-1]:
@@ -264,7 +301,9 @@ def test_runs_that_have_little_to_show(chromium: Any, arms: list[Arm], tmp_path:
     """One round, label sets, a folder of an earlier version: what is not there is not drawn."""
     short = so.Experiment.of({"rounds": 1, "eval": {"every": 5}, "model": {"hidden": [], "dim": 3}})
     so.run(short, data=several_classes(), out=tmp_path / "one", device="cpu")
-    so.run(tagged_config({"name": "fedalc"}, rounds=1), data=tagged(), out=tmp_path / "sets", device="cpu")
+    so.run(
+        tagged_config({"name": "fedalc"}, rounds=1), data=tagged(), out=tmp_path / "sets", device="cpu"
+    )
     earlier = replace(arms[0], details=None, projection=None, privacy=None, names=(), config={})
     for name, some, tabs in (
         ("one", arms_of(tmp_path / "one"), TABS),
@@ -290,7 +329,10 @@ def test_the_page_of_an_audit_shows_beliefs(chromium: Any, tmp_path: Path) -> No
         assert one.page.evaluate(OVERFLOW) == []
         assert one.page.evaluate(POOR_CONTRAST) == []
         view = one.page.locator("figure[data-kind=beliefs]")
-        assert view.locator("option").all_inner_texts() == ["client 2, 2 requests", "client 0, 1 request"]
+        assert view.locator("option").all_inner_texts() == [
+            "client 2, 2 requests",
+            "client 0, 1 request",
+        ]
         cells = view.locator("svg[role=img]")
         cells.focus()
         cells.press("ArrowRight")
@@ -307,7 +349,13 @@ def test_a_page_of_runs_in_progress_loads_itself_again(
     monkeypatch.setattr(live, "EVERY", 0.05)
     calls = iter(range(100))
     with pytest.raises(so.Interrupted):
-        so.run(tiny(rounds=3), data=tiny_data(), out=tmp_path / "run", stop=lambda: next(calls) == 1, device="cpu")
+        so.run(
+            tiny(rounds=3),
+            data=tiny_data(),
+            out=tmp_path / "run",
+            stop=lambda: next(calls) == 1,
+            device="cpu",
+        )
     with live.LiveServer([tmp_path / "run"]) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         page = chromium.new_page()

@@ -263,7 +263,16 @@ def test_the_report_is_self_contained_and_quotes_the_runs(tmp_path: Path, monkey
     for outside in ("src=", "href=", "@import", "url("):
         assert outside not in text
     kinds = re.findall("<figure data-kind=([a-z]+)", text)
-    assert kinds == [*["curves"] * 4, "traffic", "bars", "lines", "confusion", "clients", "clients", "map"]
+    assert kinds == [
+        *["curves"] * 4,
+        "traffic",
+        "bars",
+        "lines",
+        "confusion",
+        "clients",
+        "clients",
+        "map",
+    ]
 
 
 def test_force_replaces_nothing_before_the_new_comparison_can_run(

@@ -158,12 +158,16 @@ def test_init_takes_the_class_of_an_arff_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = "".join(f"{'ab'[i % 2]},{i % 2}\n" for i in range(20))
-    (tmp_path / "w.arff").write_text(f"@relation w\n@attribute k {{a,b}}\n@attribute v real\n@data\n{rows}")
+    (tmp_path / "w.arff").write_text(
+        f"@relation w\n@attribute k {{a,b}}\n@attribute v real\n@data\n{rows}"
+    )
     config, given = tmp_path / "w.toml", str(tmp_path / "w.arff")
     assert invoke(monkeypatch, "init", given, "--label", "v", "--out", str(config)) == 2
     assert "attribute 'v' has no classes" in capsys.readouterr().err
     assert invoke(monkeypatch, "init", given, "--label", "k", "--out", str(config)) == 0
-    assert capsys.readouterr().out.startswith("k is what is to be told: every value of it becomes a client.")
+    assert capsys.readouterr().out.startswith(
+        "k is what is to be told: every value of it becomes a client."
+    )
     asked = so.Experiment.load(config).data
     assert asked.source.label == "k"
     assert so.load_data(asked).class_names == ("a", "b")
@@ -257,7 +261,12 @@ def test_presets_are_listed_by_what_they_are_for(
     assert list(groups)[:3] == titles
     listed = [name for some in groups.values() for name in some]
     assert sorted(listed) == sorted(presets())
-    for name, title in (("digits-fedaws", 0), ("fedmlh/bibtex", 1), ("attacks/fedss", 2), ("extreme/speed", 2)):
+    for name, title in (
+        ("digits-fedaws", 0),
+        ("fedmlh/bibtex", 1),
+        ("attacks/fedss", 2),
+        ("extreme/speed", 2),
+    ):
         assert name in groups[titles[title]]
     for about in presets().values():
         assert about[-1] not in ".;"

@@ -189,23 +189,6 @@ def test_metrics_are_those_of_the_kind(
     assert sound.prepared(private)[0].eval.metrics == untold
 
 
-@pytest.mark.parametrize(
-    ("changes", "prior"),
-    [
-        ({}, "validation"),  # clients hide their items among others: the server counts its own part
-        ({"method": {"name": "dual_encoder", "loss_form": "hinge"}}, "auto"),  # it sees them anyway
-        ({"data": {"validation_fraction": 0.0}}, 0.0),
-        ({"privacy": {"clip": 1.0, "noise": 5.0}}, 0.0),
-    ],
-)
-def test_items_have_a_prior_where_something_can_be_counted(
-    changes: dict[str, dict[str, object]], prior: object, data_of: dict[str, dict[str, object]]
-) -> None:
-    values = {"method": {"name": "dual_encoder"}, **changes}
-    values["data"] = {**data_of["histories"], **changes.get("data", {})}
-    assert sound.prepared(so.Experiment.of(values))[0].method.prior == prior
-
-
 def test_a_client_is_somebody_where_the_data_says_who(data_of: dict[str, dict[str, object]]) -> None:
     complete, splits = sound.prepared(so.Experiment.of({"data": data_of["users"]}))
     assert (complete.data.partition.name, splits.train.clients) == ("by_user", 8)  # numbered 0, 3, 6 …

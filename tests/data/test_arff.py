@@ -93,7 +93,11 @@ def test_sparse_and_dense_rows_and_labels_in_xml_order(tmp_path: Path) -> None:
         ("@data", "@dat", r"toy.arff:8: '@dat' is no @relation, @attribute or @data"),
         ("@data\n", "", r"toy.arff:8: '\{0 1,2 1\}' is no @relation"),
         ("@attribute TAG_b {0,1}\n", "", r"no attribute for the label 'TAG_b'"),
-        ("TAG_b {0,1}", "TAG_b {0,1", r"toy.arff:6: the values of attribute 'TAG_b' have no closing brace"),
+        (
+            "TAG_b {0,1}",
+            "TAG_b {0,1",
+            r"toy.arff:6: the values of attribute 'TAG_b' have no closing brace",
+        ),
         ("TAG_b {0,1}", "TAG_b {}", r"toy.arff:6: attribute 'TAG_b' has no values"),
         ("TAG_b {0,1}", "TAG_b", r"toy.arff:6: attribute 'TAG_b' has no type that is known"),
         ("TAG_b {0,1}", "TAG_b relational", r"toy.arff:6: attribute 'TAG_b' is relational"),
@@ -238,7 +242,9 @@ def test_labels_are_on_by_the_word_not_by_the_place(
     tmp_path: Path, declared: str, on: str, expected: list[list[int]]
 ) -> None:
     off = next((v for v in declared.strip("{}").split(",") if v != on), on)
-    content = f"@relation l\n@attribute a real\n@attribute y {declared}\n@data\n1,{on}\n2,{off}\n{{0 3}}\n"
+    content = (
+        f"@relation l\n@attribute a real\n@attribute y {declared}\n@data\n1,{on}\n2,{off}\n{{0 3}}\n"
+    )
     assert sets(mulan(tmp_path, content, '<labels><label name="y"/></labels>').train) == expected
 
 
@@ -320,7 +326,9 @@ def test_the_user_says_which_attribute_is_the_class(tmp_path: Path) -> None:
     """Not the last, not called so, and on or off: nothing in the file would tell."""
     content = WEKA.replace("Species {setosa,'two words',other}", "leaves real")
     content = content.replace("'two words'", "2").replace("other", "7").replace("setosa", "0")
-    with pytest.raises(so.UserError, match=r"set data.source.label to the attribute of classes: 'colour'$"):
+    with pytest.raises(
+        so.UserError, match=r"set data.source.label to the attribute of classes: 'colour'$"
+    ):
         mulan(tmp_path, content, xml=None)
     found = MulanArff(label="colour").parse(tmp_path)
     assert dense(found.train) == [[1, 2], [2.5, 7], [3, 0], [4, 0]]
@@ -376,8 +384,16 @@ def put(folder: Path, **files: str) -> None:
         (["toy-train.arff", "toy-test.arff", "toy.arff"], "toy-train.arff", "toy-test.arff"),
         (["toy-sparse.arff"], "toy-sparse.arff", None),
         (["toy-sparse.arff", "toy.arff"], "toy.arff", None),
-        (["toy_train_sparse.arff", "toy_test_sparse.arff"], "toy_train_sparse.arff", "toy_test_sparse.arff"),
-        (["Toy-sparse-train.ARFF", "Toy-sparse-test.ARFF"], "Toy-sparse-train.ARFF", "Toy-sparse-test.ARFF"),
+        (
+            ["toy_train_sparse.arff", "toy_test_sparse.arff"],
+            "toy_train_sparse.arff",
+            "toy_test_sparse.arff",
+        ),
+        (
+            ["Toy-sparse-train.ARFF", "Toy-sparse-test.ARFF"],
+            "Toy-sparse-train.ARFF",
+            "Toy-sparse-test.ARFF",
+        ),
         (["toy.arff", "unlike.arff"], "toy.arff", None),  # toy.xml says which
     ],
 )
@@ -400,11 +416,15 @@ def test_a_named_file_is_the_one_that_is_read(tmp_path: Path) -> None:
         assert (len(found.train), None if found.test is None else len(found.test)) == (rows, tested)
         assert found.class_names == ("TAG_b", "TAG_a")
     assert MulanArff().parse(tmp_path / "other.arff").class_names == ("OTHER", "TAG_a")
-    with pytest.raises(so.UserError, match=r"more than one data set .* name the .arff file in data.path"):
+    with pytest.raises(
+        so.UserError, match=r"more than one data set .* name the .arff file in data.path"
+    ):
         MulanArff().parse(tmp_path)
 
 
-def test_each_named_file_has_its_own_cache_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_named_file_has_its_own_cache_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SPREADOUT_CACHE", str(tmp_path / "cache"))
     put(tmp_path, toy_train__arff=ARFF, toy_test__arff=ARFF, toy__arff=LONGER, toy__xml=XML)
     for name, rows in [("toy", 5), ("toy-train", 4), ("toy", 5)]:
@@ -419,7 +439,9 @@ def test_of_several_xml_files_the_one_that_fits_is_taken(tmp_path: Path) -> None
     put(tmp_path, toy__arff=ARFF, one__xml=other, two__xml=fits)
     assert MulanArff().parse(tmp_path).class_names == ("TAG_b", "TAG_a")
     put(tmp_path, two__xml=other)
-    with pytest.raises(so.UserError, match=r"of the XML files beside it \(one.xml, two.xml\), none fits"):
+    with pytest.raises(
+        so.UserError, match=r"of the XML files beside it \(one.xml, two.xml\), none fits"
+    ):
         MulanArff().parse(tmp_path)
     put(tmp_path, one__xml=fits, two__xml=fits)
     with pytest.raises(so.UserError, match=r"several fit; leave one there"):
@@ -435,7 +457,9 @@ def test_parts_that_do_not_agree_are_refused(tmp_path: Path) -> None:
     with pytest.raises(so.UserError, match=r"has 3 features, toy-train.arff has 2: they must agree"):
         MulanArff().parse(tmp_path)
     put(tmp_path, toy_test__arff=ARFF.replace("f0 {0,1}", "f0 {1,0}"))
-    with pytest.raises(so.UserError, match=r"declares 'f0' \{1,0\} where toy-train.arff has 'f0' \{0,1\}"):
+    with pytest.raises(
+        so.UserError, match=r"declares 'f0' \{1,0\} where toy-train.arff has 'f0' \{0,1\}"
+    ):
         MulanArff().parse(tmp_path)
 
 

@@ -117,7 +117,13 @@ def test_your_own_npz_trains_end_to_end(tmp_path: Path, toy_arrays) -> None:  # 
         "rounds": 30,
         "data": {"source": "npz", "path": str(tmp_path / "mine.npz"), "partition": "given"},
         "model": {"hidden": [16], "dim": 8},
-        "clients": {"lr": 0.3, "local_epochs": 1, "batch": 4, "selection": "uniform", "input_dropout": 0.0},
+        "clients": {
+            "lr": 0.3,
+            "local_epochs": 1,
+            "batch": 4,
+            "selection": "uniform",
+            "input_dropout": 0.0,
+        },
         "server": {"optimizer": "sgd"},
         "method": {"name": "fedaws", "strength": 0.1},
     }

@@ -97,7 +97,9 @@ def test_what_only_looks_like_a_number_is_text(odd: str, tmp_path: Path) -> None
     assert read(tmp_path, "a,label\n" + rows).class_names == tuple(sorted(["10", odd]))
 
 
-def test_words_for_what_is_missing_are_empty_cells_of_numbers_and_classes_of_labels(tmp_path: Path) -> None:
+def test_words_for_what_is_missing_are_empty_cells_of_numbers_and_classes_of_labels(
+    tmp_path: Path,
+) -> None:
     text = "a,soil,label\n1,none,x\nNA,wet,NA\n nan,none,x\n3,wet,NA\n"
     found = so.DataConfig(source="table", path=tmp_path / "t.csv")
     (tmp_path / "t.csv").write_text(text)
@@ -114,7 +116,9 @@ def test_words_for_what_is_missing_are_empty_cells_of_numbers_and_classes_of_lab
 
 def test_one_cell_that_makes_text_of_numbers_is_named(tmp_path: Path) -> None:
     text = "a,label\n" + "".join(f"{i % 3},x\n" for i in range(9)) + "l,x\n"
-    assert read(tmp_path, text).notes == ("a: is text because of 'l' in line 11 and became 3 indicators",)
+    assert read(tmp_path, text).notes == (
+        "a: is text because of 'l' in line 11 and became 3 indicators",
+    )
 
 
 def test_a_column_that_counts_the_rows_is_named(tmp_path: Path) -> None:
@@ -124,7 +128,9 @@ def test_a_column_that_counts_the_rows_is_named(tmp_path: Path) -> None:
     assert read(tmp_path, text, features=("a",)).notes == ()
 
 
-@pytest.mark.parametrize("raw", ["a,label\n1,Málaga\n2,Mölaga\n".encode("latin-1"), "a,label\n1,x\n".encode("utf-16")])
+@pytest.mark.parametrize(
+    "raw", ["a,label\n1,Málaga\n2,Mölaga\n".encode("latin-1"), "a,label\n1,x\n".encode("utf-16")]
+)
 def test_text_that_is_no_utf_8_is_not_guessed_at(raw: bytes, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(raw)
     with pytest.raises(so.UserError, match=r"t.csv:[12]: is no text in UTF-8; save it as UTF-8"):

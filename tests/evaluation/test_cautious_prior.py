@@ -91,7 +91,7 @@ def test_where_order_says_little_what_is_popular_helps_to_name_the_next_item(tmp
     lines = ["user,item,time", *(f"{user},{item},{time}" for user, item, time in events)]
     (tmp_path / "log.csv").write_text("\n".join(lines))
     scores = {}
-    for overrides in ((), ("method.prior=0",)):
+    for overrides in ((), ("method.prior=validation",)):
         values = {
             "data": {"source": "interactions", "path": str(tmp_path / "log.csv")},
             "method": {"name": "dual_encoder"},
@@ -100,8 +100,8 @@ def test_where_order_says_little_what_is_popular_helps_to_name_the_next_item(tmp
         }
         result = so.run(so.Experiment.of(values, overrides=overrides), device="cpu")
         scores[overrides] = result.metrics["R@10"]
-        assert (result.history[-1].get("prior") is None) == bool(overrides)
-    assert scores[()] > scores["method.prior=0",] + 3
+        assert (result.history[-1].get("prior") is None) == (not overrides)
+    assert scores["method.prior=validation",] > scores[()] + 3
 
 
 def test_what_a_softmax_has_learnt_is_not_counted_twice() -> None:

@@ -23,7 +23,12 @@ from toys import several_classes, tagged, tagged_config
 @pytest.fixture(scope="module")
 def trained() -> so.Result:
     e = so.Experiment.of(
-        {"rounds": 6, "model": {"hidden": [8], "dim": 6}, "clients": {"per_round": 3}, "method": {"name": "fedss", "negatives": 2}}
+        {
+            "rounds": 6,
+            "model": {"hidden": [8], "dim": 6},
+            "clients": {"per_round": 3},
+            "method": {"name": "fedss", "negatives": 2},
+        }
     )
     return so.run(e, data=several_classes(), device="cpu")
 
@@ -31,16 +36,29 @@ def trained() -> so.Result:
 def test_by_class_counts_every_example(trained: so.Result) -> None:
     f, state, held = trained.federation, trained.state, several_classes().test
     of = by_class(f.model, state, held, 8)
-    guesses = [int(ranked(f.model, state, held, torch.tensor([i]), 1).ids[0, 0]) for i in range(len(held))]
+    guesses = [
+        int(ranked(f.model, state, held, torch.tensor([i]), 1).ids[0, 0]) for i in range(len(held))
+    ]
     labels = held.labels.values.tolist()
     assert of.examples == len(labels)
-    assert of.found.tolist() == [sum(y == g == c for y, g in zip(labels, guesses, strict=True)) for c in range(8)]
+    assert of.found.tolist() == [
+        sum(y == g == c for y, g in zip(labels, guesses, strict=True)) for c in range(8)
+    ]
     assert of.tested.tolist() == [labels.count(c) for c in range(8)]
     assert of.pairs is not None
     pairs = {(a, b): n for a, b, n in of.pairs.tolist()}
-    assert pairs == {p: list(zip(labels, guesses, strict=True)).count(p) for p in zip(labels, guesses, strict=True)}
+    assert pairs == {
+        p: list(zip(labels, guesses, strict=True)).count(p) for p in zip(labels, guesses, strict=True)
+    }
     bins = by_frequency(torch.tensor([0, 1, 2, 3, 4, 7, 8, 100]), of)
-    assert [(b["low"], b["high"], b["classes"]) for b in bins] == [(0, 0, 1), (1, 1, 1), (2, 3, 2), (4, 7, 2), (8, 15, 1), (64, 127, 1)]
+    assert [(b["low"], b["high"], b["classes"]) for b in bins] == [
+        (0, 0, 1),
+        (1, 1, 1),
+        (2, 3, 2),
+        (4, 7, 2),
+        (8, 15, 1),
+        (64, 127, 1),
+    ]
     assert sum(b["found"] for b in bins) == int(of.found.sum())
 
 
@@ -53,7 +71,9 @@ def test_label_sets_count_the_first_five_and_have_no_confusion() -> None:
     found = ranked(result.federation.model, result.state, held, torch.arange(len(held)), 5).ids.tolist()
     for c in range(6):
         sets = [set(held.labels[i].tolist()) for i in range(len(held))]
-        assert int(of.found[c]) == sum(c in own and c in best for own, best in zip(sets, found, strict=True))
+        assert int(of.found[c]) == sum(
+            c in own and c in best for own, best in zip(sets, found, strict=True)
+        )
 
 
 def test_examples_of_classes_that_were_never_trained_are_left_out(trained: so.Result) -> None:
@@ -83,7 +103,9 @@ def test_bytes_of_clients_add_up_to_what_was_measured(trained: so.Result) -> Non
 
 
 def test_a_histogram_counts_pairs() -> None:
-    rows = torch.nn.functional.normalize(torch.randn(12, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+    rows = torch.nn.functional.normalize(
+        torch.randn(12, 4, generator=torch.Generator().manual_seed(0)), dim=1
+    )
     counts = [0] * BINS
     for a, b in itertools.combinations(rows.double(), 2):
         counts[min(int((float(a @ b) + 1) / 2 * BINS), BINS - 1)] += 1

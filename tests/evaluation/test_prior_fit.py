@@ -95,7 +95,14 @@ def test_frequent_classes_have_half_of_all_labels() -> None:
     counts = torch.tensor([1.0, 8, 2, 4, 0, 1])
     many = frequent_count(counts)
     assert many == 1
-    assert Frequencies(counts, 16, many).is_frequent.tolist() == [False, True, False, False, False, False]
+    assert Frequencies(counts, 16, many).is_frequent.tolist() == [
+        False,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert frequent_count(torch.ones(10)) == 5
 
 

@@ -192,7 +192,10 @@ def test_a_run_accounts_for_the_smallest_client_that_came_most(tmp_path: Path) -
         ({"method": {"name": "fedaws", "weighting": "examples"}}, "method.weighting"),
         ({"method": {"name": "fedalc"}}, "without noise"),
         ({"clients": {**CLIENTS, "max_examples": 10}}, "clients.max_examples = 10"),
-        ({"clients": {**CLIENTS, "request_features": "seen"}}, "features of the examples that were drawn"),
+        (
+            {"clients": {**CLIENTS, "request_features": "seen"}},
+            "features of the examples that were drawn",
+        ),
         ({"method": {"name": "fedss", "negatives": 1}}, "method.correct = false"),
         ({"method": {"name": "fedss", "loss_form": "negatives"}}, "which classes are its own"),
         ({"method": {"name": "fedss", "loss_form": "positives"}}, "which classes are its own"),

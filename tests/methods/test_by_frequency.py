@@ -74,7 +74,9 @@ SOFT = {
 
 @pytest.mark.parametrize("kind", [FedAvg, Centralized, FedAwSSoftmax, FedSS])
 @pytest.mark.parametrize("options", SOFT.values(), ids=SOFT.keys())
-def test_softmaxes_take_margins_and_adjusted_logits(kind: type[Method], options: dict[str, float]) -> None:
+def test_softmaxes_take_margins_and_adjusted_logits(
+    kind: type[Method], options: dict[str, float]
+) -> None:
     """−log of exp(scale (s_y − Δ_y) + a log n_y − log(m q)) over the sum of all, written out."""
     model, params, batch, info = one_client()
     found = kind(scale=5.0, **options).loss(model, params, batch, info)
@@ -111,7 +113,11 @@ def test_counts_are_a_clients_own_or_those_of_all() -> None:
     assert everywhere[1].tolist() == [int((label == c).sum()) for c in (3, 4, 5, 6, 7)]
     assert everywhere[0, 4] == 0  # padding
     capped = so.Experiment.of(
-        {"rounds": 1, "method": {"name": "fedavg", "logit_adjustment": 1.0}, "server": {"claim_quantile": 0.3}}
+        {
+            "rounds": 1,
+            "method": {"name": "fedavg", "logit_adjustment": 1.0},
+            "server": {"claim_quantile": 0.3},
+        }
     )
     run = so.run(capped, data=several_classes())  # the loss sees what the server has added up
     torch.testing.assert_close(run.federation.data.public_counts, run.state.scoring["counts"])
@@ -136,7 +142,9 @@ def test_who_has_to_tell_what() -> None:
         assert loud.sends_at_setup == "their label counts"
     unscaled = {"rounds": 2, "model": {"input_scaling": "none"}}
     plain, told = (
-        so.run(so.Experiment.of({**unscaled, "method": {"name": "fedss", **more}}), data=several_classes())
+        so.run(
+            so.Experiment.of({**unscaled, "method": {"name": "fedss", **more}}), data=several_classes()
+        )
         for more in ({}, {"logit_adjustment": 1.0})
     )
     once = told.state.traffic
@@ -187,7 +195,9 @@ def test_logits_adjusted_while_training_are_a_prior_in_closed_form() -> None:
 def a_round(table: torch.Tensor, touched: torch.Tensor) -> tuple[so.ServerState, ServerContext]:
     ones = torch.ones(len(touched))
     seen = RowSum(touched, torch.zeros(len(touched), table.shape[1]), ones, ones)
-    return so.ServerState(0, {}, {"classes": table}), ServerContext(0, 0, 0, {"classes": 0.1}, {"classes": seen})
+    return so.ServerState(0, {}, {"classes": table}), ServerContext(
+        0, 0, 0, {"classes": 0.1}, {"classes": seen}
+    )
 
 
 def test_spreadout_is_weighted_by_what_clients_counted() -> None:
@@ -254,11 +264,16 @@ def test_both_forms_together_are_their_mixture() -> None:
     assert float(every.value) == pytest.approx(sum(pairs), rel=1e-5)
     with pytest.raises(so.UserError, match='reduction = "sum": spreadout_form = "both" needs "row"'):
         so.Experiment.of({"method": {"name": "fedaws", "spreadout_form": "both", "reduction": "sum"}})
-    assert so.Experiment.of({"method": {"name": "fedalc", "spreadout_form": "both"}}).method.reduction == "row"
+    assert (
+        so.Experiment.of({"method": {"name": "fedalc", "spreadout_form": "both"}}).method.reduction
+        == "row"
+    )
 
 
 @pytest.mark.parametrize(("form", "pairs"), [("hinge", 7 / 8), ("topk", 1.0)])
-def test_without_a_strength_a_plain_step_pushes_alike_by_every_reduction(form: str, pairs: float) -> None:
+def test_without_a_strength_a_plain_step_pushes_alike_by_every_reduction(
+    form: str, pairs: float
+) -> None:
     """One of each row's mean over its pairs; 1/C of Prop. 2 is 7/8 of that where a row has 7 pairs."""
     table = torch.nn.functional.normalize(
         torch.randn(8, 4, generator=torch.Generator().manual_seed(4)), dim=1

@@ -489,7 +489,9 @@ def test_a_large_clients_epoch_sees_every_example_once() -> None:
 def test_what_comes_next_is_learned_where_something_keeps_items_apart(
     loss: dict[str, object], least: float
 ) -> None:
-    experiment = shop_config(rounds=150, method=loss, model={"output": "linear"}, clients={"lr": 0.5, "local_epochs": 1})
+    experiment = shop_config(
+        rounds=150, method=loss, model={"output": "linear"}, clients={"lr": 0.5, "local_epochs": 1}
+    )
     result = so.run(experiment, data=shop(users=40))
     if least:
         assert result.metrics["R@1"] > least

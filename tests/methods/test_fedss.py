@@ -727,11 +727,15 @@ def test_another_encoder_takes_leave_of_the_old_ones_keys() -> None:
         so.Experiment.load("digits-fedaws", ["model.encoder=convnet", "model.hidden=[3]"])
 
 
-@pytest.mark.parametrize("method", [{"name": "fedaws-softmax"}, {"name": "fedss", "loss_form": "positives"}])
+@pytest.mark.parametrize(
+    "method", [{"name": "fedaws-softmax"}, {"name": "fedss", "loss_form": "positives"}]
+)
 def test_a_softmax_over_one_class_is_named_before_training(method: dict[str, Any]) -> None:
     x, y = np.eye(3).repeat(4, 0), np.arange(3).repeat(4)
     found = so.Experiment.of({"method": method}).method
     said = found.warnings(FederatedDataset.from_arrays(x, y, y))
     assert said is not None
     assert "3 of 3 clients hold one class, and a softmax over one learns nothing; take" in said
-    assert "hold one class" not in (found.warnings(FederatedDataset.from_arrays(x, y, np.arange(12) % 2)) or "")
+    assert "hold one class" not in (
+        found.warnings(FederatedDataset.from_arrays(x, y, np.arange(12) % 2)) or ""
+    )

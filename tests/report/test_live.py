@@ -23,7 +23,13 @@ def folder(tmp_path: Path) -> Path:
     """A run that was stopped after its third round."""
     calls = iter(range(100))
     with pytest.raises(so.Interrupted):
-        so.run(tiny(rounds=5), data=tiny_data(), out=tmp_path / "run", stop=lambda: next(calls) == 2, device="cpu")
+        so.run(
+            tiny(rounds=5),
+            data=tiny_data(),
+            out=tmp_path / "run",
+            stop=lambda: next(calls) == 2,
+            device="cpu",
+        )
     return tmp_path / "run"
 
 
@@ -120,7 +126,9 @@ def test_nodes_answers_refusals_and_bytes_of_a_deployment(folder: Path, tmp_path
         assert said in text
     assert "<b>late" not in text
     path.write_text('{"event": "nodes", "nodes": -1}\n')
-    with pytest.raises(so.UserError, match=r"events\.jsonl:1: is damaged .*; delete it, and the run is shown"):
+    with pytest.raises(
+        so.UserError, match=r"events\.jsonl:1: is damaged .*; delete it, and the run is shown"
+    ):
         deployed_of(tmp_path / "begun")
     assert "no run has begun here yet" in live.page_now([tmp_path / "begun"])
 

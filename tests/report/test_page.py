@@ -89,13 +89,21 @@ def test_the_moment_of_collapse(collapsing: list[bool], expected: int | None) ->
 def test_a_run_that_was_cut_short_is_reported_as_far_as_it_went(tmp_path: Path) -> None:
     rounds = iter(range(100))
     with pytest.raises(so.Interrupted):
-        so.run(tiny(rounds=9), data=tiny_data(), out=tmp_path / "cut", stop=lambda: next(rounds) == 3, device="cpu")
+        so.run(
+            tiny(rounds=9),
+            data=tiny_data(),
+            out=tmp_path / "cut",
+            stop=lambda: next(rounds) == 3,
+            device="cpu",
+        )
     (arm,) = arms_of(tmp_path / "cut")
     assert [record["round"] for record in arm.histories[0]] == [0, 1, 2, 3, 4]
     assert arm.summaries[0]["bytes"]["participations"] == 12
     text = page([arm], "cut")
     assert "is not finished. Shown is round 4 of 9" in text
-    assert "<p class=about>data given in Python, 4 rounds, 1 seed</p>" in text  # no word of what is not known
+    assert (
+        "<p class=about>data given in Python, 4 rounds, 1 seed</p>" in text
+    )  # no word of what is not known
     whole = so.run(tiny(rounds=4), data=tiny_data(), device="cpu")
     assert arm.summaries[0]["metrics"] == whole.metrics
     shutil.rmtree(tmp_path / "cut" / "checkpoint")
@@ -107,7 +115,9 @@ def test_a_comparison_that_was_cut_short_is_reported_too(tmp_path: Path) -> None
     variants = {"a": tiny(), "b": tiny(rounds=5)}
     calls = iter(range(100))
     with pytest.raises(so.Interrupted):  # in the second round of the second variant
-        so.compare(variants, data=tiny_data(), out=tmp_path / "cut", stop=lambda: next(calls) == 3, device="cpu")
+        so.compare(
+            variants, data=tiny_data(), out=tmp_path / "cut", stop=lambda: next(calls) == 3, device="cpu"
+        )
     arms = arms_of(tmp_path / "cut")
     assert [(arm.name, arm.summaries[0]["rounds"]) for arm in arms] == [("a", 2), ("b", 2)]
     assert "b, seed 0: is not finished" in page(arms, "cut")

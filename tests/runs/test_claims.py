@@ -175,7 +175,9 @@ def test_a_run_of_an_earlier_version_killed_before_its_first_checkpoint_can_be_r
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "config.toml").write_text(tiny().to_toml())
-    with pytest.raises(UserError, match=r"exists; choose another --out \(out=\), or --force \(force=True\)"):
+    with pytest.raises(
+        UserError, match=r"exists; choose another --out \(out=\), or --force \(force=True\)"
+    ):
         run(folder)
     run(folder, force=True)
     assert RunFolder(folder).finished

@@ -62,5 +62,7 @@ def test_without_matplotlib_there_is_one_line_that_says_what_to_install(
     result: so.Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(so.UserError, match=r"matplotlib is not installed; pip install 'spreadout\[plot\]'"):
+    with pytest.raises(
+        so.UserError, match=r"matplotlib is not installed; pip install 'spreadout\[plot\]'"
+    ):
         result.plot()

@@ -227,7 +227,10 @@ def test_where_the_server_takes_the_scale_away_its_rate_is_named() -> None:
     asked = {**PLAIN, "rounds": 20, "method": {"name": "fedaws"}}
     asked["server"] = {"optimizer": "adam", "lr": 0.003, "eps": 1e-8}
     runs = [
-        so.run(so.Experiment.of({**asked, "clients": {"local_steps": 1, "lr": lr, "row_lr": 0.1}}), data=data)
+        so.run(
+            so.Experiment.of({**asked, "clients": {"local_steps": 1, "lr": lr, "row_lr": 0.1}}),
+            data=data,
+        )
         for lr in (0.1, 1.0)
     ]
     assert abs(runs[0].metrics["P@1"] - runs[1].metrics["P@1"]) < 1.0

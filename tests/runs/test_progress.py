@@ -70,7 +70,9 @@ def test_of_a_comparison_all_runs_that_remain_are_foretold() -> None:
     clock.now, pace.round = 200.0, 5  # 20 s a round: it will take 200 s
     assert pace.place == "run 3 of 4"
     assert pace.left == 100.0
-    assert pace.all_left == 100.0 + (100.0 + 200.0) / 2  # and one more, as long as these two are on average
+    assert (
+        pace.all_left == 100.0 + (100.0 + 200.0) / 2
+    )  # and one more, as long as these two are on average
     assert pace.remaining == "100 s left, 4 min for all"
 
 
@@ -254,5 +256,7 @@ def test_a_notebook_draws_one_bar_again_and_again(monkeypatch: pytest.MonkeyPatc
     watch = Progress(display=Notebook(clock=clock), chosen=False, clock=clock)
     so.run(SHORT.model_copy(update={"name": "a.b"}), observer=Several([Slow(), watch]))
     assert "round 0/3" in drawn[0]["text/plain"]
-    assert drawn[-1]["text/html"].startswith('<progress value="3" max="3"></progress> a.b, round 3/3, P@1 ')
+    assert drawn[-1]["text/html"].startswith(
+        '<progress value="3" max="3"></progress> a.b, round 3/3, P@1 '
+    )
     assert len(drawn) == 5  # at the start, after each round, at the end: no more than five a second

@@ -42,7 +42,12 @@ SPREAD: Settings = {"name": "fedaws", "loss_form": "square"}
 SMALL: Settings = {"encoder": "lookup", "width": 8, "hidden": [8], "dim": 6, "init": 0.5}
 TAGS: Settings = {"rounds": 40, "eval": {"every": 4}, "model": SMALL}
 ITEMS: Settings = {"encoder": "mean", "dim": 6, "init": 0.5}
-SAMPLED: Settings = {"name": "dual_encoder", "loss_form": "sampled_softmax", "scale": 10.0, "negatives": 6}
+SAMPLED: Settings = {
+    "name": "dual_encoder",
+    "loss_form": "sampled_softmax",
+    "scale": 10.0,
+    "negatives": 6,
+}
 HEART: Settings = {
     "eval": {"every": 1},
     "model": {"hidden": [64]},

@@ -177,7 +177,9 @@ def test_histories_are_lists_or_events_in_a_data_frame() -> None:
     assert result.predict(events, top=2) == right
     for time in (["10", "1", "8", "9"], ["2024-05-31", "2024-01-01", "2024-01-02", "2024-03-01"]):
         found = result.predict(events.assign(time=time), top=2)  # in order of time, not of text
-        assert [[guess.id for guess in each] for each in found] == [[g.id for g in each] for each in right]
+        assert [[guess.id for guess in each] for each in found] == [
+            [g.id for g in each] for each in right
+        ]
     mixed = events.assign(user=pandas.Series(["u", 7, "u", "u"], dtype=object))
     assert {each[0].id for each in result.predict(mixed, top=2)} == {each[0].id for each in right}
     with pytest.raises(so.UserError, match="time 'noon' is neither a number nor an ISO date"):

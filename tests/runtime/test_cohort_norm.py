@@ -141,7 +141,9 @@ def test_a_round_that_is_not_finite_leaves_everything_as_it_was(pictures: Splits
     ],
 )
 def test_where_it_cannot_be_had_it_is_refused(pictures: Splits, override: list[str], why: str) -> None:
-    with pytest.raises(UserError, match=f'model.norm = "batch": .*{why}.*; model.norm = "group" works everywhere'):
+    with pytest.raises(
+        UserError, match=f'model.norm = "batch": .*{why}.*; model.norm = "group" works everywhere'
+    ):
         built(pictures, *override)
     built(pictures, *override, norm="group")
 

@@ -182,7 +182,11 @@ def test_torchrun_trains_writes_one_folder_and_goes_on_at_any_number(tmp_path: P
         "method.spreadout_form=topk",
         "method.k=3",
     ]
-    settings += [PLAIN, "method.spreadout_optimizer=adam", "run.shard_mb=0"]  # each has five of the ten rows
+    settings += [
+        PLAIN,
+        "method.spreadout_optimizer=adam",
+        "run.shard_mb=0",
+    ]  # each has five of the ten rows
     alone = so.run(so.Experiment.load("digits-fedaws", settings), device="cpu")
     half = tmp_path / "half"
     told = torchrun("run", "digits-fedaws", *settings, "rounds=2", "--out", str(half))

@@ -43,7 +43,9 @@ def blobs(
 
 def mislabelled(validation: int = 0) -> so.Splits:
     """Four classes of which the training data has many wrong labels: they are learned by heart in the end."""
-    data = blobs(classes=4, each=25, dim=10, noise=1.0, clients=4, held=20 + validation, validation=validation)
+    data = blobs(
+        classes=4, each=25, dim=10, noise=1.0, clients=4, held=20 + validation, validation=validation
+    )
     rng = np.random.default_rng(1)
     x, y = (data.train.columns[name].take(torch.arange(100)).numpy().copy() for name in "xy")
     wrong = rng.random(100) < 0.4
@@ -59,7 +61,9 @@ def skewed() -> so.Splits:
     x = rng.normal(size=(200, 3)).astype(np.float32)
     held = [so.Examples.from_arrays(x[i::4], y[i::4]) for i in (0, 1)]
     rest = np.arange(200) % 4 > 1
-    return so.Splits("skewed", so.FederatedDataset.from_arrays(x[rest], y[rest], y[rest]), held[0], held[1])
+    return so.Splits(
+        "skewed", so.FederatedDataset.from_arrays(x[rest], y[rest], y[rest]), held[0], held[1]
+    )
 
 
 def doubled(leave_out: bool) -> so.Splits:

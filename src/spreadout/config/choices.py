@@ -170,10 +170,10 @@ def within_classes(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 
 def augmentation(experiment: Experiment, splits: Splits) -> dict[str, Any]:
-    """Photographs are shifted and mirrored: images whose mirror images surely are of the same class.
+    """Photographs are shifted and mirrored: images of classes in which no side is seen.
 
-    Signs and letters are not shifted either: framed alike, they lost by it in short runs. Where sizes are
-    hidden, what images show is not looked at: they stay as they are.
+    Signs and letters are not shifted either: framed alike, they lost by it in short runs. Where sizes
+    are hidden, what images show is not looked at: they stay as they are.
     """
     shape, data = DataShape.of(splits.train), splits.train
     if shape.image is None or not sees_pictures(experiment, splits) or hides_sizes(experiment):

@@ -39,7 +39,7 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     free = experiment.clients.drift is None and not rate_alone(experiment)
     if free and _agrees(experiment.server, server, SERVER):
         found |= {f"server.{key}": value for key, value in server.items()}
-    if method.has_class_table:
+    if method.has_class_table and not method.takes_histories:
         found |= _prior(experiment, splits)
     plain = "x" in splits.train.columns and DataShape.of(splits.train).image is None
     if plain and method.has_class_table:
@@ -61,7 +61,7 @@ def _prior(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 def could_take_prior(method: Method) -> bool:
     """Whether a prior over classes could be added to the scores of a method that has none."""
-    able = method.has_class_table and not method.hides_sizes
+    able = method.has_class_table and not method.takes_histories and not method.hides_sizes
     return able and method.prior in (0, "validation")
 
 

@@ -88,8 +88,8 @@ def _mixing(keys: Bits, shape: tuple[int, ...], most: int) -> tuple[Any, Callabl
     whole = np.broadcast_to(keys, shape).ravel()
     if most > _FEW_BITS:
         turns = [np.uint64(turn << 32) for turn in range(_TURNS)]
-        return whole, lambda turn, word, key: (
-            _mix(_mix(word.view(np.uint64) + turns[turn]) ^ key).view(np.int64)
+        return whole, lambda turn, word, key: _mix(_mix(word.view(np.uint64) + turns[turn]) ^ key).view(
+            np.int64
         )
     before = _mixed_before(most)
     if keys.size << most > 4 * whole.size:

@@ -24,7 +24,8 @@ def continuity(x: Dense) -> float:
     if not len(x) or not width or min(x.values.shape[-2:]) < 2:
         return 0.0
     most = min(MOST, max(1, NUMBERS // width))
-    some = x.take(torch.linspace(0, len(x) - 1, min(len(x), most)).long()).cpu().float()
+    at = torch.linspace(0, len(x) - 1, min(len(x), most), dtype=torch.float64).long()
+    some = x.take(at).cpu().float()
     right = _correlation(some[..., 1:], some[..., :-1])
     down = _correlation(some[..., 1:, :], some[..., :-1, :])
     return min(right, down)

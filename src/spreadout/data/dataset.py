@@ -220,7 +220,7 @@ class FederatedDataset:
 
     @cached_property
     def may_be_mirrored(self) -> bool:
-        """Whether its inputs are images whose mirror images surely have the same classes."""
+        """Whether its inputs are images in whose classes no side is seen."""
         x, y = self.columns.get("x"), self.columns["y"]
         if not isinstance(x, Dense) or x.values.dim() != 4 or not isinstance(y, Dense | Lists):
             return False

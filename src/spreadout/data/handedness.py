@@ -62,7 +62,7 @@ class Handedness:
 
     @property
     def is_none(self) -> bool:
-        """Whether mirrored images are surely as good as images."""
+        """Whether no side is seen; that of a thing which may be anywhere in the frame is not."""
         return self.brightness.is_none and self.edges.is_none
 
 

@@ -68,9 +68,7 @@ class InputColumns:
             if name not in header:
                 others = [one for one in header if one not in self.names]
                 hint = near(name, others) if others else f"; it has {', '.join(header)[:200]}"
-                raise UserError(
-                    f"{origin}: no column {name!r}, which this model was trained on{hint}"
-                )
+                raise UserError(f"{origin}: no column {name!r}, which this model was trained on{hint}")
         unknown = [one for one in header if one not in (*self.names, *self.beside, *beside)]
         if unknown:
             raise UserError(

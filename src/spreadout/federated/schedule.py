@@ -144,9 +144,7 @@ def plan(schedule: Schedule, sizes: Ints, clients: Ints, *, seed: int, round: in
     return Plan(torch.from_numpy(index), mask, torch.from_numpy(steps))
 
 
-def _poisson_plan(
-    schedule: Schedule, sizes: Ints, clients: Ints, seed: int, round: int | Ints
-) -> Plan:
+def _poisson_plan(schedule: Schedule, sizes: Ints, clients: Ints, seed: int, round: int | Ints) -> Plan:
     """Each example in each step by itself, with probability batch / n_i: some steps have none."""
     usable, steps = schedule.usable(sizes), schedule.steps_per_client(sizes)
     own = randomness.bits(randomness.streams(seed, "poisson batches", round), clients)  # (k,)

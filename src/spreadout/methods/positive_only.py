@@ -118,7 +118,9 @@ class Baseline2(PositiveOnly):
 
     def collapse_advice(self, spread: ClassSpread) -> str:
         """Random rows of their own lie apart; those of shared buckets do not."""
-        return f"{collapse_of(spread)}; they are fixed: raise method.buckets, or method.hash_tables"
+        more = "raise method.buckets, or method.hash_tables"
+        remedy = "raise model.dim" if self.hash_tables is None else more
+        return f"{collapse_of(spread)}; they are fixed: {remedy}"
 
     @property
     def can_shard(self) -> bool:

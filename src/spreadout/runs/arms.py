@@ -153,9 +153,7 @@ def with_distinct_labels(arms: Sequence[Arm], folders: Sequence[Path]) -> list[A
     found = []
     for arm, folder in zip(arms, folders, strict=True):
         where = folder.name if alike[arm.label, folder.name] == 1 else folder
-        found.append(
-            arm if named[arm.label] == 1 else replace(arm, label=f"{arm.label} ({where})")
-        )
+        found.append(arm if named[arm.label] == 1 else replace(arm, label=f"{arm.label} ({where})"))
     return found
 
 

@@ -35,6 +35,8 @@ LEARNED = 0.5  # of the first training loss, what is left where training data is
 LOST = 0.05  # of all that was gained, lost since the best evaluation
 COPIES, COPIED = 10, 0.01  # scored rows, and their share, that may be training rows by chance
 ALWAYS = "always the most frequent labels"
+LITTLE = 0.25  # of the way from a trivial score to the best in one place
+UNMIRRORED = "set clients.image_flip = false: mirrored images may be of other classes"
 AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
     'method.name = "centralized" shows what the data can give'
@@ -63,6 +65,7 @@ def diagnose(
     references: Mapping[str, Reference] | None = None,
     scale_free: bool = False,
     copies: Copies | None = None,
+    mirrored: bool = False,
 ) -> list[Finding]:
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
 
@@ -72,7 +75,7 @@ def diagnose(
     are scored; usual: the rounds that would have been chosen for the data; takes_prior: whether a prior
     over classes could be added; collapse_advice: what the method says of its classes, if they collapsed;
     scale_free: whether the server's optimiser takes the scale of the clients' one step away; copies: of
-    training rows among those that are scored.
+    training rows among those that are scored; mirrored: whether it was chosen to mirror images.
     """
     fallen, dead = collapse(collapse_advice), dead_units(activity)
     wild = divergence(config, history, examples) or overshoot(history)
@@ -91,6 +94,8 @@ def diagnose(
     said = [one for one in (wild, dead, None if wild or dead else fallen) if one is not None]
     if calm is not None and (not said or (calm is short and said == [fallen])):
         said.insert(0, calm)  # classes of a run that was cut short may not have come apart yet
+    if mirrored and (twins := mirrored_classes(config, history, references or {})) is not None:
+        said.insert(0, twins)
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = said if last is None else [*said, last]
     known = leaked(config, copies)
@@ -159,6 +164,33 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
         f"fell from {before:.3g} to {after:.3g}",
         f'set rounds = {at}, or eval.keep = "best" with validation data; or train with '
         "clients.input_dropout",
+    )
+
+
+def mirrored_classes(
+    config: EvalConfig, history: Sequence[Record], references: Mapping[str, Reference]
+) -> Finding | None:
+    """Images were mirrored, and little was learnt that others find in them.
+
+    Mirroring is the one choice that can make two classes one, which no training mends.
+    """
+    names, ours = judged_by(config), goodness(config, history[shown_of(config, history)])
+    floor = [
+        goodness(config, one.metrics)
+        for one in references.values()
+        if one.is_trivial and all(is_known(one.metrics.get(name)) for name in names)
+    ]
+    known = central(config, references)
+    if not floor or not known:
+        return None
+    best, who = max(known)
+    if ours - max(floor) >= LITTLE * (best - max(floor)):
+        return None
+    sign = described(names[0]).sign
+    return Finding(
+        "mirrored classes",
+        f"{judged(config)} is {sign * ours:.2f}, {who} in one place has {sign * best:.2f}",
+        UNMIRRORED,
     )
 
 

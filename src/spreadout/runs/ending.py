@@ -116,6 +116,7 @@ class Ending:
             activity=self._activity(),
             references=references.references,
             copies=references.copies,
+            mirrored=e.clients.image_flip and "clients.image_flip" in (e.chosen or []),
             scale_free=e.server.optimizer in SCALE_FREE and e.clients.local_steps == 1,
         )
 

@@ -74,9 +74,7 @@ def rewind(folder: Path, marks: Marks) -> None:
             cut(path, marks[name]["bytes"])
 
 
-def read_log(
-    path: Path, length: int | None = None, remedy: str = REMEDY
-) -> Iterator[dict[str, Any]]:
+def read_log(path: Path, length: int | None = None, remedy: str = REMEDY) -> Iterator[dict[str, Any]]:
     """Its records, or those in the first bytes; a last line cut short is left out, no other is."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):

@@ -173,15 +173,11 @@ class MobileNetV3(ImageEncoder):
         return found
 
 
-def mobilenet_v3_small(
-    channels: int, size: int, dim: int, norm: Norm = group_norm
-) -> MobileNetV3:
+def mobilenet_v3_small(channels: int, size: int, dim: int, norm: Norm = group_norm) -> MobileNetV3:
     return MobileNetV3(SMALL, 1024, channels, size, dim, norm)
 
 
-def mobilenet_v3_large(
-    channels: int, size: int, dim: int, norm: Norm = group_norm
-) -> MobileNetV3:
+def mobilenet_v3_large(channels: int, size: int, dim: int, norm: Norm = group_norm) -> MobileNetV3:
     return MobileNetV3(LARGE, 1280, channels, size, dim, norm)
 
 
