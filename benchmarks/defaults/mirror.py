@@ -105,6 +105,8 @@ def main() -> None:
     found = [
         measured(name, a.arrays / f"{name}.npz") for name in SETS if (a.arrays / f"{name}.npz").exists()
     ]
+    if not found:
+        raise UserError(f"--arrays {a.arrays}: has none of {', '.join(f'{name}.npz' for name in SETS)}")
     rule = {"limit": LIMIT, "errors": SURE, "errors of one class": SURE_OF_ONE, "continuity": LEAST}
     record.write(a.out, {"rule": rule, "sets": found})
 

@@ -141,6 +141,9 @@ class TwoStage:
 
     def write(self, kept: Kept, out: Path) -> None:
         """`NAME-tuning.json` and `NAME.json`, of what is there."""
+        if not any(kept.of(one.job) for one in self.points):
+            print(f"{self.name}: no point has been tried yet; its files stay as they are")
+            return
         table = _others(out / f"{self.name}-tuning.json", self.arms) if self.into else []
         for one in self.points:
             if run := kept.of(one.job):

@@ -224,3 +224,11 @@ def test_several_processes_end_with_the_same_runs(tmp_path: Path) -> None:
     assert both.runs.keys() == alone.runs.keys()
     for key, one in both.runs.items():
         assert one["summary"]["metrics"] == alone.runs[key]["summary"]["metrics"]
+
+
+def test_files_stay_as_they_are_while_no_point_has_been_tried(tmp_path: Path) -> None:
+    plan = points_of("toy", 0.1, 0.2)
+    file = tmp_path / "toy-tuning.json"
+    file.write_text("what was found before")
+    choose_and_run([plan], tmp_path, now(tmp_path / "runs", 0.0))
+    assert file.read_text() == "what was found before"

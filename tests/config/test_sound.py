@@ -379,7 +379,8 @@ def test_how_images_are_moved_is_the_users_to_say(
 ) -> None:
     said = {one.partition("=")[0] for one in given if "=auto" not in one}
     for look, key in (("is_picture", "clients.image_shift"), ("handedness", "clients.image_flip")):
-        if key in said or expected == (0, False):  # nobody looks
+        both = {"clients.image_shift", "clients.image_flip"} <= said
+        if (key in said and look == "handedness") or both or expected == (0, False):  # nobody looks
             monkeypatch.setattr(f"spreadout.data.dataset.{look}", None)
     found = sound.sound(so.Experiment.of({}, overrides=given), drawings(EITHER, 1, 28, 28))
     assert (found.clients.image_shift, found.clients.image_flip) == expected

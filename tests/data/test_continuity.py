@@ -54,3 +54,9 @@ def test_large_images_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert continuity(images(x)) < 0.15
     monkeypatch.setattr(module, "NUMBERS", 64)
     assert continuity(images(x)) > 0.9  # of the first alone
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 7 / 255, 40.0])
+def test_images_without_contrast_are_no_pictures(value: float) -> None:
+    x = torch.full((6, 1, 8, 8), value)
+    assert continuity(Dense(x)) == 0

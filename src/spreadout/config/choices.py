@@ -180,10 +180,10 @@ def augmentation(experiment: Experiment, splits: Splits) -> dict[str, Any]:
         return {}
     mirrored = experiment.clients.image_flip
     if is_open(experiment, "clients.image_flip"):
-        mirrored = data.may_be_mirrored
+        mirrored = data.may_be_shifted and data.may_be_mirrored
     found: dict[str, Any] = {"clients.image_flip": mirrored}
     if is_open(experiment, "clients.image_shift"):
-        shifted = mirrored and data.may_be_shifted
+        shifted = mirrored and data.may_be_shifted  # also where the user says to mirror
         found["clients.image_shift"] = min(shape.image[1:]) // SHIFT if shifted else 0
     return found
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from spreadout.data.columns import Dense
 
 LIMIT = 0.15  # of pictures it is 0.3 at least, also of thin strokes and of 8 pixels a side
+NO_CONTRAST = 1e-9  # of an image's energy: rounding
 MOST, NUMBERS = 500, 1 << 25  # images that are looked at, and numbers in them
 
 
@@ -37,7 +38,10 @@ def is_picture(x: Dense) -> bool:
 
 
 def _correlation(one: Tensor, other: Tensor) -> float:
-    """Of the values of each image, and then the mean over images."""
-    one, other = (part.flatten(1) - part.flatten(1).mean(1, keepdim=True) for part in (one, other))
+    """Of the values of each image, and then the mean over images; 0 of one without contrast."""
+    sizes = (part.flatten(1).double().square().sum(1) for part in (one, other))
+    plain = torch.maximum(*sizes) * NO_CONTRAST
+    one, other = (part.flatten(1).double() for part in (one, other))
+    one, other = (part - part.mean(1, keepdim=True) for part in (one, other))
     norm = (one.square().sum(1) * other.square().sum(1)).sqrt()
-    return float(((one * other).sum(1) / norm).nan_to_num(0.0).mean())
+    return float(torch.where(norm > plain, (one * other).sum(1) / norm, 0.0).mean())
