@@ -32,7 +32,7 @@ class Spread:
         ("fedaws-softmax", GENTLE),
         ("fedalc-fixed", TRAINED),
         ("baseline-1", NOTHING),
-        ("baseline-2", HASHED),
+        ("baseline-2", "they are fixed: raise model.dim"),
         ("flag", NOTHING),
         ("fedavg", RATES),
         ("fedss", RATES),
@@ -45,6 +45,11 @@ def test_the_remedy_is_the_methods_own(name: str, remedy: str) -> None:
         "classes are collapsing: the nearest two have cosine 0.988, "
         f"the mean over all pairs is 0.750; {remedy}"
     )
+
+
+def test_fixed_rows_of_buckets_want_more_of_them() -> None:
+    hashed = METHODS["baseline-2"](name="baseline-2", hash_tables=2, buckets=8)
+    assert hashed.collapse_advice(Spread()).endswith(HASHED)
 
 
 @pytest.mark.parametrize(
