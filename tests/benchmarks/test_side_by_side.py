@@ -226,9 +226,12 @@ def test_several_processes_end_with_the_same_runs(tmp_path: Path) -> None:
         assert one["summary"]["metrics"] == alone.runs[key]["summary"]["metrics"]
 
 
-def test_files_stay_as_they_are_while_no_point_has_been_tried(tmp_path: Path) -> None:
-    plan = points_of("toy", 0.1, 0.2)
-    file = tmp_path / "toy-tuning.json"
-    file.write_text("what was found before")
+def test_files_stay_as_they_are_while_no_point_has_been_tried(tmp_path: Path, made: list[str]) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(BASE, encoding="utf-8")
+    plan = points_of(str(base), 0.05, 0.2)
+    file = tmp_path / f"{plan.name}-tuning.json"
+    file.write_text("what was found before", encoding="utf-8")
     choose_and_run([plan], tmp_path, now(tmp_path / "runs", 0.0))
-    assert file.read_text() == "what was found before"
+    assert made == []
+    assert file.read_text(encoding="utf-8") == "what was found before"
