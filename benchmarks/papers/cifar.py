@@ -2,6 +2,9 @@
 
     python -m benchmarks.papers.cifar --out results/cifar/table1.json --epochs 100 resnet8=200 --jobs 5
 
+`--epochs` and `--tuning-epochs` take a number and exceptions by network, data set or both, or arm:
+`100 resnet8=200 cifar-100=80 baseline-1=40`.
+
 Every arm has equally many points to choose from. They are trained for a few epochs on nine tenths of the
 training images, on the smaller network of each data set, and scored on the tenth that is held out; the
 best is trained for all networks of that set on all training images and scored on the test images, once.
@@ -104,23 +107,28 @@ class Job:
 
 @dataclass(frozen=True)
 class Epochs:
-    """Of runs that are scored on test images: so many, but others of some arms and networks."""
+    """So many, but others of some arms, networks and data sets."""
 
     usual: int
-    other: Mapping[str, int]  # by arm or network
+    other: Mapping[str, int]  # by arm, network and data set, network, or data set
 
     @classmethod
     def read(cls, words: Sequence[str]) -> Epochs:
-        """`100 resnet8=200 baseline-1=40`"""
-        named = dict(word.split("=") for word in words if "=" in word)
-        known = {*ARMS, *SECONDS_A_ROUND}
+        """`100 resnet8=200 cifar-100-resnet32=80 baseline-1=40`"""
+        named = dict(word.split("=", 1) for word in words if "=" in word)
+        known = {*ARMS, *SECONDS_A_ROUND, *CLIENTS, *(net.replace(" ", "-") for net in NETS)}
         if unknown := [name for name in named if name not in known]:
-            raise UserError(f"--epochs {unknown[0]}=…: is none of {', '.join(sorted(known))}")
-        usual = [int(word) for word in words if "=" not in word] or [60]
-        return cls(usual[-1], {name: int(count) for name, count in named.items()})
+            raise UserError(f"epochs of {unknown[0]!r}: is none of {', '.join(sorted(known))}")
+        usual = [word for word in words if "=" not in word]
+        for count in (*usual, *named.values()):
+            if not count.isdecimal() or not int(count):
+                raise UserError(f"epochs {count!r}: must be a whole number above 0")
+        return cls(int(usual[-1]) if usual else 60, {name: int(n) for name, n in named.items()})
 
     def of(self, net: str, arm: str) -> int:
-        return self.other.get(arm) or self.other.get(net.split()[1]) or self.usual
+        source, encoder = net.split()
+        names = (arm, f"{source}-{encoder}", encoder, source)
+        return next((self.other[name] for name in names if name in self.other), self.usual)
 
 
 def experiment_of(job: Job, norm: str) -> so.Experiment:
@@ -179,6 +187,15 @@ def train(job: Job, norm: str, device: str) -> dict[str, Any]:
     }
 
 
+def failed(job: Job) -> dict[str, Any]:
+    """A point whose training diverged."""
+    settings = ARMS[job.arm][job.point]
+    return {
+        **asdict(job),
+        **{"settings": settings, "P@1": 0.0, "loss": None, "rounds": job.rounds, "seconds": 0.0},
+    }
+
+
 class Results:
     """What was found so far, in a file."""
 
@@ -211,7 +228,8 @@ class Results:
 
     def seconds(self, job: Job) -> float:
         """How long a run will take, by those of the same network that were slowest."""
-        known = [r["seconds"] / r["rounds"] for r in self.runs if _job(r).encoder == job.encoder]
+        ended = [run for run in self.runs if run["seconds"]]
+        known = [run["seconds"] / run["rounds"] for run in ended if _job(run).encoder == job.encoder]
         each = max(known) if known else SECONDS_A_ROUND[job.encoder]
         return START + each * job.rounds
 
@@ -244,10 +262,15 @@ def _job(run: Mapping[str, Any]) -> Job:
     return Job(**{name: run[name] for name in ("net", "arm", "point", "test", "epochs", "seed")})
 
 
-def tuning_jobs(nets: Sequence[str], arms: Sequence[str], points: int, epochs: int) -> list[Job]:
+def tuning_jobs(nets: Sequence[str], arms: Sequence[str], points: int, epochs: Epochs) -> list[Job]:
     """Every point of every arm, on the network that each data set is tuned on."""
     smaller = dict.fromkeys(f"{NETS[net][0]} {NETS[net][1]}" for net in nets)
-    return [Job(net, arm, i, False, epochs, 0) for net in smaller for i in range(points) for arm in arms]
+    return [
+        Job(net, arm, i, False, epochs.of(net, arm), 0)
+        for net in smaller
+        for i in range(points)
+        for arm in arms
+    ]
 
 
 def final_jobs(
@@ -301,6 +324,11 @@ def run_all(
                     run = one.result()
                 except BrokenProcessPool:
                     raise UserError(f"{job.name}: its process died; memory may not suffice") from None
+                except (UserError, RuntimeError) as error:
+                    print(f"{job.name}: {str(error).splitlines()[0]}", flush=True)
+                    if job.test or not str(error).startswith("diverged"):
+                        continue
+                    run = failed(job)  # that is what is known of this point
                 results.add(run)
                 print(f"{run['P@1']:5.1f} in {run['seconds']:5.1f} s: {job.name}", flush=True)
 
@@ -311,7 +339,8 @@ def main() -> None:
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), metavar="ARM")
     told = "of a run that is scored on test images; NAME: an arm or a network"
     parser.add_argument("--epochs", nargs="+", default=["60"], metavar="N|NAME=N", help=told)
-    parser.add_argument("--tuning-epochs", type=int, default=10)
+    told = "of a run that is scored on held-out images"
+    parser.add_argument("--tuning-epochs", nargs="+", default=["10"], metavar="N|NAME=N", help=told)
     parser.add_argument("--points", type=int, default=4, help="to choose from, 0: the first, untuned")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=4, help="runs at once, each in a process")
@@ -324,9 +353,10 @@ def main() -> None:
     most = min(map(len, ARMS.values()))
     if a.points > most:
         raise UserError(f"--points {a.points}: every arm has {most}")
-    about = {"norm": a.norm, "tuning epochs": a.tuning_epochs, "points": a.points}
+    tuning_epochs = Epochs.read(a.tuning_epochs)
+    about = {"norm": a.norm, "tuning epochs": " ".join(a.tuning_epochs), "points": a.points}
     results = Results(a.out, about)
-    tuning = tuning_jobs(a.nets, a.arms, a.points, a.tuning_epochs)
+    tuning = tuning_jobs(a.nets, a.arms, a.points, tuning_epochs)
     epochs = Epochs.read(a.epochs)
 
     def wanted() -> list[Job]:

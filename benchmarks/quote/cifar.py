@@ -26,16 +26,21 @@ def arms(path: str) -> str:
 def points(path: str) -> str:
     """Validation P@1 of all points of every arm, by the server's rate; the chosen one in bold."""
     made, rows = read(path), []
+    after = sorted({run["epochs"] for run in made["runs"] if not run["test"]})
     for net in NETS:
         for arm in ARMS:
             tried = [r for r in made["runs"] if not r["test"] and (r["net"], r["arm"]) == (net, arm)]
-            tried.sort(key=lambda run: run["settings"]["server"]["lr"])
-            best = _tested(made, net, arm)["point"] if tried else None
-            cells = [_point(run, chosen=run["point"] == best) for run in tried]
+            tried.sort(key=_rate)
+            best = max(tried, key=lambda run: (run["P@1"], -run["point"]))["point"] if tried else None
+            decays = {_rate(run)[1] for run in tried}
+            cells = [_point(run, len(decays) > 1, chosen=run["point"] == best) for run in tried]
             rows += [[called(net), _label(arm), *cells]] if cells else []
     columns = max(map(len, rows)) - 2
     head = ("P@1, validation", "", "lowest rate", *[""] * (columns - 2), "highest")
-    note = f"`server.lr`: P@1 after {made['tuning epochs']} epochs; the chosen one in bold."
+    note = (
+        f"`server.lr`, and `server.weight_decay` where points differ in it: P@1 after "
+        f"{_to(after)} epochs; the chosen one in bold."
+    )
     return table(head, rows, path, note=note)
 
 
@@ -51,16 +56,27 @@ def _settings(run: Made) -> str:
     return ", ".join(f"{key} {value:g}" for key, value in found.items())
 
 
-def _point(run: Made, *, chosen: bool) -> str:
-    score = f"{run['P@1']:.1f}"
-    return f"{run['settings']['server']['lr']:g}: {f'**{score}**' if chosen else score}"
+def _rate(run: Made) -> tuple[float, float]:
+    server = run["settings"]["server"]
+    return server["lr"], server.get("weight_decay", 0.0)
+
+
+def _point(run: Made, with_decay: bool, *, chosen: bool) -> str:
+    score, (rate, decay) = f"{run['P@1']:.1f}", _rate(run)
+    name = f"{rate:g}, {decay:g}" if with_decay else f"{rate:g}"
+    return f"{name}: {f'**{score}**' if chosen else score}"
 
 
 def _trained(made: Made) -> str:
     seeds = sorted({row["seeds"] for row in made["table"]})
     epochs = sorted({row["epochs"] for row in made["table"]})
-    said = [" to ".join(map(str, dict.fromkeys((some[0], some[-1])))) for some in (epochs, seeds)]
-    return f"{said[0]} epochs, {said[1]} {'seed' if seeds == [1] else 'seeds'}, norm: {made['norm']}."
+    seed = "seed" if seeds == [1] else "seeds"
+    return f"{_to(epochs)} epochs, {_to(seeds)} {seed}, norm: {made['norm']}."
+
+
+def _to(numbers: list[int]) -> str:
+    """`6`, or `12 to 30`"""
+    return " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
 
 
 def _label(arm: str) -> str:

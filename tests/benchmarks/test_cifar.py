@@ -89,7 +89,7 @@ def test_all_arms_share_one_recipe() -> None:
 def test_the_best_point_on_held_out_images_is_the_one_that_is_tested(tmp_path: Path) -> None:
     results = Results(tmp_path / "found.json", {"norm": "batch"})
     nets = ["cifar-10 resnet8", "cifar-10 resnet32"]
-    tuning = tuning_jobs(nets, ["fedaws", "centralized"], 3, 2)
+    tuning = tuning_jobs(nets, ["fedaws", "centralized"], 3, Epochs(2, {}))
     assert {job.net for job in tuning} == {"cifar-10 resnet8"}
     assert not list(final_jobs(results, nets, ["fedaws"], tuning, Epochs(5, {}), 1))
     for job in tuning:
@@ -137,5 +137,20 @@ def test_epochs_may_differ_by_arm_and_network() -> None:
     assert epochs.of("cifar-10 resnet8", "fedaws") == 200
     assert epochs.of("cifar-10 resnet8", "baseline-1") == 40
     assert epochs.of("cifar-100 resnet56", "centralized") == 100
+    by_set = Epochs.read(["100", "cifar-100=80", "cifar-10-resnet32=120", "resnet8=200"])
+    assert by_set.of("cifar-10 resnet32", "fedaws") == 120
+    assert by_set.of("cifar-100 resnet32", "fedaws") == 80
+    assert by_set.of("cifar-10 resnet8", "fedaws") == 200
     with pytest.raises(UserError, match="resnet9"):
         Epochs.read(["resnet9=3"])
+    with pytest.raises(UserError, match="'ten': must be a whole number above 0"):
+        Epochs.read(["ten"])
+
+
+def test_a_point_that_diverged_is_never_the_chosen_one(tmp_path: Path) -> None:
+    results = Results(tmp_path / "found.json", {"norm": "batch"})
+    tuning = tuning_jobs(["cifar-10 resnet8"], ["fedaws"], 2, Epochs(2, {}))
+    results.add(cifar.failed(tuning[0]))
+    results.add(run_of(tuning[1], 11.0))
+    assert results.chosen("cifar-10 resnet8", "fedaws", tuning) == 1
+    assert results.seconds(tuning[0]) > cifar.START  # by runs that ended

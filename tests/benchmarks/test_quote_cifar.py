@@ -9,9 +9,16 @@ from benchmarks.quote import cifar
 NET = "cifar-10 resnet8"
 
 
-def _run(arm: str, point: int, lr: float, score: float, *, test: bool = False) -> dict[str, Any]:
+def _run(
+    arm: str, point: int, lr: float, score: float, *, test: bool = False, decay: float | None = None
+) -> dict[str, Any]:
     named = {"net": NET, "arm": arm, "point": point, "test": test, "seed": 0, "P@1": score}
-    return {**named, "settings": {"server": {"lr": lr}, "method": {"margin": 0.9}}}
+    server = {"lr": lr} if decay is None else {"lr": lr, "weight_decay": decay}
+    return {
+        **named,
+        "epochs": 40 if test else 6,
+        "settings": {"server": server, "method": {"margin": 0.9}},
+    }
 
 
 @pytest.fixture
@@ -25,6 +32,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> None:
             _run("fedaws", 0, 0.4, 57.3),
             _run("fedaws", 1, 0.1, 54.0),
             _run("fedaws", 0, 0.4, 83.7, test=True),
+            _run("centralized", 0, 0.02, 60.2, decay=5e-4),
+            _run("centralized", 1, 0.02, 61.3, decay=2e-3),
             _run("centralized", 0, 0.02, 81.9, test=True),
         ],
     }
@@ -45,5 +54,7 @@ def test_arms_are_beside_the_oracle_and_the_paper() -> None:
 @pytest.mark.usefixtures("made")
 def test_points_are_by_their_rate_and_the_chosen_one_is_bold() -> None:
     found: Any = cifar.points("x.json")
-    _, fedaws = found
+    note, fedaws, oracle = found
+    assert "P@1 after 6 epochs" in note
     assert fedaws == ["CIFAR-10, ResNet-8", "FedAwS", "0.1: 54.0", "0.4: **57.3**"]
+    assert oracle[2:] == ["0.02, 0.0005: 60.2", "0.02, 0.002: **61.3**"]
