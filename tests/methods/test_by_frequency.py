@@ -84,13 +84,14 @@ def test_softmaxes_take_margins_and_adjusted_logits(
     delta, weight = options.get("margin_by_frequency", 0.0), options.get("logit_adjustment", 0.0)
     # FedSS corrects for how likely each of the two drawn rows is: two of the six that are not its own.
     expected = [0.0, 0, 0, math.log(2 / 6), math.log(2 / 6)] if kind is FedSS else [0.0] * 5
+    rivals = range(3) if kind is FedAwSSoftmax else range(5)  # its own alone
     each = []
     for i, y in enumerate(batch["y"].tolist()):
         logit = [
             5 * (float(s[i, c]) - (delta * n[c] ** -0.25 if c == y else 0.0))
             + weight * math.log(n[c])
             - expected[c]
-            for c in range(5)
+            for c in rivals
         ]
         each.append(-logit[y] + math.log(sum(map(math.exp, logit))))
     assert float(found) == pytest.approx(mean_over_mask(each, batch["mask"]), rel=1e-5)
@@ -177,6 +178,7 @@ def test_a_margin_nobody_can_reach_is_refused() -> None:
     with pytest.raises(so.UserError, match=r"margin_by_frequency = 0\.1: has no effect"):
         so.run(so.Experiment.of({"method": square}), data=several_classes())
     assert FedAwSSoftmax(margin_by_frequency=0.5).prior == "auto"  # a softmax has no such end
+    assert FedAwSSoftmax(negatives=3).prior == 0  # it would tell what the others hide
 
 
 def test_logits_adjusted_while_training_are_a_prior_in_closed_form() -> None:

@@ -199,10 +199,11 @@ def test_what_a_loss_is_told_of_chances_is_how_rows_are_drawn(draw: str) -> None
     torch.testing.assert_close(q[others], holders[ids[0][others]] / 7)
 
 
-def test_the_reference_with_spreadout_averages_as_fedss_does() -> None:
-    """Where nothing is spread out, it is PosOnly."""
+@pytest.mark.parametrize("rows", [{"loss_form": "positives"}, {"negatives": 3}, {"sampled_rows": 7}])
+def test_the_reference_with_spreadout_averages_as_fedss_does(rows: dict[str, object]) -> None:
+    """Where nothing is spread out, it is PosOnly, or FedSS with as many rows."""
     tables = []
-    for method in ({"loss_form": "positives"}, {"name": "fedaws-softmax", "strength": 1e-12}):
+    for method in (rows, {**rows, "name": "fedaws-softmax", "strength": 1e-12}):
         f, state = built(pictures(clients=24), config(method, clients={"per_round": 12, "lr": 0.05}))
         for _ in range(2):
             run_round(f, state)
@@ -254,6 +255,7 @@ ARMS: dict[str, dict[str, object]] = {
     "posonly": {"loss_form": "positives"},
     "cover": {"draw": "cover", "cover": 4},
     "spread": {"name": "fedaws-softmax", "strength": 0.05},
+    "spread, with rows": {"name": "fedaws-softmax", "strength": 0.05, "negatives": 3},
     "full": {"name": "fedavg"},
 }
 

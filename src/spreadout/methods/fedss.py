@@ -10,9 +10,9 @@ Algorithm 1                                           here
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import (
     Draws,
+    Prior,
     RowAccess,
     SetupContext,
     reads_params_via_model,
@@ -58,13 +59,10 @@ class PopularityState(MethodState):
     popularity: Tensor | None = None  # (C,)
 
 
-@register_method
-class FedSS(AdjustedLogits):
+class SampledSoftmax(AdjustedLogits):
     """Softmax over a client's own classes and a sample of the others."""
 
     needs_own: ClassVar[bool] = True
-
-    name: Literal["fedss"] = "fedss"
     read_if: ClassVar = {"correct": ({"loss_form": ("sampled", "negatives")},)}
 
     loss_form: Literal["sampled", "negatives", "positives"] = "sampled"  # Eq. 5, 7 or 8
@@ -77,7 +75,7 @@ class FedSS(AdjustedLogits):
     merge: RowMerge = "weighted-mean"
 
     @model_validator(mode="after")
-    def _one_size(self) -> FedSS:
+    def _one_size(self) -> Self:
         if self.negatives is not None and self.sampled_rows is not None:
             raise ValueError("give negatives or sampled_rows, not both")
         if self.loss_form == "positives" and (self.negatives or self.sampled_rows or self.matched):
@@ -255,29 +253,40 @@ class FedSS(AdjustedLogits):
 
 
 @register_method
-class FedAwSSoftmax(Spreadout, AdjustedLogits):
-    """FedSS's FedAwS reference: PosOnly on the clients (Eq. 8), spreadout on the server."""
+class FedSS(SampledSoftmax):
+    """It is all there is: the server adds nothing."""
+
+    name: Literal["fedss"] = "fedss"
+
+
+@register_method
+class FedAwSSoftmax(SampledSoftmax, Spreadout):
+    """FedSS on the clients, spreadout on the server.
+
+    Without negatives it is the paper's FedAwS reference: PosOnly on the clients (Eq. 8). With some it is
+    FedAwS whose clients get rows of other classes beside their own.
+    """
 
     has_softmax: ClassVar[bool] = True
-    read_if: ClassVar = {"margin_by_frequency": ({},)}  # whatever the other loss would be
+    # Neither the other loss of positives nor its margin.
+    read_if: ClassVar = {"margin_by_frequency": ({},), "margin": ({"loss_form": ()},)}
 
     name: Literal["fedaws-softmax"] = "fedaws-softmax"
+    loss_form: Literal["sampled", "negatives", "positives"] = "positives"  # type: ignore[assignment]
     weighting: Weighting = "examples"
-    merge: RowMerge = "weighted-mean"
+    prior: Prior = "auto"
 
-    def warnings(self, data: FederatedDataset) -> str | None:
-        own = data.rows_of(torch.arange(data.clients))["classes"].lengths
-        return _alone(own, self.name) or super().warnings(data)
+    @model_validator(mode="before")
+    @classmethod
+    def _negatives_are_sampled(cls, values: Any) -> Any:
+        """Whoever says how many negatives there are need not say that there are some.
 
-    @property
-    def known_prior(self) -> float | None:
-        return None  # a softmax over a client's own classes says nothing of the others
-
-    @reads_params_via_model
-    def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
-        scores = model.embed(params, batch) @ model.class_vectors(params).T  # (B, |P_k|)
-        each = self.cross_entropy(scores, batch["y"], info.present["classes"], info)
-        return losses.masked_mean(each, batch["mask"])
+        Clients that hide their classes among others do not tell them for the sake of a prior.
+        """
+        sizes = ("negatives", "sampled_rows", "cover")
+        if isinstance(values, Mapping) and any(values.get(size) is not None for size in sizes):
+            return {"loss_form": "sampled", "prior": 0.0, **values}
+        return values
 
 
 def _alone(own: Tensor, method: str) -> str | None:
