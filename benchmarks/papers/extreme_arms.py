@@ -106,12 +106,29 @@ SPREAD = {  # rates of the server and of class rows
     f"{rate:g}-{rows:g}": {"server": {"lr": rate}, "clients": {"row_lr": rows}}
     for rate, rows in ((0.01, 0.5), (0.03, 0.5), (0.005, 0.5), (0.03, 0.2))
 }
+SPREAD_SAMPLED = {  # rates of the server and of class rows, strengths of its step
+    f"{rate:g}-{rows:g}-{strength:g}": {
+        "method": {"scale": 10.0, "logit_adjustment": 1.0, "strength": strength},
+        "server": {"lr": rate, "tables": {"classes": {"optimizer": "adam", "eps": 1e-8, "lr": rows}}},
+    }
+    for rate, rows, strength in (
+        (0.02, 5e-4, 0.003),
+        (0.02, 2e-3, 0.003),
+        (0.02, 5e-4, 0.001),
+        (0.02, 2e-3, 0.01),
+    )
+}
 MINED: Made = {"spreadout_form": "topk", "k": 10, "candidates": 32_768}
 
 
 def _sampled(rows: int) -> Made:
     method = {"name": "fedss", "negatives": rows, "correct": True, "merge": "sum"}
     return {"method": {**method, "weighting": "examples", "prior": "auto"}, "clients": {"row_lr": 1.0}}
+
+
+def _spread_sampled(rows: int) -> Made:
+    """FedAwS whose clients get some rows beside their own: FedSS, with spreadout on the server."""
+    return overlay(_sampled(rows), {"method": {"name": "fedaws-softmax", **MINED}})
 
 
 ARMS = {
@@ -124,6 +141,7 @@ ARMS = {
         "FedAwS", overlay({"method": {"name": "fedaws", "prior": "auto", **MINED}}, BY_SIZE), SPREAD
     ),
     "ten": Arm("Ten random rows (FedSS)", _sampled(10), SAMPLED),
+    "fedaws-ten": Arm("FedAwS with ten random rows", _spread_sampled(10), SPREAD_SAMPLED),
     "baseline-2": Arm(
         "Baseline-2",
         overlay({"method": {"name": "baseline-2", "prior": "auto"}}, BY_SIZE),
