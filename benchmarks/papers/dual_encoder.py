@@ -1,6 +1,6 @@
 """Table 2 and Figures 3 to 5 of Ning et al. (2021), and what goes beyond them: run, keep, draw.
 
-    python -m benchmarks.papers.dual_encoder --choose --jobs 12   # settings chosen first
+    python -m benchmarks.papers.dual_encoder --choose --jobs 12   # settings chosen first, suite by suite
     python -m benchmarks.papers.dual_encoder --jobs 12            # runs the suites as their files are
     python -m benchmarks.papers.dual_encoder --references         # popularity, successors, item-kNN
     python -m benchmarks.papers.dual_encoder --report-only        # draws the page from the result files
@@ -60,7 +60,9 @@ def main() -> None:
         return
     if a.choose:
         chosen = (a.seeds, changes_of(a.set), a.only)
-        plans = [dual_encoder_choice.plan_of(name, *chosen) for name in a.suites]
+        plans = [
+            dual_encoder_choice.plan_of(name, *chosen, turn=turn) for turn, name in enumerate(a.suites)
+        ]
         refuse_unknown(a.only, plans)
         with running_of(a) as running:
             choose_and_run(plans, a.out, running)

@@ -2,7 +2,8 @@
 
 An arm is a label, the changes to a base config that make it, and a grid of settings to choose from.
 Every point is trained once with a part of the training data held out; the best evaluation of all its
-points says which setting an arm gets and for how many rounds. Then it is trained on all training data:
+points says which setting an arm gets and for how many rounds. Where rates fall to the last round, the
+last evaluation counts, and rounds are a setting as others are. Then it is trained on all training data:
 as soon as all its own points are there, with its first seed before other arms' points, with further
 seeds when all arms have one.
 """
@@ -26,7 +27,7 @@ from spreadout.core.errors import UserError
 from spreadout.runs.compare import Suite
 
 Changes = dict[str, Any]
-TUNING, FINAL = 1, 0  # ranks; further seeds come after both
+TUNING, FINAL, RANKS = 1, 0, 3  # ranks; further seeds come after both
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Candidate:
 
     label: str
     changes: Changes
-    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # "section.key" → values
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # "section.key", "rounds" → values
 
     def points(self) -> list[tuple[str, Changes]]:
         """Every setting: a name for it, and its changes to the base."""
@@ -43,8 +44,8 @@ class Candidate:
         for values in itertools.product(*self.grid.values()):
             config = dict(self.changes)
             for key, value in zip(self.grid, values, strict=True):
-                section, name = key.split(".")
-                config = overlay(config, {section: {name: value}})
+                section, _, name = key.partition(".")
+                config = overlay(config, {section: {name: value} if name else value})
             found.append(("-".join(map(_name, values)) or "only", config))
         return found
 
@@ -70,7 +71,9 @@ class TwoStage:
 
     fraction: of the training data, chosen on; still_held: as much of it stays held out in the second
     stage. more: what else is kept of a run of the second stage. into: whether the arms take the place of
-    those with their names in files that are there.
+    those with their names in files that are there. whole: whether rates fall to the last round, so that
+    a point is judged by its last evaluation and trained again for all its rounds. turn: all runs of an
+    earlier turn are begun before those of a later one.
     """
 
     name: str
@@ -82,6 +85,8 @@ class TwoStage:
     changes: Changes = field(default_factory=dict)  # of every arm
     into: bool = False
     more: More | None = None
+    whole: bool = False
+    turn: int = 0
 
     @property
     def suite(self) -> str:
@@ -99,14 +104,14 @@ class TwoStage:
             for point, config in candidate.points():
                 changes, name = overlay(config, self.changes), f"{arm}-{point}"
                 made = experiment_of(self.base, name, changes, held)
-                job = Job(self.suite, arm, f"tuning-{name}", made, TUNING)
+                job = Job(self.suite, arm, f"tuning-{name}", made, self._rank(TUNING))
                 found.append(Point(arm, point, changes, job))
         return found
 
     def jobs(self, kept: Kept) -> Sequence[Job]:
         """All points, and the second stage of arms whose points are all there."""
         chosen = self.chosen(kept)
-        runs = Runs(self.final(chosen), self.more, FINAL)
+        runs = Runs(self.final(chosen), self.more, self._rank(FINAL))
         return [*(one.job for one in self.points), *runs.jobs(kept)]
 
     def chosen(self, kept: Kept) -> dict[str, tuple[Point, Mapping[str, float]]]:
@@ -114,14 +119,26 @@ class TwoStage:
         found: dict[str, tuple[Point, Mapping[str, float]]] = {}
         for arm in self.arms:
             tried = [(one, kept.of(one.job)) for one in self.points if one.arm == arm]
-            ended = [(one, run["summary"]) for one, run in tried if run and "failed" not in run]
+            ended = [
+                (one, run["summary"]["best_by"], self._judged(run["summary"]))
+                for one, run in tried
+                if run and "failed" not in run
+            ]
             if ended and all(run for _, run in tried):
-                best, summary = max(ended, key=lambda pair: _mean(pair[1]))
-                found[arm] = (best, summary["best"])
+                best, _, scores = max(ended, key=lambda one: _mean(*one[1:]))
+                found[arm] = (best, scores)
         return found
 
+    def _judged(self, summary: Mapping[str, Any]) -> Mapping[str, float]:
+        """The evaluation that a point is chosen by."""
+        last = {"round": summary["rounds"], **summary["metrics"]}
+        return last if self.whole else summary["best"]
+
+    def _rank(self, rank: int) -> int:
+        return RANKS * self.turn + rank
+
     def final(self, chosen: Mapping[str, tuple[Point, Mapping[str, float]]]) -> Suite:
-        """As many rounds as were best, and none of the early stopping that found them."""
+        """As many rounds as were best, or all; and none of the early stopping that found them."""
         variants = {
             arm: experiment_of(
                 self.base,
@@ -147,8 +164,8 @@ class TwoStage:
         table = _others(out / f"{self.name}-tuning.json", self.arms) if self.into else []
         for one in self.points:
             if run := kept.of(one.job):
-                best = {"failed": run["failed"]} if "failed" in run else run["summary"]["best"]
-                table.append({"arm": one.arm, "point": one.name, **best})
+                scores = {"failed": run["failed"]} if "failed" in run else self._judged(run["summary"])
+                table.append({"arm": one.arm, "point": one.name, **scores})
         tuning = {"base": self.base.name, "fraction": self.fraction, "points": table}
         write(out / f"{self.name}-tuning.json", tuning)
         suite = self.final(self.chosen(kept))
@@ -174,10 +191,10 @@ def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:
     return [one for one in read(path)["points"] if one["arm"] not in arms] if path.is_file() else []
 
 
-def _mean(summary: Mapping[str, Any]) -> float:
+def _mean(best_by: Sequence[str], scores: Mapping[str, float]) -> float:
     """By what the run's own best round was chosen, points are compared too."""
-    names = summary["best_by"] or list(summary["metrics"])[:1]
-    return float(sum(summary["best"][name] for name in names) / len(names))
+    names = best_by or [name for name in scores if name != "round"][:1]
+    return float(sum(scores[name] for name in names) / len(names))
 
 
 def experiment_of(

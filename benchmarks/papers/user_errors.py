@@ -2,6 +2,9 @@
 
 The examples of 604 users are not 81,000 independent ones. A recall is a ratio, hits over examples, both
 sums over users; its standard error by users is that of such a ratio.
+
+Beside it, what the recall is if items of the history are left out, as item-kNN leaves them out: nobody
+rates a movie twice.
 """
 
 from __future__ import annotations
@@ -36,20 +39,35 @@ def error_by_user(right: Tensor, user: Tensor) -> float:
     return float((off.square().sum() * users / (users - 1)).sqrt() / asked.sum())
 
 
-def recall_errors(predictor: Predictor, examples: Examples) -> dict[str, float]:
-    """Of R@1, R@5 and R@10, in percent."""
-    assert examples.user is not None
-    best = []
+def best_items(predictor: Predictor, examples: Examples) -> tuple[Tensor, Tensor]:
+    """The items ranked first, all, and without those of the history: two (n, deepest)."""
+    model, deepest = predictor.model, max(DEPTHS)
+    every, unseen = [], []
     for some in torch.split(torch.arange(len(examples)), AT_ONCE):
-        best.append(ranked(predictor.model, predictor.state, examples, some, max(DEPTHS)).ids.cpu())
-    right = hits(torch.cat(best), examples.labels)
-    return {f"R@{k}": 100 * error_by_user(right[:, :k].any(1).float(), examples.user) for k in DEPTHS}
+        histories = examples.inputs[model.inputs[0]].take(some)  # (b, L), then padding
+        wide = min(deepest + histories.shape[1], model.class_count)
+        best = ranked(model, predictor.state, examples, some, wide).ids.cpu()  # (b, wide)
+        every.append(best[:, :deepest])
+        unseen.append(without(best, histories)[:, :deepest])
+    return torch.cat(every), torch.cat(unseen)
+
+
+def without(ranking: Tensor, histories: Tensor) -> Tensor:
+    """Each row with the items of its history behind all others. ranking: (b, n); histories: (b, L)."""
+    known = (ranking[:, :, None] == histories[:, None, :]).any(2)
+    return ranking.gather(1, known.to(torch.int8).argsort(dim=1, stable=True))
 
 
 def of_run(result: Result, experiment: Experiment) -> dict[str, Any]:
-    """Beside the scores of a run whose test examples have users: the error of each recall."""
+    """Beside the scores of a run whose test examples have users: the error of each recall, in percent,
+    and the recalls where items of the history are left out."""
     splits = load_data(experiment.data, experiment.seed)
     scored = splits.test if experiment.eval.split == "test" else splits.validation
     if scored is None or scored.user is None:
         return {}
-    return {"user_errors": recall_errors(result.predictor, scored)}
+    every, unseen = (hits(best, scored.labels) for best in best_items(result.predictor, scored))
+    errors = {k: error_by_user(every[:, :k].any(1).float(), scored.user) for k in DEPTHS}
+    return {
+        "user_errors": {f"R@{k}": 100 * error for k, error in errors.items()},
+        "unseen": {f"R@{k}": 100 * float(unseen[:, :k].any(1).double().mean()) for k in DEPTHS},
+    }

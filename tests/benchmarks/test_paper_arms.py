@@ -8,7 +8,7 @@ import torch
 from benchmarks.common.paths import CONFIGS
 from benchmarks.papers import correlations, dual_encoder_choice, fedalc, fedmlh, fedss_arms, sensitivity
 from benchmarks.papers.two_stage import Candidate, experiment_of
-from benchmarks.papers.user_errors import error_by_user
+from benchmarks.papers.user_errors import error_by_user, without
 from benchmarks.quote.fedmlh import _sent_until
 from spreadout.config.effect import idle_keys
 from spreadout.config.values import overlay
@@ -73,6 +73,11 @@ def test_an_error_by_users_is_what_drawing_users_again_gives() -> None:
     alone = (right.mean() * (1 - right.mean()) / len(right)).sqrt()  # as if examples were independent
     assert error_by_user(right, user * 7) == pytest.approx(float(spread), rel=0.06)
     assert error_by_user(right, user) > 2 * float(alone)
+
+
+def test_items_of_the_history_come_behind_all_others() -> None:
+    ranking, histories = torch.tensor([[3, 1, 2, 4], [2, 4, 1, 3]]), torch.tensor([[3, 2], [9, -1]])
+    assert without(ranking, histories).tolist() == [[1, 4, 3, 2], [2, 4, 1, 3]]
 
 
 def test_what_is_sent_until_a_share_of_the_best() -> None:

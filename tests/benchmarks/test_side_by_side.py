@@ -204,6 +204,25 @@ def test_arms_are_chosen_on_validation_data_and_written_as_far_as_they_are(
     assert found["variants"][0]["own"]["rounds"] == rounds
 
 
+def test_where_rates_fall_the_last_evaluation_counts_and_all_rounds_are_trained_again(
+    tmp_path: Path, made: list[str]
+) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(BASE, encoding="utf-8")
+    arms = {"some": Candidate("some", {}, {"clients.lr": [0.1], "rounds": [2, 4]})}
+    plans = [
+        TwoStage(name, base, arms, seeds=2, whole=True, turn=turn)
+        for turn, name in enumerate(("first", "second"))
+    ]
+    choose_and_run(plans, tmp_path, now(tmp_path / "runs"))
+    assert [name.split()[0].split("-")[-1] for name in made] == 4 * ["first"] + 4 * ["second"]
+    tuned = json.loads((tmp_path / "first-tuning.json").read_bytes())["points"]
+    assert [one["round"] for one in tuned] == [2, 4]
+    best = max(tuned, key=lambda one: one["P@1"])
+    found = json.loads((tmp_path / "first.json").read_bytes())
+    assert found["configs"]["some"]["rounds"] == best["round"]
+
+
 def test_arms_take_the_place_of_those_with_their_names(tmp_path: Path) -> None:
     suite, out = suite_of(seeds=1, a=0.1, b=0.2), tmp_path / "some.json"
     (kept,) = run_plans([Runs(suite)], now(tmp_path))
