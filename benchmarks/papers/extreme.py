@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import RESULTS
-from benchmarks.common.record import read, write
+from benchmarks.common.record import commit, read, write
 from benchmarks.common.start import start
 from benchmarks.common.timing import time_rounds
 from benchmarks.papers.extreme_arms import ARMS, SAME, SETS, Arm, Made, Set, experiment, rows_arms
@@ -211,6 +211,7 @@ def trained(job: Job, device: str, changes: Sequence[str] = ()) -> Made:
         "curve": {key: [one[key] for one in result.history] for key in ("round", *RANKED)},
         "bytes": _moved(result),
         "config": made.model_dump(mode="json", exclude_defaults=True),
+        "commit": commit(),
     }
     assert data.validation is not None
     for part, examples in (("validation", data.validation), ("test", data.test)):
