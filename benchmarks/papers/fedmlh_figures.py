@@ -53,7 +53,7 @@ def figure_4(made: Made, both: list[Made]) -> Iterator[str]:
     for depth in DEPTHS:
         lines = []
         for v in both:
-            visits = v["bytes"]["participations"] / made["configs"][v["name"]]["rounds"]
+            visits = made["configs"][v["name"]]["clients"]["per_round"]
             each = sum(v["bytes_per_client_round"].values()) * visits / 2**20
             sent = [each * round for round in v["curve"]["round"]]
             lines.append(Line(v["label"], sent, v["curve"][f"P@{depth}"]))

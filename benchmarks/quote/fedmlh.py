@@ -18,11 +18,10 @@ def hashed(*paths: str) -> str:
         made = read(path)
         plain = next(v for v in made["variants"] if v["name"] == "fedavg")
         for v in made["variants"]:
-            rounds = made["configs"][v["name"]]["rounds"]
-            cohort = v["bytes"]["participations"] / rounds
-            each = sum(v["bytes_per_client_round"].values()) * cohort
-            passed = rounds_to(v["curve"], plain["curve"])
-            cells = [*(spread(v["metrics"][name]) for name in KEPT), str(rounds)]
+            rounds = chosen_round(made, v)
+            each = sum(v["bytes_per_client_round"].values()) * cohort(made, v)
+            passed = rounds_to(v["curve"], plain["curve"], chosen_round(made, plain))
+            cells = [*(spread(v["metrics"][name]) for name in KEPT), f"{rounds:.0f}"]
             cells += [mib(v["model_bytes"], 2), *(mib(n * each) if n else "–" for n in (rounds, passed))]
             rows.append([f"{Path(path).stem}, {v['label']}", *cells])
     head = ("", *KEPT, "rounds", "model", "sent to best", "to FedAvg's end")
@@ -75,8 +74,7 @@ def sent_to(*paths: str) -> str:
 def _sent_curves(made: Made) -> Iterator[tuple[str, str, Curve]]:
     """Of each arm: its name, its label, and its curve with the bytes of all clients by then."""
     for v in made.get("variants", ()):
-        cohort = v["bytes"]["participations"] / made["configs"][v["name"]]["rounds"]
-        each = sum(v["bytes_per_client_round"].values()) * cohort
+        each = sum(v["bytes_per_client_round"].values()) * cohort(made, v)
         sent = [round * each for round in v["curve"]["round"]]
         yield v["name"], v["label"], {**v["curve"], "bytes": sent}
     for arm in made.get("arms", ()):
@@ -94,9 +92,21 @@ def _means(curve: Curve) -> list[float]:
     return [sum(values) / 3 for values in zip(*(curve[f"P@{k}"] for k in (1, 3, 5)), strict=True)]
 
 
-def rounds_to(curve: Curve, other: Curve) -> int | None:
-    """The first round whose mean of P@1, P@3 and P@5 is what another curve ends with."""
-    aim = _means(other)[-1]
+def chosen_round(made: Made, variant: Made) -> float:
+    """Rounds that an arm is scored after: all it had, or what its own held-out instances chose."""
+    config = made["configs"][variant["name"]]
+    stops = config["eval"].get("patience") is not None
+    return float(variant["best"]["round"] if stops else config["rounds"])
+
+
+def cohort(made: Made, variant: Made) -> int:
+    return int(made["configs"][variant["name"]]["clients"]["per_round"])
+
+
+def rounds_to(curve: Curve, other: Curve, at: float) -> int | None:
+    """The first round whose mean of P@1, P@3 and P@5 is what another curve has in round `at`."""
+    place = min(range(len(other["round"])), key=lambda i: abs(other["round"][i] - at))
+    aim = _means(other)[place]
     reached = (r for r, mean in zip(curve["round"], _means(curve), strict=True) if mean >= aim)
     return next((int(r) for r in reached), None)
 

@@ -23,14 +23,13 @@ def sampled(path: str) -> str:
 
 
 def studied(path: str) -> str:
-    """Arms with row rates and rounds chosen on left-out alphabets, beside FullSoftmax merged alike."""
+    """Arms with row rates, and maybe rounds, chosen on left-out alphabets, beside FullSoftmax."""
     made = read(path)
-    full = {v["name"].rpartition("-")[2]: v for v in made["variants"] if v["name"].startswith("full-")}
+    full = next((v for v in made["variants"] if v["name"] == "full"), None)
     rows = []
     for v in made["variants"]:
         config, moved = made["configs"][v["name"]], _class_rows(v)
-        beside = full.get(v["name"].rpartition("-")[2])
-        share = _share(v, beside) if beside else "–"
+        share = _share(v, full) if full else "–"
         fit = v.get("fit", {}).get("P@1")
         cells = [spread(v["metrics"][name]) for name in ("MAP@10", "retrieval R@1")]
         cells += [share, "–" if fit is None else f"{fit:.1f}", f"{moved / 1024:.1f}" if moved else "–"]

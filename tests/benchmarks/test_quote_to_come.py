@@ -47,7 +47,7 @@ def test_seeds_are_counted_and_arms_with_fewer_named() -> None:
     assert [tables.spread(score(1.0)), tables.spread(score(1.0, 3.0))] == ["1.0", "2.0 ± 0.5"]
 
 
-def test_a_study_is_compared_with_the_full_softmax_that_is_merged_alike(
+def test_a_study_is_compared_with_its_full_softmax_seed_by_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def arm(name: str, *values: float) -> dict[str, Any]:
@@ -57,19 +57,20 @@ def test_a_study_is_compared_with_the_full_softmax_that_is_merged_alike(
 
     arms = [
         arm("fedss-10-sum", 45.0, 30.0),
-        arm("full-sum", 50.0, 30.0),
-        arm("fedss-10-mean", 45.0, 30.0),
-        arm("full-mean", 45.0, 60.0),
+        arm("full", 50.0, 30.0),
+        arm("fedss-10-mean", 40.0, 15.0),
         arm("centralized", 70.0, 70.0),
     ]
     config = {"clients": {"row_lr": 0.3}, "rounds": 900}
     made = {"seeds": [0, 1], "variants": arms, "configs": {one["name"]: config for one in arms}}
     shown(monkeypatch, made)
-    lines = fedss.studied("x.json").splitlines()[2:7]
+    lines = fedss.studied("x.json").splitlines()[2:6]
     shares = [line.split(" | ")[3] for line in lines]
-    assert shares == ["90.0 … 100.0 %", "100.0 %", "50.0 … 100.0 %", "100.0 %", "–"]
+    assert shares == ["90.0 … 100.0 %", "100.0 %", "50.0 … 80.0 %", "140.0 … 233.3 %"]
     assert lines[0].endswith("| 90.0 | 2.0 | 0.3 | 900 |")
     assert "| – | 0.3 |" in lines[-1]
+    shown(monkeypatch, {**made, "variants": arms[:1]})
+    assert fedss.studied("x.json").splitlines()[2].split(" | ")[3] == "–"  # nothing to compare it with
 
 
 def test_settings_one_at_a_time_show_the_two_nearest_rows(monkeypatch: pytest.MonkeyPatch) -> None:
