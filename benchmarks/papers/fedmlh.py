@@ -10,8 +10,8 @@ The clients' rate and the number of rounds are chosen on a tenth of the training
 for either method, the rounds as early stopping would; what was sent until then is the communication to
 best. With `--law matched` labels are as rare as in the published sets (docs/data.md); otherwise as the
 config says, by a power law with exponent 1. B and R are varied on Eurlex's and Wiki31's shapes. With
-`--tuning-rounds N` rates are compared after N rounds, and the run that is tested finds its own best round
-on the instances left out: one long run an arm. Writes
+`--tuning-rounds N` rates are compared after N rounds, and the run that is tested finds its own best
+round on the instances left out: one long run an arm. Writes
 results/fedmlh/SHAPE.json, SHAPE-tuning.json and SHAPE-curves.json, and a page with the figures.
 """
 

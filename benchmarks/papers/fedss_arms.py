@@ -3,8 +3,8 @@
 - `drawings-5`, `drawings-20`: five or twenty drawings of a character to train on, both merges.
 - `matched`: NegOnly with as many rivals as FedSS has (§4.4, Fig. 6); FedSS itself is in `drawings-20`.
 - `reduced-5`, `reduced-20`: the arms that the question needs (is a tenth of the classes enough, under
-  either merge, and is it the correction?), at a fifth of the cost: 20x20 pixels, clients' 100 drawings in
-  four batches of 25, four row rates compared after 500 rounds, then 1,000 rounds on all classes.
+  either merge, and is it the correction?), at a fraction of the cost: 20x20 pixels, a client's 100
+  drawings in four batches of 25, four row rates compared after 500 rounds, then 1,000 on all classes.
 - `mobilenet`: the encoder of the paper, MobileNetV3-Large with GroupNorm, at a tenth of the classes.
 
 Settings are chosen on the last background alphabets, whose characters are not trained on.
@@ -30,8 +30,8 @@ ROW_LR: Mapping[str, Sequence[float]] = {
     "sum": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0],
     "full": [0.03, 0.1, 0.3, 1.0, 3.0, 10.0],  # all hold all rows: both merges are one
 }
-# Around what was best in results/fedss/tuning.json, and beyond its edge. Without the correction rows that
-# few hold must move less: at 1 NegOnly fails under "sum".
+# Around what was best in results/fedss/tuning.json, and beyond its edge. Without the correction, rows
+# that few hold must move less: at 1 NegOnly fails under "sum".
 FEW_ROW_LR: Mapping[str, Sequence[float]] = {
     "full": [0.1, 0.3, 1.0, 3.0],
     "fedss-10-sum": [0.3, 1.0, 3.0, 10.0],
