@@ -130,7 +130,7 @@ def matched(shape: str) -> dict[str, Any]:
 
 
 def fewer(examples: int) -> dict[str, Any]:
-    made = {"examples": examples, "test_examples": max(examples // 4, 1)}
+    made = {"examples": examples, "test_examples": min(max(examples // 4, 1), 10_000)}
     return {"data": {"source": made}}
 
 
