@@ -12,7 +12,8 @@ from spreadout.report.charts import Line
 from spreadout.report.document import document
 
 Made = Mapping[str, Any]
-DRAWN = ("eurlex", "wiki31", "amztitle", "wikititle", "bibtex")
+SHAPES = ("eurlex", "wiki31", "amztitle", "wikititle")
+DRAWN = (*SHAPES, *(f"{shape}-matched" for shape in SHAPES), "bibtex")
 DEPTHS = (1, 3, 5)
 
 
