@@ -13,7 +13,7 @@ best. With `--law matched` labels are as rare as in the published sets (docs/dat
 config says, by a power law with exponent 1. B and R are varied on Eurlex's and Wiki31's shapes. With
 `--tuning-rounds N` rates are compared after N rounds, and the run that is tested finds its own best
 round on the instances left out: one long run an arm. Writes
-results/fedmlh/SHAPE.json or SHAPE-matched.json, the same with -tuning, SHAPE-curves.json, and a page with
+results/fedmlh/SHAPE.json or SHAPE-matched.json, SHAPE-tuning.json and SHAPE-curves.json, and a page with
 the figures.
 """
 
