@@ -6,9 +6,53 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.papers.fedmlh import KEPT
-from benchmarks.quote.tables import Made, gib, mib, over_seeds, read, spread, table
+from benchmarks.quote.tables import (
+    Made,
+    Planned,
+    gib,
+    mib,
+    not_run,
+    over_seeds,
+    read,
+    spread,
+    table,
+)
+
+_LONG = "--law matched --seeds 1"
+MATCHED = (
+    Planned(
+        "Eurlex's shape",
+        "results/fedmlh/eurlex-matched.json",
+        "fedmlh --shapes eurlex --law matched --tuning-rounds 20 --rounds 60",
+        2,
+    ),
+    Planned(
+        "Wiki31's shape",
+        "results/fedmlh/wiki31-matched.json",
+        "fedmlh --shapes wiki31 --law matched --tuning-rounds 20 --rounds 60",
+        3,
+    ),
+    Planned(
+        "AMZtitle's shape, all 295,000 instances",
+        "results/fedmlh/amztitle-matched.json",
+        f"fedmlh --shapes amztitle {_LONG} --held 0.034 --tuning-rounds 8",
+        6,
+    ),
+    Planned(
+        "Wikititle's shape, 150,000 of its 693,000 instances",
+        "results/fedmlh/wikititle-matched.json",
+        f"fedmlh --shapes wikititle {_LONG} --examples 150000 --held 0.05 --tuning-rounds 4 --rounds 40",
+        7,
+    ),
+)
 
 Curve = dict[str, list[float]]
+
+
+def matched() -> str:
+    """With labels as rare as in the published sets: shapes that were run, and a line for the others."""
+    there = [plan.path for plan in MATCHED if plan.is_there]
+    return "\n\n".join([*([hashed(*there)] if there else []), *not_run(MATCHED)])
 
 
 def hashed(*paths: str) -> str:
@@ -23,9 +67,13 @@ def hashed(*paths: str) -> str:
             passed = rounds_to(v["curve"], plain["curve"], chosen_round(made, plain))
             cells = [*(spread(v["metrics"][name]) for name in KEPT), f"{rounds:.0f}"]
             cells += [mib(v["model_bytes"], 2), *(mib(n * each) if n else "–" for n in (rounds, passed))]
-            rows.append([f"{Path(path).stem}, {v['label']}", *cells])
+            rows.append([f"{_shape(path)}, {v['label']}", *cells])
     head = ("", *KEPT, "rounds", "model", "sent to best", "to FedAvg's end")
     return table(head, rows, *paths, note=over_seeds(made))
+
+
+def _shape(path: str) -> str:
+    return Path(path).stem.removesuffix("-curves").removesuffix("-matched")
 
 
 def hashed_curves(*paths: str) -> str:
@@ -42,12 +90,16 @@ def hashed_curves(*paths: str) -> str:
             cells = [*(f"{curve[name][best]:.1f}" for name in KEPT)]
             cells += [f"{curve['round'][best]} of {curve['round'][-1]}", mib(arm["model_bytes"])]
             cells += ["–" if at is None else gib(curve["bytes"][at]) for at in (best, passed)]
-            rows.append([f"{Path(path).stem.removesuffix('-curves')}, {arm['label']}", *cells])
+            rows.append([f"{_shape(path)}, {arm['label']}", *cells])
     head = ("", *KEPT, "best of rounds", "model", "sent to best", "to FedAvg's best")
     return table(head, rows, *paths)
 
 
 SHARES = (0.95, 0.98, 0.99, 1.0)
+
+
+def matched_sent() -> str:
+    return sent_to(*(plan.path for plan in MATCHED if plan.is_there))
 
 
 def sent_to(*paths: str) -> str:
@@ -64,9 +116,8 @@ def sent_to(*paths: str) -> str:
                 continue
             own = [_sent_until(curve, share * max(_means(curve))) for share in SHARES]
             cells = [*own, _sent_until(curve, max(_means(plain)))]
-            shape = Path(path).stem.removesuffix("-curves")
             sent = ("–" if at is None else f"{at / 2**20:,.0f}" for at in cells)
-            rows.append([f"{shape}, {label}", *sent])
+            rows.append([f"{_shape(path)}, {label}", *sent])
     head = ("MiB sent until", *(f"{100 * share:g} % of its best" for share in SHARES), "FedAvg's best")
     return table(head, rows, *paths)
 
