@@ -94,6 +94,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     ),
     "fedmlh-matched": fedmlh.matched,
     "fedmlh-matched-sent": fedmlh.matched_sent,
+    "fedmlh-figure3": fedmlh.by_frequency,
     "fedmlh-curves": lambda: fedmlh.hashed_curves(
         *(f"results/fedmlh/{shape}-curves.json" for shape in ("amztitle", "wikititle"))
     ),

@@ -98,6 +98,18 @@ def hashed_curves(*paths: str) -> str:
 SHARES = (0.95, 0.98, 0.99, 1.0)
 
 
+def by_frequency() -> str:
+    """Figure 3 in figures: hits on frequent and on other classes."""
+    there = [plan.path for plan in MATCHED if plan.is_there]
+    names = [f"P@{k} {part}" for part in ("frequent", "infrequent") for k in (1, 3, 5)]
+    rows = []
+    for path in there:
+        for v in (v for v in read(path)["variants"] if v["name"] in ("fedmlh", "fedavg")):
+            cells = (spread(v["metrics"][name]) for name in names)
+            rows.append([f"{_shape(path)}, {v['label']}", *cells])
+    return table(("", *names), rows, *there)
+
+
 def matched_sent() -> str:
     return sent_to(*(plan.path for plan in MATCHED if plan.is_there))
 
