@@ -12,7 +12,8 @@ from spreadout.report.charts import Line
 from spreadout.report.document import document
 
 Made = Mapping[str, Any]
-DRAWN = ("eurlex", "wiki31", "amztitle", "wikititle", "bibtex")
+SHAPES = ("eurlex", "wiki31", "amztitle", "wikititle")
+DRAWN = (*SHAPES, *(f"{shape}-matched" for shape in SHAPES), "bibtex")
 DEPTHS = (1, 3, 5)
 
 
@@ -53,7 +54,7 @@ def figure_4(made: Made, both: list[Made]) -> Iterator[str]:
     for depth in DEPTHS:
         lines = []
         for v in both:
-            visits = v["bytes"]["participations"] / made["configs"][v["name"]]["rounds"]
+            visits = made["configs"][v["name"]]["clients"]["per_round"]
             each = sum(v["bytes_per_client_round"].values()) * visits / 2**20
             sent = [each * round for round in v["curve"]["round"]]
             lines.append(Line(v["label"], sent, v["curve"][f"P@{depth}"]))

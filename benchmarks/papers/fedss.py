@@ -63,9 +63,10 @@ def main() -> None:
     parser.add_argument("--studies", nargs="+", choices=fedss_arms.STUDIES, default=[])
     parser.add_argument("--seeds", type=int, default=3, help="of the studies")
     parser.add_argument("--only", nargs="+", metavar="ARM", help="of the studies; keep other results")
+    parser.add_argument("--rounds", type=int, help="of the second stage of reduced studies")
     a = parser.parse_args()
     if a.studies:
-        plans = [plan_of(study, a.seeds, changes_of(a.set), a.only) for study in a.studies]
+        plans = [plan_of(study, a.seeds, changes_of(a.set), a.only, a.rounds) for study in a.studies]
         refuse_unknown(a.only, plans)
         with running_of(a) as running:
             choose_and_run(plans, a.out, running)
@@ -97,16 +98,24 @@ def main() -> None:
     print(f"wrote {a.report}")
 
 
-def plan_of(study: str, seeds: int, changes: dict[str, Any], only: list[str] | None) -> TwoStage:
+def plan_of(
+    study: str,
+    seeds: int,
+    changes: dict[str, Any],
+    only: list[str] | None = None,
+    rounds: int | None = None,
+) -> TwoStage:
     """Choose on whole alphabets, run, and look at how well the runs know what they were trained on."""
     left_out = {"data": {"hold_out": "users"}}
     arms = fedss_arms.arms(study)
+    given = fedss_arms.rounds_of(study)
     return TwoStage(
         study,
         fedss_arms.BASE,
         {name: arms[name] for name in only or arms if name in arms},
         seeds=seeds,
         changes=overlay(overlay(left_out, fedss_arms.changes_of(study)), changes),
+        long=None if given is None else {"rounds": rounds or given},
         into=only is not None,
         more=fit_of,
     )

@@ -2,6 +2,9 @@
 
 - `drawings-5`, `drawings-20`: five or twenty drawings of a character to train on, both merges.
 - `matched`: NegOnly with as many rivals as FedSS has (§4.4, Fig. 6); FedSS itself is in `drawings-20`.
+- `reduced-5`, `reduced-20`: the arms that the question needs (is a tenth of the classes enough, under
+  either merge, and is it the correction?), at a fraction of the cost: 20x20 pixels, a client's 100
+  drawings in four batches of 25, four row rates compared after 500 rounds, then 1,000 on all classes.
 - `mobilenet`: the encoder of the paper, MobileNetV3-Large with GroupNorm, at a tenth of the classes.
 
 Settings are chosen on the last background alphabets, whose characters are not trained on.
@@ -17,13 +20,29 @@ from benchmarks.common.paths import CONFIGS
 from benchmarks.papers.two_stage import Candidate
 
 BASE = CONFIGS / "fedss" / "omniglot-base.toml"
-STUDIES = ("drawings-20", "drawings-5", "matched", "mobilenet")
+REDUCED = ("reduced-20", "reduced-5")
+STUDIES = ("drawings-20", "drawings-5", "matched", "mobilenet", *REDUCED)
 SHARES = {3: 29, 4: 39, 6: 58, 10: 96}  # percent of the 964 classes → rows a client requests
 MERGES = {"mean": "weighted-mean", "sum": "sum"}  # over the holders of a row, or Σ n_k/n Δ_k literally
 # A row's step under "sum" is a small part of its holders' mean: its rates lie above the other's.
 ROW_LR: Mapping[str, Sequence[float]] = {
     "weighted-mean": [0.003, 0.01, 0.03, 0.1, 0.3, 1.0],
     "sum": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0],
+    "full": [0.03, 0.1, 0.3, 1.0, 3.0, 10.0],  # all hold all rows: both merges are one
+}
+# Around what was best in results/fedss/tuning.json, and beyond its edge. Without the correction, rows
+# that few hold must move less: at 1 NegOnly fails under "sum".
+FEW_ROW_LR: Mapping[str, Sequence[float]] = {
+    "full": [0.1, 0.3, 1.0, 3.0],
+    "fedss-10-sum": [0.3, 1.0, 3.0, 10.0],
+    "fedss-6-sum": [0.3, 1.0, 3.0, 10.0],
+    "fedss-10-mean": [0.01, 0.02, 0.04, 0.08],
+    "negonly-10-sum": [0.03, 0.1, 0.3, 1.0],
+    "negonly-matched-10-sum": [0.03, 0.1, 0.3, 1.0],
+}
+SHORT: dict[str, Any] = {
+    "rounds": 500,
+    "eval": {"every": 100, "best_by": ["MAP@10"], "references": False},
 }
 LONG: dict[str, Any] = {"rounds": 3000, "eval": {"every": 100, "best_by": ["MAP@10"], "patience": 6}}
 SCALE = 10.0
@@ -32,10 +51,19 @@ SCALE = 10.0
 def arms(study: str) -> dict[str, Candidate]:
     """The arms of a study; all have equally many row rates to choose from."""
     found: dict[str, Candidate] = {}
+    full = Candidate(
+        "FullSoftmax",
+        {**LONG, "method": {"name": "fedavg", "scale": SCALE}},
+        {"clients.row_lr": ROW_LR["full"]},
+    )
+    if study in REDUCED:
+        found = {"full": full} | _sampled(10, "sum", "sampled") | _sampled(10, "mean", "sampled")
+        found |= _sampled(6, "sum", "sampled") | _sampled(10, "sum", "negatives")
+        found |= _sampled(10, "sum", "negatives", matched=True)
+        return {name: _reduced(arm, FEW_ROW_LR[name]) for name, arm in found.items()}
     if study == "mobilenet":
-        full = _arm("full-sum", "FullSoftmax", "sum", {"name": "fedavg"})
-        found = _sampled(10, "sum", "sampled") | _sampled(10, "sum", "negatives") | full
-        return {**found, "centralized": _in_one_place()}
+        found = _sampled(10, "sum", "sampled") | _sampled(10, "sum", "negatives")
+        return {**found, "full": full, "centralized": _in_one_place()}
     if study == "matched":
         for merge, share in itertools.product(MERGES, SHARES):
             found |= _sampled(share, merge, "negatives", matched=True)
@@ -44,19 +72,29 @@ def arms(study: str) -> dict[str, Candidate]:
         for share in SHARES:
             found |= _sampled(share, merge, "sampled") | _sampled(share, merge, "negatives")
         found |= _arm(f"posonly-{merge}", "PosOnly", merge, {"name": "fedss", "loss_form": "positives"})
-        found |= _arm(f"full-{merge}", "FullSoftmax", merge, {"name": "fedavg"})
         spread = {"name": "fedaws-softmax", "strength": 0.3, "spreadout_step": "plain", "prior": 0.0}
         found |= _arm(f"fedaws-softmax-{merge}", "FedAwS with softmax", merge, spread)
-    return {**found, "centralized": _in_one_place()}
+    return {**found, "full": full, "centralized": _in_one_place()}
+
+
+def _reduced(arm: Candidate, rates: Sequence[float]) -> Candidate:
+    """The same with rounds of its own and few row rates."""
+    return Candidate(arm.label, {**arm.changes, **SHORT}, {"clients.row_lr": rates})
+
+
+def rounds_of(study: str) -> int | None:
+    """Of the second stage; None: as many as were best."""
+    return 1000 if study in REDUCED else None
 
 
 def changes_of(study: str) -> dict[str, Any]:
     """What a study changes of all arms: the drawings of a character to train on, or the encoder."""
     if study == "mobilenet":
         return {"model": {"encoder": "mobilenet_v3_large", "dim": 64}, "rounds": 1000}
-    if study != "drawings-5":
-        return {}
-    return {"data": {"source": {"drawings": 5}, "partition": {"examples": 100, "classes": 20}}}
+    source: dict[str, Any] = {"drawings": 5} if study.endswith("-5") else {}
+    if study in REDUCED:
+        return {"data": {"source": {**source, "size": 20}}, "clients": {"batch": 25}}
+    return {"data": {"source": source}} if source else {}
 
 
 def _in_one_place() -> Candidate:

@@ -45,7 +45,10 @@ AT_END_ONLY = 1_000_000  # rounds: a run that is asked to stop saves itself
 
 @dataclass(frozen=True)
 class Job:
-    """One run. arm: those whose runs take about as long; rank: lower ones are begun first."""
+    """One run. arm: those whose runs take about as long; rank: lower ones are begun first.
+
+    at_best: its scores are those of its best round by the validation part, not of its last.
+    """
 
     suite: str
     arm: str
@@ -53,6 +56,7 @@ class Job:
     experiment: Experiment  # with its seed
     rank: int = 0
     more: More | None = None
+    at_best: bool = False
 
     @property
     def key(self) -> str:
@@ -267,7 +271,10 @@ def _made(job: Job, running: Running) -> Made | None:
             result = run(experiment, out=place, force=True, **how)
     except Interrupted:
         return None
-    found: Made = {"summary": result.summary, "history": result.history}
+    found: Made = {"summary": dict(result.summary), "history": result.history}
+    if job.at_best:
+        best = result.summary["best"]
+        found["summary"]["metrics"] = {name: best[name] for name in result.summary["metrics"]}
     if job.more is not None:
         found["more"] = job.more(result, experiment)
     if not running.folders_stay:

@@ -61,6 +61,7 @@ class Runs:
     of: Suite
     more: More | None = None
     rank: int = 0
+    at_best: bool = False  # scores are those of each run's best round by its validation part
 
     @property
     def suite(self) -> str:
@@ -80,6 +81,7 @@ class Runs:
                 self.of.variants[variant].model_copy(update={"seed": seed}),
                 self.rank + 2 * (place > 0),
                 self.more,
+                self.at_best,
             )
             for place, seed in enumerate(self.of.seeds)
         ]

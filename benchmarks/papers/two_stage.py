@@ -6,6 +6,10 @@ points says which setting an arm gets and for how many rounds. Where rates fall 
 last evaluation counts, and rounds are a setting as others are. Then it is trained on all training data:
 as soon as all its own points are there, with its first seed before other arms' points, with further
 seeds when all arms have one.
+
+Where a run is dear (`long`), points are short and choose the setting only. If the second stage then
+leaves a part out too, that says when to stop and which round is scored: one long training in place of
+all points' and one more. If not, its rounds are given.
 """
 
 from __future__ import annotations
@@ -70,10 +74,11 @@ class TwoStage:
     """The plan of both stages.
 
     fraction: of the training data, chosen on; still_held: as much of it stays held out in the second
-    stage. more: what else is kept of a run of the second stage. into: whether the arms take the place of
-    those with their names in files that are there. whole: whether rates fall to the last round, so that
-    a point is judged by its last evaluation and trained again for all its rounds. turn: all runs of an
-    earlier turn are begun before those of a later one.
+    stage. long: changes of the second stage, its rounds among them. more: what else is kept of a run of
+    the second stage. into: whether the arms take the place of those with their names in files that are
+    there. whole: whether rates fall to the last round, so that a point is judged by its last evaluation
+    and trained again for all its rounds. turn: all runs of an earlier turn are begun before those of a
+    later one.
     """
 
     name: str
@@ -83,6 +88,7 @@ class TwoStage:
     fraction: float = 0.2
     still_held: float = 0.0
     changes: Changes = field(default_factory=dict)  # of every arm
+    long: Changes | None = None
     into: bool = False
     more: More | None = None
     whole: bool = False
@@ -92,6 +98,11 @@ class TwoStage:
     def suite(self) -> str:
         """Several methods have a suite of one name; their configs are in folders of their own."""
         return f"{self.base.parent.name}-{self.name}"
+
+    @property
+    def stops(self) -> bool:
+        """Whether runs of the second stage choose their own rounds."""
+        return self.long is not None and self.still_held > 0
 
     @cached_property
     def points(self) -> list[Point]:
@@ -111,7 +122,7 @@ class TwoStage:
     def jobs(self, kept: Kept) -> Sequence[Job]:
         """All points, and the second stage of arms whose points are all there."""
         chosen = self.chosen(kept)
-        runs = Runs(self.final(chosen), self.more, self._rank(FINAL))
+        runs = Runs(self.final(chosen), self.more, self._rank(FINAL), self.stops)
         return [*(one.job for one in self.points), *runs.jobs(kept)]
 
     def chosen(self, kept: Kept) -> dict[str, tuple[Point, Mapping[str, float]]]:
@@ -138,21 +149,18 @@ class TwoStage:
         return RANKS * self.turn + rank
 
     def final(self, chosen: Mapping[str, tuple[Point, Mapping[str, float]]]) -> Suite:
-        """As many rounds as were best, or all; and none of the early stopping that found them."""
-        variants = {
-            arm: experiment_of(
+        """As many rounds as were best, without the early stopping that found them; or `long` ones."""
+        tested = {"data": {"validation_fraction": self.still_held}, "eval": {"split": "test"}}
+        variants = {}
+        for arm, (point, best) in chosen.items():
+            rounds = self.long if self.long is not None else {"rounds": max(int(best["round"]), 1)}
+            variants[arm] = experiment_of(
                 self.base,
                 arm,
                 point.changes,
-                {
-                    "rounds": max(int(best["round"]), 1),
-                    "data": {"validation_fraction": self.still_held},
-                    "eval": {"split": "test"},
-                },
-                patience=False,
+                overlay(tested, rounds),
+                patience=self.stops,
             )
-            for arm, (point, best) in chosen.items()
-        }
         labels = {arm: self.arms[arm].label for arm in variants}
         return Suite(self.suite, tuple(range(self.seeds)), variants, labels)
 

@@ -83,18 +83,8 @@ QUOTES: dict[str, Callable[[], str]] = {
         "results/dual_encoder/speed-cpu.json", "results/dual_encoder/speed-h200.json"
     ),
     "fedss": lambda: fedss.sampled("results/fedss/omniglot.json"),
-    "fedss-drawings-20": lambda: if_there(
-        "results/fedss/drawings-20.json", fedss.studied, "fedss --studies drawings-20 --jobs 12"
-    ),
-    "fedss-drawings-5": lambda: if_there(
-        "results/fedss/drawings-5.json", fedss.studied, "fedss --studies drawings-5 --jobs 12"
-    ),
-    "fedss-matched": lambda: if_there(
-        "results/fedss/matched.json", fedss.studied, "fedss --studies matched --jobs 12"
-    ),
-    "fedss-mobilenet": lambda: if_there(
-        "results/fedss/mobilenet.json", fedss.studied, "fedss --studies mobilenet --jobs 12"
-    ),
+    "fedss-bytes": lambda: fedss.by_bytes("results/fedss/omniglot.json"),
+    "fedss-studies": fedss.studies,
     "fedss-requests": lambda: fedss.observed("results/fedss/requests.json"),
     "fedss-rows": lambda: fedss.row_gradients("results/fedss/row-gradients.json"),
     "fedss-gradients": lambda: fedss.gradients("results/fedss/gradients.json"),
@@ -102,6 +92,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedmlh": lambda: fedmlh.hashed(
         *(f"results/fedmlh/{shape}.json" for shape in ("bibtex", "eurlex", "wiki31"))
     ),
+    "fedmlh-matched": fedmlh.matched,
+    "fedmlh-matched-sent": fedmlh.matched_sent,
+    "fedmlh-figure3": fedmlh.by_frequency,
     "fedmlh-curves": lambda: fedmlh.hashed_curves(
         *(f"results/fedmlh/{shape}-curves.json" for shape in ("amztitle", "wikititle"))
     ),

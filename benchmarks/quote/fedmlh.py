@@ -6,9 +6,53 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.papers.fedmlh import KEPT
-from benchmarks.quote.tables import Made, gib, mib, over_seeds, read, spread, table
+from benchmarks.quote.tables import (
+    Made,
+    Planned,
+    gib,
+    mib,
+    not_run,
+    over_seeds,
+    read,
+    spread,
+    table,
+)
+
+_LONG = "--law matched --seeds 1"
+MATCHED = (
+    Planned(
+        "Eurlex's shape",
+        "results/fedmlh/eurlex-matched.json",
+        "fedmlh --shapes eurlex --law matched --tuning-rounds 20 --rounds 60",
+        2,
+    ),
+    Planned(
+        "Wiki31's shape",
+        "results/fedmlh/wiki31-matched.json",
+        "fedmlh --shapes wiki31 --law matched --tuning-rounds 20 --rounds 60",
+        3,
+    ),
+    Planned(
+        "AMZtitle's shape, all 295,000 instances",
+        "results/fedmlh/amztitle-matched.json",
+        f"fedmlh --shapes amztitle {_LONG} --held 0.034 --tuning-rounds 8",
+        6,
+    ),
+    Planned(
+        "Wikititle's shape, 150,000 of its 693,000 instances",
+        "results/fedmlh/wikititle-matched.json",
+        f"fedmlh --shapes wikititle {_LONG} --examples 150000 --held 0.05 --tuning-rounds 4 --rounds 40",
+        7,
+    ),
+)
 
 Curve = dict[str, list[float]]
+
+
+def matched() -> str:
+    """With labels as rare as in the published sets: shapes that were run, and a line for the others."""
+    there = [plan.path for plan in MATCHED if plan.is_there]
+    return "\n\n".join([*([hashed(*there)] if there else []), *not_run(MATCHED)])
 
 
 def hashed(*paths: str) -> str:
@@ -18,15 +62,18 @@ def hashed(*paths: str) -> str:
         made = read(path)
         plain = next(v for v in made["variants"] if v["name"] == "fedavg")
         for v in made["variants"]:
-            rounds = made["configs"][v["name"]]["rounds"]
-            cohort = v["bytes"]["participations"] / rounds
-            each = sum(v["bytes_per_client_round"].values()) * cohort
-            passed = rounds_to(v["curve"], plain["curve"])
-            cells = [*(spread(v["metrics"][name]) for name in KEPT), str(rounds)]
+            rounds = chosen_round(made, v)
+            each = sum(v["bytes_per_client_round"].values()) * cohort(made, v)
+            passed = rounds_to(v["curve"], plain["curve"], chosen_round(made, plain))
+            cells = [*(spread(v["metrics"][name]) for name in KEPT), f"{rounds:.0f}"]
             cells += [mib(v["model_bytes"], 2), *(mib(n * each) if n else "–" for n in (rounds, passed))]
-            rows.append([f"{Path(path).stem}, {v['label']}", *cells])
+            rows.append([f"{_shape(path)}, {v['label']}", *cells])
     head = ("", *KEPT, "rounds", "model", "sent to best", "to FedAvg's end")
     return table(head, rows, *paths, note=over_seeds(made))
+
+
+def _shape(path: str) -> str:
+    return Path(path).stem.removesuffix("-curves").removesuffix("-matched")
 
 
 def hashed_curves(*paths: str) -> str:
@@ -43,12 +90,28 @@ def hashed_curves(*paths: str) -> str:
             cells = [*(f"{curve[name][best]:.1f}" for name in KEPT)]
             cells += [f"{curve['round'][best]} of {curve['round'][-1]}", mib(arm["model_bytes"])]
             cells += ["–" if at is None else gib(curve["bytes"][at]) for at in (best, passed)]
-            rows.append([f"{Path(path).stem.removesuffix('-curves')}, {arm['label']}", *cells])
+            rows.append([f"{_shape(path)}, {arm['label']}", *cells])
     head = ("", *KEPT, "best of rounds", "model", "sent to best", "to FedAvg's best")
     return table(head, rows, *paths)
 
 
 SHARES = (0.95, 0.98, 0.99, 1.0)
+
+
+def by_frequency() -> str:
+    """Figure 3 in figures: hits on frequent and on other classes."""
+    there = [plan.path for plan in MATCHED if plan.is_there]
+    names = [f"P@{k} {part}" for part in ("frequent", "infrequent") for k in (1, 3, 5)]
+    rows = []
+    for path in there:
+        for v in (v for v in read(path)["variants"] if v["name"] in ("fedmlh", "fedavg")):
+            cells = (spread(v["metrics"][name]) for name in names)
+            rows.append([f"{_shape(path)}, {v['label']}", *cells])
+    return table(("", *names), rows, *there)
+
+
+def matched_sent() -> str:
+    return sent_to(*(plan.path for plan in MATCHED if plan.is_there))
 
 
 def sent_to(*paths: str) -> str:
@@ -65,9 +128,8 @@ def sent_to(*paths: str) -> str:
                 continue
             own = [_sent_until(curve, share * max(_means(curve))) for share in SHARES]
             cells = [*own, _sent_until(curve, max(_means(plain)))]
-            shape = Path(path).stem.removesuffix("-curves")
             sent = ("–" if at is None else f"{at / 2**20:,.0f}" for at in cells)
-            rows.append([f"{shape}, {label}", *sent])
+            rows.append([f"{_shape(path)}, {label}", *sent])
     head = ("MiB sent until", *(f"{100 * share:g} % of its best" for share in SHARES), "FedAvg's best")
     return table(head, rows, *paths)
 
@@ -75,8 +137,7 @@ def sent_to(*paths: str) -> str:
 def _sent_curves(made: Made) -> Iterator[tuple[str, str, Curve]]:
     """Of each arm: its name, its label, and its curve with the bytes of all clients by then."""
     for v in made.get("variants", ()):
-        cohort = v["bytes"]["participations"] / made["configs"][v["name"]]["rounds"]
-        each = sum(v["bytes_per_client_round"].values()) * cohort
+        each = sum(v["bytes_per_client_round"].values()) * cohort(made, v)
         sent = [round * each for round in v["curve"]["round"]]
         yield v["name"], v["label"], {**v["curve"], "bytes": sent}
     for arm in made.get("arms", ()):
@@ -94,9 +155,21 @@ def _means(curve: Curve) -> list[float]:
     return [sum(values) / 3 for values in zip(*(curve[f"P@{k}"] for k in (1, 3, 5)), strict=True)]
 
 
-def rounds_to(curve: Curve, other: Curve) -> int | None:
-    """The first round whose mean of P@1, P@3 and P@5 is what another curve ends with."""
-    aim = _means(other)[-1]
+def chosen_round(made: Made, variant: Made) -> float:
+    """Rounds that an arm is scored after: all it had, or what its own held-out instances chose."""
+    config = made["configs"][variant["name"]]
+    stops = config["eval"].get("patience") is not None
+    return float(variant["best"]["round"] if stops else config["rounds"])
+
+
+def cohort(made: Made, variant: Made) -> int:
+    return int(made["configs"][variant["name"]]["clients"]["per_round"])
+
+
+def rounds_to(curve: Curve, other: Curve, at: float) -> int | None:
+    """The first round whose mean of P@1, P@3 and P@5 is what another curve has in round `at`."""
+    place = min(range(len(other["round"])), key=lambda i: abs(other["round"][i] - at))
+    aim = _means(other)[place]
     reached = (r for r, mean in zip(curve["round"], _means(curve), strict=True) if mean >= aim)
     return next((int(r) for r in reached), None)
 

@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
-from benchmarks.quote.tables import Made, over_seeds, read, spread, table
+from collections.abc import Sequence
+
+from benchmarks.quote.tables import Made, Planned, not_run, over_seeds, read, spread, table
+
+STUDIES = (
+    Planned("five drawings a class", "results/fedss/reduced-5.json", "fedss --studies reduced-5", 4),
+    Planned("twenty drawings a class", "results/fedss/reduced-20.json", "fedss --studies reduced-20", 4),
+    Planned(
+        "twenty drawings a class, all arms, 28x28, up to 3,000 rounds",
+        "results/fedss/drawings-20.json",
+        "fedss --studies drawings-20",
+        80,
+    ),
+    Planned(
+        "the same with five drawings", "results/fedss/drawings-5.json", "fedss --studies drawings-5", 80
+    ),
+    Planned(
+        "NegOnly with as many rivals as FedSS at all sizes (Fig. 6)",
+        "results/fedss/matched.json",
+        "fedss --studies matched",
+        30,
+    ),
+    Planned(
+        "MobileNetV3-Large with GroupNorm, the paper's encoder",
+        "results/fedss/mobilenet.json",
+        "fedss --studies mobilenet",
+        90,
+    ),
+)
+MARKS = (30.0, 40.0, 50.0)  # MAP@10 to be reached
 
 
 def sampled(path: str) -> str:
@@ -22,15 +51,52 @@ def sampled(path: str) -> str:
     return table(head, rows, path, note=note)
 
 
-def studied(path: str) -> str:
-    """Arms with row rates and rounds chosen on left-out alphabets, beside FullSoftmax merged alike."""
+def by_bytes(path: str) -> str:
+    """Figs. 3 and 4: rounds and bytes, of all clients both ways, until MAP@10 is so high."""
     made = read(path)
-    full = {v["name"].rpartition("-")[2]: v for v in made["variants"] if v["name"].startswith("full-")}
+    rows = []
+    for v in made["variants"]:
+        each = sum(v["bytes_per_client_round"].values())
+        if not each:  # in one place
+            continue
+        curve, cohort = v["curve"], made["configs"][v["name"]]["clients"]["per_round"]
+        rounds = [_rounds_to(curve["round"], curve["MAP@10"], mark) for mark in MARKS]
+        cells = ["–" if at is None else f"{at:.0f}" for at in rounds]
+        cells += ["–" if at is None else f"{at * each * cohort / 2**30:.2f}" for at in rounds]
+        rows.append([v["label"], *cells])
+    heads = (f"{what} to {mark:g}" for what in ("rounds", "GiB") for mark in MARKS)
+    return table(
+        ("", *heads), rows, path, note="Between evaluations, every 100 rounds, a straight line."
+    )
+
+
+def _rounds_to(rounds: Sequence[float], scores: Sequence[float], mark: float) -> float | None:
+    """When a curve first is so high; None: it never is."""
+    for at in range(1, len(scores)):
+        if scores[at] >= mark:
+            share = (mark - scores[at - 1]) / (scores[at] - scores[at - 1])
+            return rounds[at - 1] + max(share, 0.0) * (rounds[at] - rounds[at - 1])
+    return None
+
+
+def studies() -> str:
+    """The tables of all studies that were made, and one line for the others."""
+    made = [
+        f"**{one.title[0].upper()}{one.title[1:]}**\n\n{studied(one.path)}"
+        for one in STUDIES
+        if one.is_there
+    ]
+    return "\n\n".join([*made, *not_run(STUDIES)])
+
+
+def studied(path: str) -> str:
+    """Arms with row rates, and maybe rounds, chosen on left-out alphabets, beside FullSoftmax."""
+    made = read(path)
+    full = next((v for v in made["variants"] if v["name"] == "full"), None)
     rows = []
     for v in made["variants"]:
         config, moved = made["configs"][v["name"]], _class_rows(v)
-        beside = full.get(v["name"].rpartition("-")[2])
-        share = _share(v, beside) if beside else "–"
+        share = _share(v, full) if full else "–"
         fit = v.get("fit", {}).get("P@1")
         cells = [spread(v["metrics"][name]) for name in ("MAP@10", "retrieval R@1")]
         cells += [share, "–" if fit is None else f"{fit:.1f}", f"{moved / 1024:.1f}" if moved else "–"]

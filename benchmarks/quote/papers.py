@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from benchmarks.papers.published import Row, Table, tables
 from benchmarks.quote import extreme
 from benchmarks.quote import tables as markdown
+from benchmarks.quote.fedmlh import chosen_round, cohort
 from benchmarks.quote.tables import Made, read
 
 PAGES = {
@@ -123,9 +124,10 @@ def _spent(made: Made, variant: str, what: str) -> float:
     if "arms" in made:
         curve = _curve(made, variant)
         return float(curve["round" if what == "rounds" else "bytes"][_best(curve)])
-    rounds = float(made["configs"][variant]["rounds"])
-    moved = next(one for one in made["variants"] if one["name"] == variant)["bytes"]
-    return rounds if what == "rounds" else float(moved["down"] + moved["up"])
+    one = next(one for one in made["variants"] if one["name"] == variant)
+    rounds = chosen_round(made, one)
+    each = sum(one["bytes_per_client_round"].values()) * cohort(made, one)
+    return rounds if what == "rounds" else rounds * each
 
 
 def _curve(made: Made, variant: str) -> dict[str, list[float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.common import record
@@ -22,6 +23,30 @@ def if_there(path: str, quote: Callable[[str], str], command: str) -> str:
     if (ROOT / path).is_file():
         return quote(path)
     return f"*Not run yet:* `python -m benchmarks.papers.{command}`."
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A table with a name, a file that may still be missing, and how it is made."""
+
+    title: str
+    path: str
+    command: str  # of benchmarks.papers
+    minutes: int  # of an H200, estimated
+
+    @property
+    def is_there(self) -> bool:
+        return (ROOT / self.path).is_file()
+
+
+def not_run(plans: Iterable[Planned]) -> list[str]:
+    """One line that names what is missing, with its command and cost; none where nothing is."""
+    missing = [plan for plan in plans if not plan.is_there]
+    named = (
+        f"{plan.title} (`python -m benchmarks.papers.{plan.command}`, about {plan.minutes} minutes)"
+        for plan in missing
+    )
+    return [f"Not run, with what it would take of an H200: {'; '.join(named)}."] if missing else []
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *paths: str, note: str = "") -> str:

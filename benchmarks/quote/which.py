@@ -6,7 +6,7 @@ from statistics import mean
 
 from benchmarks.privacy import COUNT
 from benchmarks.quote.fedaws import TUNED
-from benchmarks.quote.fedmlh import rounds_to
+from benchmarks.quote.fedmlh import chosen_round, cohort, rounds_to
 from benchmarks.quote.tables import Made, read, table
 
 
@@ -93,9 +93,9 @@ def _hashed(made: Made) -> str:
     ours, plain = (_variant(made, name) for name in ("fedmlh", "fedavg"))
     spent = []
     for one in (ours, plain):
-        each = sum(one["bytes_per_client_round"].values()) * one["bytes"]["participations"]
-        each /= made["configs"][one["name"]]["rounds"]
-        spent.append(each * (rounds_to(one["curve"], plain["curve"]) or 0))
+        each = sum(one["bytes_per_client_round"].values()) * cohort(made, one)
+        passed = rounds_to(one["curve"], plain["curve"], chosen_round(made, plain))
+        spent.append(each * (passed or 0))
     scores = (one["metrics"]["P@1"]["mean"] for one in (ours, plain))
     shape = made["suite"].rpartition("/")[2].removesuffix(".toml")
     return (

@@ -92,7 +92,12 @@ def test_the_studies_of_fedss_have_what_the_paper_compares() -> None:
         made = experiment_of(fedss_arms.BASE, name, overlay(arm.points()[0][1], changes), HELD)
         assert not idle_keys(made)
         assert made.model.encoder == ("mobilenet_v3_large" if study == "mobilenet" else "convnet")
-        assert getattr(made.data.source, "drawings", 20) == (5 if study == "drawings-5" else 20)
+        assert getattr(made.data.source, "drawings", 20) == (5 if study.endswith("-5") else 20)
+        reduced = study in fedss_arms.REDUCED
+        assert (made.clients.batch, fedss_arms.rounds_of(study)) == (
+            (25, 1000) if reduced else (32, None)
+        )
+        assert made.eval.patience == (None if reduced else 6)
     merges = {arm.changes["method"]["merge"] for arm in fedss_arms.arms("matched").values()}
     assert merges == {"weighted-mean", "sum"}
 

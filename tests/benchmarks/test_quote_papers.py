@@ -7,12 +7,21 @@ import pytest
 from benchmarks.papers.published import Row, Table, figures_of, tables
 from benchmarks.quote import papers
 
+
+def _variant(name: str, score: float, sent: float, best: float) -> dict[str, Any]:
+    """sent: by a client in a round, both ways."""
+    moved = {"down": 0.75 * sent, "up": 0.25 * sent}
+    about = {"bytes_per_client_round": moved, "best": {"round": best}}
+    return {"name": name, "metrics": {"P@1": {"mean": score}}, **about}
+
+
+def _config(rounds: int, patience: int | None = None) -> dict[str, Any]:
+    return {"rounds": rounds, "clients": {"per_round": 4}, "eval": {"patience": patience}}
+
+
 MADE: dict[str, Any] = {
-    "variants": [
-        {"name": "own", "metrics": {"P@1": {"mean": 50.04}}, "bytes": {"down": 30.0, "up": 10.0}},
-        {"name": "full", "metrics": {"P@1": {"mean": 80.0}}, "bytes": {"down": 60.0, "up": 20.0}},
-    ],
-    "configs": {"own": {"rounds": 10}, "full": {"rounds": 25}},
+    "variants": [_variant("own", 50.04, 1.0, 7.0), _variant("full", 80.0, 0.8, 7.0)],
+    "configs": {"own": _config(10), "full": _config(25)},
 }
 
 
@@ -59,6 +68,14 @@ def test_ratios_are_the_other_arms_over_ones_own() -> None:
     row = Row("own", (1.5, 3.0), "x.json", "own")
     table = Table("page", "A paper", "", ("bytes", "rounds"), (row,), times="full")
     assert list(papers.pairs(table, row)) == [(1.5, 80 / 40), (3.0, 25 / 10)]
+
+
+def test_an_arm_that_chose_its_own_rounds_has_spent_those(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping = {**MADE, "configs": {"own": _config(10, patience=3), "full": _config(25)}}
+    monkeypatch.setattr(papers, "read", lambda path: stopping)
+    row = Row("own", (1.5, 3.0), "x.json", "own")
+    table = Table("page", "A paper", "", ("bytes", "rounds"), (row,), times="full")
+    assert list(papers.pairs(table, row)) == [(1.5, 80 / 28), (3.0, 25 / 7)]
 
 
 def test_a_file_with_a_table_is_read_by_network_and_arm(monkeypatch: pytest.MonkeyPatch) -> None:

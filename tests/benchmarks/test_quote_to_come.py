@@ -36,6 +36,33 @@ def test_a_file_that_is_missing_is_told_by_its_command(
     assert tables.if_there("results/x.json", str.upper, "fedalc") == "RESULTS/X.JSON"
 
 
+def test_what_was_not_run_is_one_line_with_commands_and_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    plans = [tables.Planned(name, f"{name}.json", f"fedss {name}", 4) for name in ("one", "two")]
+    (tmp_path / "one.json").touch()
+    assert tables.not_run(plans) == [
+        "Not run, with what it would take of an H200: two (`python -m benchmarks.papers.fedss two`, "
+        "about 4 minutes)."
+    ]
+    (tmp_path / "two.json").touch()
+    assert tables.not_run(plans) == []
+
+
+def test_rounds_and_bytes_until_a_score_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = {"down": 2.0**29, "up": 2.0**29}
+    curve = {"round": [0, 100, 200], "MAP@10": [0.0, 35.0, 45.0]}
+    arm = {"name": "a", "label": "an arm", "curve": curve, "bytes_per_client_round": each}
+    central = {**arm, "label": "in one place", "bytes_per_client_round": {"down": 0.0, "up": 0.0}}
+    configs = {"a": {"clients": {"per_round": 2}}}
+    shown(monkeypatch, {"variants": [arm, central], "configs": configs})
+    lines = fedss.by_bytes("x.json").splitlines()
+    # 30 after 6/7 of the first hundred rounds, 40 half way through the second; two clients, 1 GiB each.
+    assert lines[2] == "| an arm | 86 | 150 | – | 171.43 | 300.00 | – |"
+    assert "in one place" not in lines[3]
+
+
 def test_seeds_are_counted_and_arms_with_fewer_named() -> None:
     whole = {"label": "a", "seeds": [0, 1, 2]}
     assert tables.over_seeds({"seeds": [0, 1, 2], "variants": [whole, {"label": "old"}]}) == (
@@ -47,7 +74,7 @@ def test_seeds_are_counted_and_arms_with_fewer_named() -> None:
     assert [tables.spread(score(1.0)), tables.spread(score(1.0, 3.0))] == ["1.0", "2.0 ± 0.5"]
 
 
-def test_a_study_is_compared_with_the_full_softmax_that_is_merged_alike(
+def test_a_study_is_compared_with_its_full_softmax_seed_by_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def arm(name: str, *values: float) -> dict[str, Any]:
@@ -57,19 +84,20 @@ def test_a_study_is_compared_with_the_full_softmax_that_is_merged_alike(
 
     arms = [
         arm("fedss-10-sum", 45.0, 30.0),
-        arm("full-sum", 50.0, 30.0),
-        arm("fedss-10-mean", 45.0, 30.0),
-        arm("full-mean", 45.0, 60.0),
+        arm("full", 50.0, 30.0),
+        arm("fedss-10-mean", 40.0, 15.0),
         arm("centralized", 70.0, 70.0),
     ]
     config = {"clients": {"row_lr": 0.3}, "rounds": 900}
     made = {"seeds": [0, 1], "variants": arms, "configs": {one["name"]: config for one in arms}}
     shown(monkeypatch, made)
-    lines = fedss.studied("x.json").splitlines()[2:7]
+    lines = fedss.studied("x.json").splitlines()[2:6]
     shares = [line.split(" | ")[3] for line in lines]
-    assert shares == ["90.0 … 100.0 %", "100.0 %", "50.0 … 100.0 %", "100.0 %", "–"]
+    assert shares == ["90.0 … 100.0 %", "100.0 %", "50.0 … 80.0 %", "140.0 … 233.3 %"]
     assert lines[0].endswith("| 90.0 | 2.0 | 0.3 | 900 |")
     assert "| – | 0.3 |" in lines[-1]
+    shown(monkeypatch, {**made, "variants": arms[:1]})
+    assert fedss.studied("x.json").splitlines()[2].split(" | ")[3] == "–"  # nothing to compare it with
 
 
 def test_settings_one_at_a_time_show_the_two_nearest_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.common.record import read
 from benchmarks.papers import side_by_side
 from benchmarks.papers.side_by_side import Job, Kept, Running, run_plans
 from benchmarks.papers.suite import Runs, ended, keep
 from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
+from benchmarks.quote.fedmlh import chosen_round
 from spreadout.config.experiment import Experiment
 from spreadout.runs.compare import Suite
 from spreadout.runs.result import Result
@@ -254,3 +256,27 @@ def test_files_stay_as_they_are_while_no_point_has_been_tried(tmp_path: Path, ma
     choose_and_run([plan], tmp_path, now(tmp_path / "runs", 0.0))
     assert made == []
     assert file.read_text(encoding="utf-8") == "what was found before"
+
+
+def test_a_long_second_stage_is_tested_where_its_validation_part_is_best(tmp_path: Path) -> None:
+    base = tmp_path / "suites" / "base.toml"
+    base.parent.mkdir()
+    base.write_text(BASE.replace("every = 2", "every = 1, patience = 3"), encoding="utf-8")
+    arms = {"only": Candidate("only", {"rounds": 1}, {"clients.lr": [0.05, 0.2]})}
+    plan = TwoStage("long", base, arms, seeds=1, still_held=0.2, long={"rounds": 8})
+    choose_and_run([plan], tmp_path / "out", now(tmp_path / "runs"))
+    (tried,) = {one["round"] for one in read(tmp_path / "out" / "long-tuning.json")["points"]}
+    assert tried <= 1
+    made = read(tmp_path / "out" / "long.json")
+    (config,), (arm,) = made["configs"].values(), made["variants"]
+    assert (config["rounds"], config["eval"]["split"]) == (8, "test")
+    assert (config["eval"]["patience"], config["data"]["validation_fraction"]) == (3, 0.2)
+    (kept,) = [one for key, one in Kept(tmp_path / "runs", plan.suite).runs.items() if key == "only 0"]
+    best = max(kept["history"], key=lambda record: record["validation P@1"])
+    assert arm["best"]["round"] == best["round"]
+    assert arm["metrics"]["P@1"]["mean"] == best["P@1"]  # of the test part
+    assert chosen_round(made, arm) == best["round"]
+    given = TwoStage("given", base, arms, seeds=1, long={"rounds": 2})
+    assert not given.stops
+    final = given.final({"only": (given.points[0], {"round": 1})}).variants["only"]
+    assert (final.rounds, final.eval.patience, final.data.validation_fraction) == (2, None, 0.0)

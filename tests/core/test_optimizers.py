@@ -38,6 +38,27 @@ def test_rules_equal_torch_optim(ours, theirs) -> None:
     torch.testing.assert_close(value, twin.detach())
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_fused_step_of_a_stack_is_the_step_in_many_passes(turned: bool) -> None:
+    """Of the first clients of a stack, as local training takes it; in either order of memory."""
+    rule = Optimizer(optimizer="adam", lr=0.1, eps=1e-3)
+    assert rule.is_fused
+    assert not Optimizer(optimizer="yogi").is_fused
+    value = torch.randn(5, 4, 3)
+    value = value.transpose(1, 2) if turned else value
+    twin = value.clone()
+    slots, reference = rule.init(value), rule.init(twin)
+    for active in (5, 5, 3):
+        gradient = torch.randn(active, *value.shape[1:])
+        mine = {name: slot if name == "steps" else slot[:active] for name, slot in slots.items()}
+        its = {name: slot if name == "steps" else slot[:active] for name, slot in reference.items()}
+        rule.step_(value[:active], gradient, mine)
+        twin[:active] += rule.move(gradient, its)
+    torch.testing.assert_close(value, twin)
+    for name in slots:
+        torch.testing.assert_close(slots[name], reference[name])
+
+
 def test_yogi_by_hand() -> None:
     rule = Optimizer(optimizer="yogi", lr=1.0, beta1=0.0, beta2=0.5, eps=1.0)
     value, slots = torch.zeros(1), rule.init(torch.zeros(1))

@@ -611,3 +611,16 @@ def test_two_classes_have_a_bucket_each_and_are_learned() -> None:
         so.run(asked, data=alone, device="cpu")
     with pytest.raises(so.UserError, match="'fedss': there is one class only"):
         so.run(so.Experiment.of({"method": {"name": "fedss"}, "rounds": 2}), data=alone, device="cpu")
+
+
+def test_the_loss_of_label_sets_is_binary_cross_entropy_and_so_is_its_gradient() -> None:
+    """Labels that share a bucket count once, and those that are not there not at all."""
+    logits = (10 * torch.randn(3, 6, 8, dtype=torch.float64)).requires_grad_()
+    right = torch.randint(-1, 8, (3, 6, 5))
+    right[0, 0] = -1  # an example without labels
+    target = torch.zeros(3, 6, 9).double().scatter(-1, torch.where(right < 0, 8, right), 1.0)[..., :-1]
+    expected = F.binary_cross_entropy_with_logits(logits, target, reduction="none").mean(-1)
+    found = so.losses.label_sets(logits, right)
+    torch.testing.assert_close(found, expected)
+    (slope,) = torch.autograd.grad(found.sum(), logits)
+    torch.testing.assert_close(slope, (logits.detach().sigmoid() - target) / 8)

@@ -55,6 +55,11 @@ class Optimizer(Section):
         """Whether one step from rest is −lr·gradient, so that averaging may come before it."""
         return self.optimizer == "sgd"
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether `step_` reads and writes everything once, where `move` takes many passes."""
+        return self.optimizer == "adam"
+
     def scaled(self, factor: float) -> Optimizer:
         """The same rule at another rate."""
         return self.model_copy(update={"lr": self.lr * factor})
@@ -105,6 +110,27 @@ class Optimizer(Section):
         scale = torch.div(second, 1 - self.beta2**steps, out=place).sqrt_().add_(self.eps)
         rate = -self.lr / (1 - self.beta1**steps)
         return torch.div(first, scale, out=scale).mul_(rate)
+
+    def step_(self, value: Tensor, gradient: Tensor, slots: Tensors) -> None:
+        """Adam's step of one tensor, in place: what adding `move` comes to, up to rounding."""
+        if not value.is_contiguous():  # the kernel takes memory as it lies
+            value.add_(self.move(gradient, slots))
+            return
+        torch._fused_adam_(
+            [value],
+            [gradient.contiguous()],
+            [slots["first"]],
+            [slots["second"]],
+            [],
+            [slots["steps"].add_(1)],
+            lr=self.lr,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            weight_decay=0.0,
+            eps=self.eps,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def _over_gradients(self, gradient: Tensor, slots: Tensors) -> Tensor:
         """Distance over gradients: far / √Σ‖g‖² times the gradient, `far` never shrinking."""

@@ -168,6 +168,9 @@ def _step_(
         else:
             value.addcmul_(gradient, share, value=-optimizer.lr)
         return
+    if share is None and not sphere and optimizer.is_fused:
+        optimizer.step_(value, gradient, slots)
+        return
     if sphere:
         gradient = along_sphere(gradient, value)
     move = optimizer.move(gradient, slots, spend=alone)

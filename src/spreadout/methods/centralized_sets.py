@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from spreadout.core.types import Batch, Params, RowInfo
@@ -29,6 +30,9 @@ class CentralizedSets(FedAvgBCE):
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         if self.loss_form == "bce":
             return super().loss(model, params, batch, info)
-        logits, right = self.scored(model, params, batch)  # (1, B, C)
+        logits, named = self.scored(model, params, batch)  # (1, B, C), (1, B, L)
+        # Padding falls into one too many.
+        none = logits.new_zeros(*logits.shape[:-1], logits.shape[-1] + 1)
+        right = none.scatter(-1, torch.where(named < 0, logits.shape[-1], named), 1.0)[..., :-1]
         share = right / right.sum(-1, keepdim=True).clamp_min(1)
         return losses.masked_mean(-(share * logits.log_softmax(-1)).sum(-1)[0], batch["mask"])

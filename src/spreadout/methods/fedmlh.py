@@ -16,7 +16,6 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from spreadout.core.hashing import HashFamily
 from spreadout.core.merging import RowMerge, Weighting
@@ -59,18 +58,15 @@ class Buckets(Method):
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
         """Binary cross-entropy over buckets: the sum over networks of each one's mean."""
         logits, right = self.scored(model, params, batch)
-        each = F.binary_cross_entropy_with_logits(logits, right, reduction="none").mean(-1).sum(0)
-        return losses.masked_mean(each, batch["mask"])
+        return losses.masked_mean(losses.label_sets(logits, right).sum(0), batch["mask"])
 
     def scored(self, model: EmbeddingModel, params: Params, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The logits of all buckets, and 1 where one is right: (R, B, buckets) each."""
+        """The logits of all buckets (R, B, buckets), and which are right (R, B, L), −1: none."""
         assert isinstance(model, BucketModel)
         logits = model.logits(params, batch)
         labels = batch["y"] if batch["y"].dim() > 1 else batch["y"][:, None]  # (B, L), −1: none
-        # Lines 4 to 7: a bucket is right if any of its classes is. Padding falls into one too many.
-        buckets = torch.where(labels >= 0, model.buckets_of(labels.clamp_min(0)), logits.shape[-1])
-        none = logits.new_zeros(*logits.shape[:-1], logits.shape[-1] + 1)
-        return logits, none.scatter(-1, buckets, 1.0)[..., :-1]
+        # Lines 4 to 7: a bucket is right if any of its classes is.
+        return logits, torch.where(labels >= 0, model.buckets_of(labels.clamp_min(0)), -1)
 
 
 @register_method

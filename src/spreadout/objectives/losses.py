@@ -182,3 +182,23 @@ def batch_softmax(scores: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor
     """
     logits = torch.where(mask > 0, scale * scores, torch.finfo(scores.dtype).min)
     return -logits.log_softmax(-1).diagonal()
+
+
+def label_sets(logits: Tensor, right: Tensor) -> Tensor:
+    """Binary cross-entropy, the mean over all outputs, of examples with few right ones.
+
+    logits: (…, B, n); right: (…, B, L) which outputs are right, some maybe twice, −1: none. → (…, B)
+    Σ_j log(1 + e^z_j) − Σ over the right j of z_j: no array of targets as large as the logits is made.
+
+    >>> import torch
+    >>> import spreadout as so
+    >>> logits = torch.tensor([[1.0, -2.0, 0.0]])
+    >>> so.losses.label_sets(logits, torch.tensor([[0, 0, -1]]))
+    tensor([0.3778])
+    >>> torch.nn.functional.binary_cross_entropy_with_logits(logits, torch.tensor([[1.0, 0.0, 0.0]]))
+    tensor(0.3778)
+    """
+    ordered = right.sort(-1).values
+    first = torch.cat([ordered[..., :1] >= 0, ordered[..., 1:] > ordered[..., :-1]], -1)
+    own = logits.gather(-1, ordered.clamp_min(0)) * first
+    return (F.softplus(logits).sum(-1) - own.sum(-1)) / logits.shape[-1]
