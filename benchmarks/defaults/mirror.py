@@ -25,6 +25,7 @@ from spreadout.data.columns import Dense
 from spreadout.data.continuity import LIMIT as LEAST
 from spreadout.data.continuity import continuity, is_picture
 from spreadout.data.handedness import LIMIT, SURE, SURE_OF_ONE, Share, handedness
+from spreadout.data.recognition import OF_ONE, PART, Recognition
 
 OUT = RESULTS / "defaults" / "mirror.json"
 
@@ -87,14 +88,15 @@ def measured(name: str, path: Path) -> dict[str, Any]:
         "classes": found.classes,
         "brightness": _rounded(found.brightness),
         "edges": _rounded(found.edges),
+        "recognition": _rounded(found.recognition),
         "mirrored": found.is_none,
         "continuity": round(continuity(x), 4),
         "shifted": is_picture(x),
     }
 
 
-def _rounded(share: Share) -> dict[str, float]:
-    return {name: round(value, 4) for name, value in asdict(share).items()}
+def _rounded(found: Share | Recognition) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in asdict(found).items()}
 
 
 def main() -> None:
@@ -107,7 +109,14 @@ def main() -> None:
     ]
     if not found:
         raise UserError(f"--arrays {a.arrays}: has none of {', '.join(f'{name}.npz' for name in SETS)}")
-    rule = {"limit": LIMIT, "errors": SURE, "errors of one class": SURE_OF_ONE, "continuity": LEAST}
+    rule = {
+        "limit": LIMIT,
+        "errors": SURE,
+        "errors of one class": SURE_OF_ONE,
+        "part lost in the mirror": PART,
+        "share lost of one class": OF_ONE,
+        "continuity": LEAST,
+    }
     record.write(a.out, {"rule": rule, "sets": found})
 
 
