@@ -38,6 +38,7 @@ OF_SAMPLES: tuple[Point, ...] = (
     FASTER_ROWS,
 )
 OF_METHOD = {"fedaws": OF_POSITIVES, "fedalc": OF_POSITIVES, "fedss": OF_SAMPLES}
+TUNED = (*OF_METHOD, "dual_encoder", "centralized", "centralized-sets")  # methods that have points
 
 
 def other_rate(name: str, method: str) -> Point:
