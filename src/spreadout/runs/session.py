@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import prepared
@@ -28,7 +28,7 @@ from spreadout.evaluation.early_stopping import (
     out_of_patience,
     shown_of,
 )
-from spreadout.evaluation.evaluate import evaluate, needed_frequencies
+from spreadout.evaluation.evaluate import Evaluation, evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
 from spreadout.evaluation.known import known_examples
 from spreadout.federated.central import count_releases_, settle_all_
@@ -235,22 +235,14 @@ class Session:
                     "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
                 )
         tau = class_prior.set_(self.federation, self.state, self.data.validation)
-        model, held_out = self.federation.model, self._examples
-        known = known_examples(config, model, self.state, self.data.validation)
-        votes = class_prior.own_votes_in(self.federation, self.state, self.data.validation, tau)
-        found = evaluate(
-            model,
-            self.state,
-            held_out,
-            config.metrics,
-            seen=self._seen,
-            known=known,
-            votes=votes if config.split == "validation" else None,
-        )
+        validated = self._validated(tau)  # what chooses a model is what it learnt, not what is frequent
+        if config.decode == "classes":
+            tau = class_prior.set_alone_(self.federation, self.state, self.data.validation, tau)
+        found = self._scored(self._examples, config.metrics, tau, known=True)
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
-        record |= self.federation.method.signs(self.state) | self._validated(found.metrics, votes)
+        record |= self.federation.method.signs(self.state) | validated
         spent = epsilon_by_now(self.federation, self.state)
         if spent is not None:
             record["epsilon"] = spent if math.isfinite(spent) else None
@@ -271,18 +263,29 @@ class Session:
             advice = self.federation.method.collapse_advice(found.geometry)
             self.observer.warned(str(overshot) if overshot else advice)
 
-    def _validated(self, scores: Mapping[str, float], votes: Tensor | None) -> Record:
-        """Scores on the validation part, where that chooses a model or an end, and how far chance goes.
+    def _scored(
+        self, examples: Examples, names: Sequence[str], tau: float | None, *, known: bool
+    ) -> Evaluation:
+        """Metrics of the model as it is; known: whether examples vote, where the config says so."""
+        f, held, config = self.federation, self.data.validation, self.experiment.eval
+        own = examples is held
+        return evaluate(
+            f.model,
+            self.state,
+            examples,
+            names,
+            seen=self._seen,
+            known=known_examples(config, f.model, self.state, held) if known else None,
+            votes=class_prior.own_votes_in(f, self.state, held, tau) if own else None,
+        )
 
-        scores: those of the part the run is judged by, which may be this one. votes: as in `evaluate`.
-        """
+    def _validated(self, tau: float | None) -> Record:
+        """Scores on the validation part, where that chooses a model or an end; how far chance goes."""
         config, held = self.experiment.eval, self.data.validation
         if held is None or (config.keep == "last" and config.patience is None):
             return {}
         names = judged_by(config)
-        if config.split == "test":
-            model, seen = self.federation.model, self._seen
-            scores = evaluate(model, self.state, held, names, seen=seen, votes=votes).metrics
+        scores = self._scored(held, names, tau, known=config.split == "validation").metrics
         found = {VALIDATION + name: scores[name] for name in names}
         return {**found, CHANCE: chance(config, scores[names[0]], len(held))}
 
