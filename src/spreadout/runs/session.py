@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -30,7 +30,7 @@ from spreadout.evaluation.early_stopping import (
 )
 from spreadout.evaluation.evaluate import Evaluation, evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
-from spreadout.evaluation.known import known_examples
+from spreadout.evaluation.known import KnownExamples, known_examples
 from spreadout.federated.central import count_releases_, settle_all_
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
@@ -238,7 +238,8 @@ class Session:
         validated = self._validated(tau)  # what chooses a model is what it learnt, not what is frequent
         if config.decode == "classes":
             tau = class_prior.set_alone_(self.federation, self.state, self.data.validation, tau)
-        found = self._scored(self._examples, config.metrics, tau, known=True)
+        known = known_examples(config, self.federation.model, self.state, self.data.validation)
+        found = self._scored(config.split, config.metrics, tau, known)
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
@@ -264,20 +265,18 @@ class Session:
             self.observer.warned(str(overshot) if overshot else advice)
 
     def _scored(
-        self, examples: Examples, names: Sequence[str], tau: float | None, *, known: bool
+        self,
+        part: Literal["test", "validation"],
+        names: Sequence[str],
+        tau: float | None,
+        known: KnownExamples | None = None,
     ) -> Evaluation:
-        """Metrics of the model as it is; known: whether examples vote, where the config says so."""
-        f, held, config = self.federation, self.data.validation, self.experiment.eval
-        own = examples is held
-        return evaluate(
-            f.model,
-            self.state,
-            examples,
-            names,
-            seen=self._seen,
-            known=known_examples(config, f.model, self.state, held) if known else None,
-            votes=class_prior.own_votes_in(f, self.state, held, tau) if own else None,
-        )
+        """Metrics of the model as it is. No validation example votes for itself in the prior."""
+        f, held, examples = self.federation, self.data.validation, self.data.scored(part)
+        assert examples is not None
+        votes = class_prior.own_votes_in(f, self.state, held, tau) if part == "validation" else None
+        seen = self._seen
+        return evaluate(f.model, self.state, examples, names, seen=seen, known=known, votes=votes)
 
     def _validated(self, tau: float | None) -> Record:
         """Scores on the validation part, where that chooses a model or an end; how far chance goes."""
@@ -285,7 +284,10 @@ class Session:
         if held is None or (config.keep == "last" and config.patience is None):
             return {}
         names = judged_by(config)
-        scores = self._scored(held, names, tau, known=config.split == "validation").metrics
+        known = None
+        if config.split == "validation":
+            known = known_examples(config, self.federation.model, self.state, held)
+        scores = self._scored("validation", names, tau, known).metrics
         found = {VALIDATION + name: scores[name] for name in names}
         return {**found, CHANCE: chance(config, scores[names[0]], len(held))}
 
