@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from spreadout.core.errors import UserError
 
@@ -15,8 +15,43 @@ def parser_of(doc: str | None) -> argparse.ArgumentParser:
 
 
 def command(main: Callable[[], None]) -> None:
-    """Run it; what is wrong with what it was given is one line."""
+    """Run it; what is wrong with what it was given is one line, and 2 is what it exits with."""
     try:
         main()
     except UserError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def names(text: str) -> list[str]:
+    """The type of an argument that is a list.
+
+    >>> names("digits, bibtex,")
+    ['digits', 'bibtex']
+    """
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def whole_numbers(text: str) -> list[int]:
+    """The type of an argument that is a list of seeds.
+
+    >>> whole_numbers("0,1")
+    [0, 1]
+    """
+    if not all(name.isdecimal() for name in names(text)) or not names(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: give whole numbers, as 0,1,2")
+    return [int(name) for name in names(text)]
+
+
+def at_least_one(text: str) -> int:
+    """The type of an argument that is a count."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, 1 or more")
+    return int(text)
+
+
+def refuse_unknown(argument: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Names that nobody knows, before anything is run."""
+    for name in given:
+        if name not in known:
+            raise UserError(f"{argument} {name}: unknown; known are {', '.join(known)}")

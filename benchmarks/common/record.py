@@ -14,6 +14,7 @@ import torch
 
 from benchmarks.common.paths import ROOT
 from spreadout import __version__
+from spreadout.core.errors import UserError
 from spreadout.core.files import write_atomic
 
 
@@ -27,7 +28,12 @@ def write(path: Path, results: Mapping[str, Any], *, quiet: bool = False) -> Non
 
 
 def read(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, TypeError):
+        raise UserError(f"{path}: is no file of results") from None
 
 
 def hardware() -> str:

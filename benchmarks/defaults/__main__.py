@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from benchmarks.common import record
+from benchmarks.common.command import command
 from benchmarks.common.paths import RESULTS
-from benchmarks.defaults.jobs import METHODS, ONLY, SETS, Job, own_sets, parser_for, run_all
+from benchmarks.defaults.jobs import METHODS, Job, own_sets, pairs_of, parser_for, run_all
 from benchmarks.defaults.run_file import add, key_of, runs_in
 
 OUT = RESULTS / "defaults" / "table.json"
@@ -35,12 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _jobs(given: argparse.Namespace) -> Iterator[Job]:
     own = own_sets(given)
-    for seed in given.seeds.split(","):
-        for name in [*(name for name in given.sets.split(",") if name), *own]:
-            for method in ONLY.get(name, tuple(given.methods.split(","))):
-                assert name in own or name in SETS, f"{name}: no such set; known: {', '.join(SETS)}"
-                yield Job(name, method, int(seed), data=own.get(name, {}))
+    for seed in given.seeds:
+        for name, method in pairs_of(given, own):
+            yield Job(name, method, seed, data=own.get(name, {}))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

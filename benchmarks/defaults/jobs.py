@@ -14,6 +14,9 @@ from typing import Any
 import torch
 
 import spreadout as so
+from benchmarks.common.command import at_least_one, names, refuse_unknown, whole_numbers
+from spreadout.core.errors import UserError
+from spreadout.methods import METHODS as KNOWN
 
 SETS: dict[str, dict[str, Any]] = {
     "digits": {"source": "digits"},
@@ -60,11 +63,11 @@ def parser_for(
 ) -> ArgumentParser:
     """The arguments that every command over sets and methods has, with its defaults."""
     parser = ArgumentParser(description=about)
-    parser.add_argument("--sets", default=sets)
-    parser.add_argument("--methods", default=",".join(methods))
-    parser.add_argument("--seeds", default=seeds)
+    parser.add_argument("--sets", type=names, default=sets)
+    parser.add_argument("--methods", type=names, default=",".join(methods))
+    parser.add_argument("--seeds", type=whole_numbers, default=seeds)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--workers", type=at_least_one, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after these")
     parser.add_argument("--out", type=Path, default=out)
     parser.add_argument("--again", action="store_true", help="replace what the file has")
@@ -76,10 +79,33 @@ def parser_for(
 def own_sets(given: Namespace) -> dict[str, dict[str, Any]]:
     """`[data]` of the sets that `--folder` and `--npz` name."""
     found = {}
-    for source, pairs in (("mulan", given.folder), ("npz", given.npz)):
-        for name, _, path in (pair.partition("=") for pair in pairs):
-            found[name] = {"source": source, "path": path}
+    for key, source in (("folder", "mulan"), ("npz", "npz")):
+        for pair in getattr(given, key):
+            name, _, path = pair.partition("=")
+            if not name or not path:
+                raise UserError(f"--{key} {pair}: write it as NAME=PATH")
+            there = Path(path) if Path(path).is_absolute() else data_folder() / path
+            if not there.exists():
+                raise UserError(f"--{key} {pair}: no such file or folder")
+            found[name] = {"source": source, "path": str(there)}
     return found
+
+
+def pairs_of(given: Namespace, own: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Every set that is asked for, or named with its path, with every method for it."""
+    refuse_unknown("--sets", given.sets, [*SETS, *own])
+    refuse_unknown("--methods", given.methods, sorted(KNOWN))
+    named = dict.fromkeys((*given.sets, *own))
+    if any("path" in SETS[name] for name in named if name not in own):
+        data_folder()  # said before anything is run, if it is not there
+    return [(name, method) for name in named for method in ONLY.get(name, tuple(given.methods))]
+
+
+def data_folder() -> Path:
+    """Where the sets lie that are read from files."""
+    if not os.environ.get("SPREADOUT_DATA"):
+        raise UserError("SPREADOUT_DATA: is not set; name the folder of the data sets")
+    return Path(os.environ["SPREADOUT_DATA"])
 
 
 @dataclass(frozen=True)
@@ -103,7 +129,7 @@ class Job:
     def experiment(self) -> so.Experiment:
         data = dict(self.data or SETS[self.set])
         if "path" in data and not Path(data["path"]).is_absolute():
-            data["path"] = str(Path(os.environ["SPREADOUT_DATA"]) / data["path"])
+            data["path"] = str(data_folder() / data["path"])
         values: dict[str, Any] = {"seed": self.seed, "data": data, "method": {"name": self.method}}
         if self.split == "validation":
             values["data"]["validation_fraction"] = 0.1

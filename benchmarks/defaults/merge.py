@@ -11,6 +11,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.common.command import command
 from benchmarks.defaults.run_file import key_of, merge, runs_in
 
 
@@ -29,4 +30,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -5,14 +5,15 @@
 The folder has a file NAME.npz for each of SETS that is there: x (n, channels, height, width) as bytes
 and y (n,), a training part. None of them is part of this repository; `origin` says where they are from.
 Larger pictures were cut to their middle square and scaled to 32 pixels a side, as the source
-`image-folder` does. The sets with `fresh` were first looked at when the rule and its limit stood.
+`image-folder` does. `fresh` says for which rules a set was first looked at when they and their limits
+stood: "odd parts", or "all", recognition in a mirror too.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from spreadout.data.columns import Dense
 from spreadout.data.continuity import LIMIT as LEAST
 from spreadout.data.continuity import continuity, is_picture
 from spreadout.data.handedness import LIMIT, SURE, SURE_OF_ONE, Share, handedness
+from spreadout.data.recognition import OF_ONE, PART, Recognition
 
 OUT = RESULTS / "defaults" / "mirror.json"
 
@@ -35,7 +37,7 @@ class Pictures:
 
     about: str
     origin: str
-    fresh: bool = False
+    fresh: Literal["", "odd parts", "all"] = ""
 
 
 SETS = {
@@ -57,18 +59,38 @@ SETS = {
     "olivetti": Pictures("40 faces, 10 pictures of each", "github.com/sjgershm/DBM"),
     "pneumonia": Pictures("X-rays of chests, PneumoniaMNIST", "github.com/varun19424/pneumonia_mnist"),
     "cats-dogs": Pictures(
-        "photographs of pets", "github.com/chanakya2734/Image-classification-using-CNN", fresh=True
+        "photographs of pets",
+        "github.com/chanakya2734/Image-classification-using-CNN",
+        fresh="odd parts",
     ),
-    "fer-2013": Pictures("faces, FER-2013", "github.com/darkbit404/FaceExp", fresh=True),
-    "brain": Pictures("scans of brains", "github.com/KomalChaudhari8/BRAIN_TUMOR_APP", fresh=True),
+    "fer-2013": Pictures("faces, FER-2013", "github.com/darkbit404/FaceExp", fresh="odd parts"),
+    "brain": Pictures(
+        "scans of brains", "github.com/KomalChaudhari8/BRAIN_TUMOR_APP", fresh="odd parts"
+    ),
     "trash": Pictures(
-        "rubbish under a lamp, TrashNet", "github.com/congduytran12/Trash-Classification-", fresh=True
+        "rubbish under a lamp, TrashNet",
+        "github.com/congduytran12/Trash-Classification-",
+        fresh="odd parts",
     ),
     "asl": Pictures(
-        "hands that spell", "github.com/snrao310/ASL-Finger-Spelling-Recognition", fresh=True
+        "hands that spell", "github.com/snrao310/ASL-Finger-Spelling-Recognition", fresh="odd parts"
     ),
-    "chars-hard": Pictures("Chars74K, its poor pictures", "github.com/rfstdh/100image", fresh=True),
-    "devanagari": Pictures("handwritten letters", "github.com/utkarshk5/devnagri-cnn", fresh=True),
+    "chars-hard": Pictures(
+        "Chars74K, its poor pictures", "github.com/rfstdh/100image", fresh="odd parts"
+    ),
+    "devanagari": Pictures(
+        "handwritten letters", "github.com/utkarshk5/devnagri-cnn", fresh="odd parts"
+    ),
+    "leaves": Pictures(
+        "photographs of leaves, PlantDoc", "github.com/pratikkayal/PlantDoc-Dataset", fresh="all"
+    ),
+    "rooms": Pictures("rooms and houses", "github.com/emanhamed/Houses-dataset", fresh="all"),
+    "notmnist": Pictures(
+        "letters of many typefaces", "github.com/davidflanagan/notMNIST-to-MNIST", fresh="all"
+    ),
+    "arabic": Pictures(
+        "handwritten letters", "github.com/mloey/Arabic-Handwritten-Characters-Dataset", fresh="all"
+    ),
 }
 
 
@@ -87,14 +109,15 @@ def measured(name: str, path: Path) -> dict[str, Any]:
         "classes": found.classes,
         "brightness": _rounded(found.brightness),
         "edges": _rounded(found.edges),
+        "recognition": _rounded(found.recognition),
         "mirrored": found.is_none,
         "continuity": round(continuity(x), 4),
         "shifted": is_picture(x),
     }
 
 
-def _rounded(share: Share) -> dict[str, float]:
-    return {name: round(value, 4) for name, value in asdict(share).items()}
+def _rounded(found: Share | Recognition) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in asdict(found).items()}
 
 
 def main() -> None:
@@ -107,7 +130,14 @@ def main() -> None:
     ]
     if not found:
         raise UserError(f"--arrays {a.arrays}: has none of {', '.join(f'{name}.npz' for name in SETS)}")
-    rule = {"limit": LIMIT, "errors": SURE, "errors of one class": SURE_OF_ONE, "continuity": LEAST}
+    rule = {
+        "limit": LIMIT,
+        "errors": SURE,
+        "errors of one class": SURE_OF_ONE,
+        "part lost in the mirror": PART,
+        "share lost of one class": OF_ONE,
+        "continuity": LEAST,
+    }
     record.write(a.out, {"rule": rule, "sets": found})
 
 

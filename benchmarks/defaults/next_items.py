@@ -10,7 +10,6 @@ movies. Each has users of its own to judge by; none of MovieLens-1M's test users
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -19,8 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import record
+from benchmarks.common.command import command, refuse_unknown
 from benchmarks.common.paths import RESULTS
-from benchmarks.defaults.jobs import Job, parser_for, run_all
+from benchmarks.defaults.jobs import Job, data_folder, parser_for, run_all
 from benchmarks.defaults.run_file import add, key_of, runs_in
 from spreadout.data.io.archive import opened
 from spreadout.data.sources.movielens import ratings
@@ -58,7 +58,7 @@ def walks(rng: np.random.Generator) -> Events:
 
 def movies(rng: np.random.Generator) -> Events:
     """First 30 ratings of the 400 movies that are rated most; by 250 who are not test users there."""
-    with opened(Path(os.environ["SPREADOUT_DATA"]) / "ml-1m.zip") as archive:
+    with opened(data_folder() / "ml-1m.zip") as archive:
         found = ratings(archive)
     known = np.unique(found.user)
     users = rng.permutation(known[: int(0.9 * len(known))])[:250]
@@ -95,12 +95,13 @@ def written(name: str, seed: int, place: Path) -> Path:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets=",".join(LOGS), methods=("dual_encoder",), seeds="0,1,2", out=OUT)
     given = parser.parse_args(arguments)
+    refuse_unknown("--sets", given.sets, list(LOGS))
     commit = record.commit()
     known = set() if given.again else {key_of(run) for run in runs_in(given.out)}
     with tempfile.TemporaryDirectory() as place:
         jobs = []
-        for seed in map(int, given.seeds.split(",")):
-            for name in given.sets.split(","):
+        for seed in given.seeds:
+            for name in given.sets:
                 data = {"source": "interactions", "path": str(written(name, seed, Path(place)))}
                 own = (Job(name, "dual_encoder", seed, prior, data=data) for prior in PRIORS)
                 jobs += [job for job in own if key_of(job.about) not in known]
@@ -110,4 +111,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

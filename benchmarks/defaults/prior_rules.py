@@ -26,9 +26,11 @@ from torch import Tensor
 
 import spreadout as so
 from benchmarks.common import record
+from benchmarks.common.command import at_least_one, command, refuse_unknown
 from benchmarks.common.paths import RESULTS
 from benchmarks.defaults.jobs import Job, parser_for
 from benchmarks.defaults.small_sets import drawn
+from spreadout.core.errors import UserError
 from spreadout.core.tables import whole_of
 from spreadout.data.dataset import Examples
 from spreadout.evaluation import cautious_prior, prior
@@ -48,18 +50,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets="", methods=("fedss", "fedaws"), seeds="0,1,2", out=OUT)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--keep", type=Path, required=True)
-    parser.add_argument("--rows", type=int, default=200)
+    parser.add_argument("--rows", type=at_least_one, default=200)
     given = parser.parse_args(arguments)
+    if not given.data.is_dir():
+        raise UserError(f"--data {given.data}: no such folder")
+    there = sorted(one.name for one in given.data.iterdir())
+    refuse_unknown("--sets", given.sets, there)
     given.keep.mkdir(parents=True, exist_ok=True)
-    names = given.sets.split(",") if given.sets else sorted(one.name for one in given.data.iterdir())
     rows = []
-    for method in given.methods.split(","):
-        for name in names:
+    for method in given.methods:
+        for name in given.sets or there:
             found = []
-            for seed in given.seeds.split(","):
+            for seed in given.seeds:
                 path = given.keep / f"{name}-{given.rows}-{seed}-{method}.pt"
                 if not path.exists():
-                    torch.save(trained(given.data / name, given.rows, int(seed), method), path)
+                    torch.save(trained(given.data / name, given.rows, seed, method), path)
                 found.append(scores(torch.load(path)))
             means = {arm: round(sum(one[arm] for one in found) / len(found), 2) for arm in found[0]}
             rows.append(
@@ -186,4 +191,4 @@ RULES: dict[str, Rule] = {
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import record
+from benchmarks.common.command import command, names, refuse_unknown
 from benchmarks.common.paths import RESULTS
 from benchmarks.defaults.jobs import PICTURES, SETS, Job, own_sets, parser_for, run_all
 from benchmarks.defaults.run_file import add, key_of, runs_in
+from spreadout.core.errors import UserError
 
 OUT = RESULTS / "defaults" / "trials.json"
 ADAM = ("server.optimizer=adam", "server.eps=1e-8", "server.lr_decay=cosine")
@@ -139,7 +141,7 @@ GROUPS: Mapping[str, Sequence[Trial]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets="", methods=(), seeds="0", out=OUT)
-    parser.add_argument("--groups", default=",".join(GROUPS))
+    parser.add_argument("--groups", type=names, default=",".join(GROUPS))
     parser.add_argument("--mulan", type=Path, help="the folder of the sets in MULAN")
     given = parser.parse_args(arguments)
     commit = record.commit()
@@ -154,8 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _asked(given: Namespace, own: Mapping[str, Any]) -> Iterator[Trial]:
     """The trials of the groups, of those sets and methods that are named, if any are."""
-    sets, methods = (set(filter(None, named.split(","))) for named in (given.sets, given.methods))
-    for group in given.groups.split(","):
+    sets, methods = set(given.sets), set(given.methods)
+    refuse_unknown("--groups", given.groups, list(GROUPS))
+    for group in given.groups:
         new = [name for name in own if name not in SETS] if group == "augmentation" else []
         added = (one for name in new for one in of_own_images(name, _side(own[name]["path"])))
         for trial in (*GROUPS[group], *added):
@@ -175,10 +178,11 @@ def _job(trial: Trial, own: Mapping[str, Any], mulan: Path | None) -> Job:
         return Job(name, method, 0, changes, "validation", data=own[name])
     if name in SETS:
         return Job(name, method, 0, changes, "validation")
-    assert mulan is not None, f"{name}: --mulan names the folder it lies in"
+    if mulan is None:
+        raise UserError(f"{name}: --mulan names the folder it lies in")
     data = {"source": "mulan", "path": str(mulan / name)}
     return Job(name, method, 0, changes, "validation", data=data)
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -16,9 +16,10 @@ from itertools import zip_longest
 from typing import Any
 
 from benchmarks.common import record
+from benchmarks.common.command import at_least_one, command, refuse_unknown
 from benchmarks.common.paths import RESULTS
-from benchmarks.defaults.jobs import ONLY, SETS, Job, own_sets, parser_for, run_all
-from benchmarks.defaults.points import points
+from benchmarks.defaults.jobs import Job, own_sets, pairs_of, parser_for, run_all
+from benchmarks.defaults.points import TUNED, points
 from benchmarks.defaults.run_file import add, key_of, runs_in
 
 OUT = RESULTS / "defaults" / "tuned.json"
@@ -28,25 +29,20 @@ METHODS = ("fedaws", "fedalc", "fedss")
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets="digits,bibtex", methods=METHODS, seeds="0,1,2", out=OUT)
     parser.add_argument("--stage", choices=("validation", "test", "both"), default="both")
-    parser.add_argument("--points", type=int, help="so many of each, where time is short")
+    parser.add_argument("--points", type=at_least_one, help="so many of each, where time is short")
     given = parser.parse_args(arguments)
     commit = record.commit()
     own = own_sets(given)
-    pairs = [
-        (name, method)
-        for name in [*(name for name in given.sets.split(",") if name), *own]
-        for method in ONLY.get(name, tuple(given.methods.split(",")))
-    ]
-    assert all(name in SETS or name in own for name, _ in pairs), f"known: {', '.join(SETS)}"
+    pairs = pairs_of(given, own)
+    refuse_unknown("--methods", (method for _, method in pairs), TUNED)
     for split in ("validation", "test"):
         if given.stage not in (split, "both"):
             continue
         done = runs_in(given.out)
-        seeds = [int(seed) for seed in given.seeds.split(",")]
         if split == "validation":
             asked = _points(pairs, given.points)
         else:
-            asked = _best(pairs, done, seeds, given.points)
+            asked = _best(pairs, done, given.seeds, given.points)
         known = set() if given.again else {key_of(run) for run in done}
         jobs = [
             replace(job, device=given.device, data=own[job.set], split="test", references=False)
@@ -93,4 +89,4 @@ def _best(
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

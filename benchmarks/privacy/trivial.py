@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import record
+from benchmarks.common.command import command, names, refuse_unknown, whole_numbers
 from benchmarks.privacy import COUNT, GUESS, utility
 from spreadout.config.sound import prepared
 from spreadout.core import randomness
@@ -101,15 +102,16 @@ def runs_of(name: str, splits: Splits, seed: int) -> Iterator[dict[str, Any]]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--sets", default=",".join(utility.ARMS))
-    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--sets", type=names, default=",".join(utility.ARMS))
+    parser.add_argument("--seeds", type=whole_numbers, default="0,1,2")
     parser.add_argument("--out", type=Path, default=utility.OUT)
     given = parser.parse_args(arguments)
     commit = record.commit()
     known = {utility.key_of(run) for run in utility.runs_in(given.out)}
-    for name in given.sets.split(","):
+    refuse_unknown("--sets", given.sets, list(utility.ARMS))
+    for name in given.sets:
         arm = next(iter(utility.ARMS[name]))
-        for seed in map(int, given.seeds.split(",")):
+        for seed in given.seeds:
             job = utility.job_of((name, arm, "none", None), (), seed, "test")
             _, splits = prepared(job.experiment())
             for run in runs_of(name, splits, seed):
@@ -118,4 +120,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -21,6 +21,7 @@ from typing import Any
 from scipy.optimize import brentq
 
 from benchmarks.common import record
+from benchmarks.common.command import command, names, refuse_unknown
 from benchmarks.common.paths import RESULTS
 from benchmarks.defaults.jobs import Job, parser_for, run_all
 from spreadout.config.effect import idle_keys
@@ -145,15 +146,16 @@ def job_of(cell: Cell, point: Sequence[str], seed: int, split: str) -> Job:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets=",".join(ARMS), methods=(), seeds="0,1,2", out=OUT)
-    parser.add_argument("--models", default=",".join(MODELS), help="who adds the noise")
+    parser.add_argument("--models", type=names, default=",".join(MODELS), help="who adds the noise")
     parser.add_argument("--share", type=float, default=0.55, help="of the seconds, for tuning")
     given = parser.parse_args(arguments)
     started, commit = time.monotonic(), record.commit()
-    asked = list(cells(given.sets.split(","), given.models.split(",")))
+    refuse_unknown("--sets", given.sets, list(ARMS))
+    refuse_unknown("--models", given.models, list(MODELS))
+    asked = list(cells(given.sets, given.models))
     for split, end in (("validation", given.share * given.seconds), ("test", given.seconds)):
         done = runs_in(given.out)
-        seeds = [int(seed) for seed in given.seeds.split(",")]
-        wanted = _tried(asked) if split == "validation" else _best(asked, done, seeds)
+        wanted = _tried(asked) if split == "validation" else _best(asked, done, given.seeds)
         known = {key_of(run) for run in done}
         jobs, about = [], {}
         for cell, point, seed in wanted:
@@ -227,4 +229,4 @@ def add(out: Path, run: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

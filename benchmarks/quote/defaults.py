@@ -222,17 +222,22 @@ def trials(path: str) -> str:
 
 
 def sides(path: str) -> str:
-    """What is common to the odd parts of a class in sets of images, and what follows."""
-    rows = []
-    for one in sorted(read(path)["sets"], key=lambda one: bool(one["fresh"])):
+    """What is common to the odd parts of a class, what is known in a mirror, and what follows."""
+    rows, order = [], ("", "odd parts", "all")
+    for one in sorted(read(path)["sets"], key=lambda one: order.index(one["fresh"])):
         cells = [f"{one['images']:,} of {one['classes']}"]
         for view in ("brightness", "edges"):
             share = round(one[view]["share"], 3) + 0.0  # no -0.000
             cells.append(f"{share:.3f} ± {one[view]['error']:.3f}")
+        known, mirrored, error = (
+            100 * one["recognition"][key] for key in ("known", "mirrored", "error")
+        )
+        cells.append(f"{known:.0f} → {mirrored:.0f} ± {error:.0f}")
         cells += [f"{one['continuity']:.2f}", "yes" if one["mirrored"] else ""]
-        rows.append([one["set"], one["about"], *cells, "yes" if one["fresh"] else ""])
-    head = ("set", "images", "looked at, of classes", "brightness", "edges", "neighbours")
-    return table((*head, "mirrored", "checked"), rows, path, note="± standard error.")
+        rows.append([one["set"], one["about"], *cells, one["fresh"]])
+    head = ("set", "images", "looked at, of classes", "brightness", "edges", "known, in a mirror")
+    note = "± standard error."
+    return table((*head, "neighbours", "mirrored", "checked"), rows, path, note=note)
 
 
 def found_rates(path: str) -> str:

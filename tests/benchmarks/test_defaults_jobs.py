@@ -91,12 +91,13 @@ def test_parts_of_the_trials_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Job, "run", named)
     out = tmp_path / "trials.json"
     asked = ["--groups", "augmentation", "--methods", "fedss", "--out", str(out)]
-    mine = images(tmp_path / "mine.npz", 16)
-    try_all([*asked, "--sets", "mnist,cifar-10,mine", "--npz", "mnist=a.npz", "--npz", f"mine={mine}"])
+    mine, other = images(tmp_path / "mine.npz", 16), images(tmp_path / "a.npz", 28)
+    named_files = ["--npz", f"mnist={other}", "--npz", f"mine={mine}"]
+    try_all([*asked, "--sets", "mnist,cifar-10,mine", *named_files])
     runs = json.loads(out.read_text())["runs"]
     assert {run["method"] for run in runs} == {"fedss"}
     found = Counter((run["set"], run["where"]) for run in runs)
-    assert found == {("mnist", "a.npz"): 4, ("cifar-10", "published"): 4, ("mine", str(mine)): 8}
+    assert found == {("mnist", str(other)): 4, ("cifar-10", "published"): 4, ("mine", str(mine)): 8}
     assert {run["split"] for run in runs} == {"validation"}
 
 

@@ -102,18 +102,21 @@ BAD = [
     (["run", "none.toml"], "none.toml: no such file, and no preset of this name"),
     (["run", "broken.toml"], "broken.toml: not valid TOML"),
     (["run", "typo.toml"], "typo.toml: clients.local_step: unknown key; did you mean 'local_steps'?"),
-    (["run", "digits-fedaws", "rouns=1"], "rouns: unknown key; did you mean 'rounds'?"),
-    (["run", "digits-fedaws", "method.name=fedawz"], "method.name = 'fedawz': unknown; did you mean 'fedaws'?"),
+    (["run", "digits-fedaws", "rouns=1"], "override rouns: unknown key; did you mean 'rounds'?"),
+    (["run", "digits-fedaws", "method.name=fedawz"], "override method.name = 'fedawz': unknown; did you mean 'fedaws'?"),
     (["run", "digits-fedaws", "clients.lr=fast"], "clients.lr = 'fast': must be a number"),
-    (["run", "digits-fedaws", "clients.lr=0"], "clients.lr = 0: must be above 0"),
-    (["run", "digits-fedaws", "clients.batch=half"], "clients.batch = 'half': must be a whole number or 'full'"),
+    (["run", "typo.toml", "rounds=2.5"], "override rounds = 2.5: must be a whole number (and 1 more)"),
+    (["run", "typo.toml", "rounds=2"], "typo.toml: clients.local_step: unknown key"),
+    (["run", "digits-fedaws", "data.source={name='synthetic', classes=0}"], "data.source.classes = 0: must be at least"),
+    (["run", "digits-fedaws", "clients.lr=0"], "override clients.lr = 0: must be above 0"),
+    (["run", "digits-fedaws", "clients.batch=half"], "override clients.batch = 'half': must be a whole number or 'full'"),
     (["run", "digits-fedaws", "rounds=2.5"], "rounds = 2.5: must be a whole number"),
     (["run", "digits-fedaws", "run.memory_gb=true"], "run.memory_gb = True: must be a number, not true"),
     (["run", "digits-fedaws", "model.hidden=[8, true]"], "model.hidden = [8, True]: must be a number, not true"),
     (["run", "digits-fedaws", "method.spreadout_form=topk", "method.k=0"], "method.k = 0: must be at least 1"),
     (["run", "digits-fedaws", "method.spreadout_form=topk", "method.k=10"], "method.k = 10: must be below the number of classes, 10"),
     (["run", "digits-fedaws", "clients.per_round=11"], "clients.per_round = 11: there are only 10 clients"),
-    (["run", "digits-fedaws", "data.source=digit"], "data.source = 'digit': unknown; did you mean 'digits'?"),
+    (["run", "digits-fedaws", "data.source=digit"], "override data.source = 'digit': unknown; did you mean 'digits'?"),
     (["run", "digits-fedaws", "data.source=npz", "data.path=gone.npz"], "gone.npz: no such file"),
     (["run", "digits-fedaws", "data.source=npz", "data.path=broken.toml"], "broken.toml: not a readable .npz file"),
     (["run", "digits-fedaws", "eval.metrics=['accuracy']"], "'accuracy' is unknown; known: P@k, "),
@@ -193,7 +196,7 @@ def test_no_gpu_where_one_was_asked_for(tmp_path: Path, monkeypatch, capsys) -> 
 def test_bad_input_shows_no_traceback_in_a_real_process(tmp_path: Path) -> None:
     done = spreadout("run", "digits-fedaws", "rounds=none", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: digits-fedaws: rounds = 'none': must be a whole number\n"
+    assert done.stderr == "error: override rounds = 'none': must be a whole number\n"
 
 
 def test_presets_and_doctor_answer_machines(monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
@@ -415,7 +418,7 @@ def test_a_table_pushed_too_hard_is_not_to_be_pushed_harder(tmp_path, monkeypatc
     out = str(tmp_path / "hard")
     assert invoke(monkeypatch, "run", "digits-fedaws", "rounds=2", *hard, "--out", out) == 0
     said = capsys.readouterr().err
-    assert "lower method.strength" in said
+    assert 'set method.spreadout_step = "safe" and method.k = 1' in said
     assert "raise method.strength" not in said
 
 

@@ -71,8 +71,8 @@ def test_who_pushes_with_all_its_strength_is_not_to_push_harder(
 @pytest.mark.parametrize(
     ("form", "remedy"),
     [
-        ("topk", "lower method.k to a quarter of the classes"),
-        ("both", "lower method.k to a quarter of the classes"),
+        ("topk", "set method.k = 25"),
+        ("both", "set method.k = 25"),
         ("far", 'set method.spreadout_form = "hinge"'),
         ("hinge", "lower method.strength"),
     ],
@@ -82,5 +82,27 @@ def test_classes_pushed_too_hard_are_not_to_be_pushed_harder(form: str, remedy: 
     said = method.collapse_advice(Spread(mean_cosine=-0.1))
     assert said == f"classes are driven into few directions (effective rank 1.3); {remedy}"
     plain = METHODS["fedaws"](name="fedaws", spreadout_form=form, spreadout_step="plain", strength=5.0)
-    own = "lower method.strength" + (", and method.k" if form in ("topk", "both") else "")
+    own = 'set method.spreadout_step = "safe"'
+    if form != "hinge":
+        own += f" and {remedy.removeprefix('set ')}"
     assert plain.collapse_advice(Spread(mean_cosine=-0.1)).endswith(f"; {own}")
+
+
+@pytest.mark.parametrize(
+    ("k", "remedy"), [(28, "set method.k = 7"), (5, "set method.k = 1"), (2, "set method.k = 1")]
+)
+def test_fewer_neighbours_are_always_fewer(k: int, remedy: str) -> None:
+    method = METHODS["fedaws"](name="fedaws", spreadout_form="topk", k=k)
+    assert method.collapse_advice(Spread(mean_cosine=-0.1)).endswith(f"; {remedy}")
+
+
+def test_who_has_one_neighbour_needs_another_form() -> None:
+    one = METHODS["fedaws"](name="fedaws", spreadout_form="topk", k=1)
+    said = one.collapse_advice(Spread(mean_cosine=-0.1))
+    assert said.endswith('; set method.spreadout_form = "hinge"')
+    plain = METHODS["fedaws"](
+        name="fedaws", spreadout_form="topk", k=1, spreadout_step="plain", strength=5.0
+    )
+    assert plain.collapse_advice(Spread(mean_cosine=-0.1)).endswith(
+        '; set method.spreadout_step = "safe" and method.spreadout_form = "hinge"'
+    )

@@ -426,6 +426,18 @@ def test_images_are_shifted_and_mirrored_and_nothing_else() -> None:
     )
     with pytest.raises(so.UserError, match="inputs are no images"):
         build_federation(so.Experiment.of({"clients": {"image_shift": 1}}), flat, CPU)
+    low = np.zeros((4, 1, 6, 9), dtype=np.float32)
+    wide = Splits(
+        "wide",
+        FederatedDataset.from_arrays(low, np.arange(4), np.arange(4)),
+        Examples.from_arrays(low, np.arange(4)),
+    )
+    build_federation(so.Experiment.of({"clients": {"image_shift": 3}}), wide, CPU)
+    with pytest.raises(so.UserError) as far:
+        build_federation(so.Experiment.of({"clients": {"image_shift": 4}}), wide, CPU)
+    assert str(far.value) == (
+        "clients.image_shift = 4: images have 6 x 9 pixels; take 3 at most, half of the shorter side"
+    )
 
 
 def _moved(picture: torch.Tensor, down: int, right: int, flipped: bool) -> torch.Tensor:

@@ -87,6 +87,10 @@ def test_a_rising_score_is_unfinished_unless_there_is_no_room_left() -> None:
     stopped = diagnosis.unfinished(P1, history(rising), 500)
     assert stopped is not None
     assert stopped.remedy == "raise eval.patience"
+    for patience, said in ((1, True), (4, True), (5, False), (10, False)):  # who waited long is done
+        waited = P1.model_copy(update={"patience": patience})
+        assert (diagnosis.unfinished(waited, history(rising), 500) is not None) == said
+        assert diagnosis.unfinished(waited, history(rising), 100) is not None  # it was not stopped
     assert (
         diagnosis.unfinished(P1, history([10.0, 30, 50, 60, 70, 80, 88, 92, 95, 97.5, 100]), 100) is None
     )
@@ -130,8 +134,8 @@ def test_dead_units_by_what_is_measured(activity: Activity, remedy: str | None) 
     ("activity", "growth", "rounds", "remedy"),
     [
         (Activity(0.0, "", 0.97), 1.0, 50, None),
-        (Activity(0.0, "", 0.99), 1.0, 50, "set rounds = 200, or raise the rates"),
-        (Activity(0.0, "", 0.99), 1.0, 80, "raise eval.patience, or raise the rates"),
+        (Activity(0.0, "", 0.99), 1.0, 50, "set rounds = 200"),
+        (Activity(0.0, "", 0.99), 1.0, 80, "raise eval.patience"),
         (Activity(0.0, "", 0.99), 1.4, 50, "lower clients.lr and clients.row_lr tenfold"),
         (Activity(0.0, "", 0.99, offset=8.0), 1.0, 50, "subtract the mean"),
     ],

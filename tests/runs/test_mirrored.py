@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 import spreadout as so
 
@@ -10,7 +11,7 @@ SIDE, EACH = 16, 150
 
 
 def arrows(seed: int) -> tuple[Any, Any]:
-    """To the left and to the right, anywhere in the frame: a side that the choice does not see."""
+    """To the left and to the right, anywhere in the frame."""
     rng = np.random.default_rng(seed)
     arrow = np.zeros((7, 9))
     arrow[2:5, :5] = 1
@@ -24,7 +25,11 @@ def arrows(seed: int) -> tuple[Any, Any]:
     return x.astype(np.float32), y
 
 
-def test_a_run_that_mirrored_what_has_a_side_says_so_and_its_remedy_helps() -> None:
+def test_a_run_that_mirrored_what_has_a_side_says_so_and_its_remedy_helps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The choice sees this side; here it is made as if it did not."""
+    monkeypatch.setattr(so.FederatedDataset, "may_be_mirrored", True)
     (x, y), held = arrows(0), arrows(1)
     splits = so.Splits("arrows", so.FederatedDataset.from_arrays(x, y), so.Examples.from_arrays(*held))
     values = {"method": {"name": "fedaws"}, "model": {"width": 16}, "rounds": 200}

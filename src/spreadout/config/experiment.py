@@ -249,7 +249,7 @@ class Experiment(Section):
         try:
             return cls.model_validate(merged)
         except ValidationError as error:
-            raise UserError(explain(error, origin, cls, merged)) from None
+            raise UserError(explain(error, origin, cls, merged, changes)) from None
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))

@@ -39,17 +39,40 @@ RENAMED: dict[str, list[str]] = {
 
 
 def explain(
-    error: ValidationError, origin: str, model: type[BaseModel], values: Mapping[str, Any]
+    error: ValidationError,
+    origin: str,
+    model: type[BaseModel],
+    values: Mapping[str, Any],
+    changes: Mapping[str, Any] | None = None,
 ) -> str:
-    """The first problem as `origin: key = value: remedy`; how many more there are, if any."""
+    """The first problem as `origin: key = value: remedy`; how many more there are, if any.
+
+    changes: values that overrides have set; a problem of one of these is said of the override.
+    """
     problems: dict[str, list[Any]] = {}
     for found in error.errors():
         problems.setdefault(_key(found["loc"], values), []).append(found)
     key, reports = next(iter(problems.items()))
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     if len(reports) > 1:  # a field that takes several types reports once for each
-        return f"{origin}: {key} = {reports[0]['input']!r}: must be {_any_of(reports)}{more}"
-    return f"{origin}: {_describe(key, reports[0], model, values)}{more}"
+        said = f"{key} = {reports[0]['input']!r}: must be {_any_of(reports)}"
+    else:
+        said = _describe(key, reports[0], model, values)
+    named = said.partition(" ")[0].rstrip(":")
+    where = "override " if _is_set_in(changes or {}, named.split(".")) else f"{origin}: "
+    return f"{where}{said}{more}"
+
+
+def _is_set_in(changes: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """Whether overrides have set this very key, or the section it is in by one value."""
+    here: Any = changes
+    for step in path:
+        if not isinstance(here, Mapping):
+            return True
+        if step not in here:
+            return False
+        here = here[step]
+    return not isinstance(here, Mapping)
 
 
 def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str, Any]) -> str:

@@ -11,7 +11,10 @@ is then 0, however few images there are, as none is paired with itself. It is 1 
 class are odd in the same way. Two views of images are looked at: brightness, and edges (the structure
 tensor), as signs are painted bright on dark and dark on bright.
 
-`docs/defaults.md` has the shares of many data sets, by which LIMIT was chosen.
+Odd parts of things that may be anywhere in the frame have nothing in common either, so that a small
+classifier, which does not mind the place, is asked if it knows mirror images (`recognition.py`).
+
+`docs/defaults.md` has the numbers of many data sets, by which limits were chosen.
 """
 
 from __future__ import annotations
@@ -24,14 +27,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from spreadout.core.ragged import Ragged
+from spreadout.data.arrangement import arrangements, shrunk, slopes
 from spreadout.data.columns import Dense, Lists
+from spreadout.data.recognition import Recognition, recognition
 
 LIMIT = 0.05  # a share below this is none: photographs have a few hundredths, letters more than a tenth
 SURE, SURE_OF_ONE = 2.0, 4.0  # standard errors: of all classes together, and of one of many classes
 MOST, NUMBERS = 2000, 1 << 27  # images that are looked at, and numbers in them
 OF_A_CLASS = 20  # images of a class, if it has so many: rather than more classes
 FEWEST = 3  # images of a class: of two, leaving one out leaves no pair
-PIXELS = 32  # a side: larger images are made smaller
 CELLS, FEW_CELLS = 8, 2  # a side of a view, at most and at least: each is of two pixels or more
 AT_ONCE = 1 << 22  # numbers in memory at once
 TINY = 1e-6
@@ -59,11 +63,12 @@ class Handedness:
     classes: int  # that these are of
     brightness: Share
     edges: Share
+    recognition: Recognition
 
     @property
     def is_none(self) -> bool:
-        """Whether no side is seen; that of a thing which may be anywhere in the frame is not."""
-        return self.brightness.is_none and self.edges.is_none
+        """Whether no side is seen, and mirror images are still known."""
+        return self.brightness.is_none and self.edges.is_none and self.recognition.is_kept
 
 
 def handedness(x: Dense, y: Dense | Lists) -> Handedness | None:
@@ -72,9 +77,21 @@ def handedness(x: Dense, y: Dense | Lists) -> Handedness | None:
     if not len(at) or min(x.values.shape[-2:]) < 2 * FEW_CELLS:
         return None
     parts = torch.split(at, max(1, AT_ONCE // x.values.shape[1:].numel()))
-    views = [_odd_parts(x.take(part).cpu().float()) for part in parts]
-    brightness, edges = (_share(torch.cat(view), group) for view in zip(*views, strict=True))
-    return Handedness(len(at), int(group.max()) + 1, brightness, edges)
+    looks = [_looks(x.take(part).cpu().float()) for part in parts]
+    brightness, edges, plain, mirrored = (torch.cat(look) for look in zip(*looks, strict=True))
+    return Handedness(
+        len(at),
+        int(group.max()) + 1,
+        _share(brightness, group),
+        _share(edges, group),
+        recognition(plain, mirrored, group),
+    )
+
+
+def _looks(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Odd parts in two views, and how parts lie to each other on images and on their mirror images."""
+    x = shrunk(x)
+    return (*_odd_parts(x), *arrangements(x))
 
 
 def _sample(y: Dense | Lists, most: int) -> tuple[Tensor, Tensor]:
@@ -115,15 +132,10 @@ def _spread(count: int, most: int) -> Tensor:
 def _odd_parts(x: Tensor) -> tuple[Tensor, Tensor]:
     """Of brightness and of edges, each in units of the view's own length: (n, d) double."""
     high, wide = x.shape[-2:]
-    if max(high, wide) > PIXELS:
-        high, wide = min(high, PIXELS), min(wide, PIXELS)
-        x = F.adaptive_avg_pool2d(x, (high, wide))
     cells = min(CELLS, high // 2), min(CELLS, wide // 2)
     x = x - x.mean((-2, -1), keepdim=True)
     brightness = F.adaptive_avg_pool2d(x, cells)
-    right, down = torch.zeros_like(x), torch.zeros_like(x)
-    right[..., 1:-1] = x[..., 2:] - x[..., :-2]
-    down[..., 1:-1, :] = x[..., 2:, :] - x[..., :-2, :]
+    right, down = slopes(x)
     steep = (right.square() + down.square()).sqrt().clamp_min(TINY)
     along = [part / steep for part in (right.square(), down.square(), 2 * right * down)]
     edges = torch.stack([F.adaptive_avg_pool2d(part, cells) for part in along], 1)

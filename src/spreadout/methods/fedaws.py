@@ -40,13 +40,8 @@ CLOSE = 0.5  # a margin from which on nothing is pushed that is closer than coll
 HALF_WAY = 0.01  # the λ with which a safe step goes half of the way
 WATCH_EVERY = 5  # rounds after which a plain step is looked at
 MINING = ("topk", "both")  # forms of spreadout that look for near pairs
-# −d² has no minimum where nearly all pairs count: classes fly to two opposite points, at any strength.
-TOO_HARD = {
-    "topk": "lower method.k to a quarter of the classes",
-    "both": "lower method.k to a quarter of the classes",
-    "far": 'set method.spreadout_form = "hinge"',
-    "hinge": "lower method.strength",
-}
+FEWER = 4  # times fewer neighbours, where there were too many of them
+BOUNDED = 'method.spreadout_form = "hinge"'  # whose push ends at its margin
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
 
 
@@ -305,11 +300,7 @@ class Spreadout(FromFeatures):
     def collapse_advice(self, spread: ClassSpread) -> str:
         if spread.mean_cosine <= 0:  # pushed, and too hard
             sign = f"classes are driven into few directions (effective rank {spread.effective_rank:.1f})"
-            remedy = TOO_HARD[self.spreadout_form]
-            if self.spreadout_step == "plain" and self.strength is not None:  # which may be of any size
-                also = ", and method.k" if self.spreadout_form in MINING else ""
-                remedy = f"lower method.strength{also}"
-            return f"{sign}; {remedy}"
+            return f"{sign}; {self._gentler()}"
         whole = self.spreadout_step == "safe" and (self.strength or 1.0) >= 10 * HALF_WAY
         if self.spreadout_form in ("hinge", "both") and self.spreadout_margin <= CLOSE:
             remedy = "raise method.spreadout_margin"
@@ -318,6 +309,20 @@ class Spreadout(FromFeatures):
         else:
             remedy = "raise method.strength"
         return f"{collapse_of(spread)}; {remedy}"
+
+    def _gentler(self) -> str:
+        """What to try where classes were pushed too hard.
+
+        −d² has no minimum where nearly all pairs count: classes fly to two opposite points, at any
+        strength.
+        """
+        remedy = BOUNDED
+        if self.spreadout_form in MINING and self.k > 1:
+            remedy = f"method.k = {max(1, self.k // FEWER)}"
+        if self.spreadout_step == "plain" and self.strength is not None:  # which may be of any size
+            own = "" if self.spreadout_form == "hinge" else f" and {remedy}"
+            return f'set method.spreadout_step = "safe"{own}'
+        return "lower method.strength" if self.spreadout_form == "hinge" else f"set {remedy}"
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         mines = self.spreadout_form in MINING

@@ -41,15 +41,15 @@ def alike(
     """All embeddings are about the same, though classes are not: inputs of one sign look so at first.
 
     Weights that have hardly grown say that training has not come far; those that have, that it threw
-    everything to one side.
+    everything to one side. The advice is more rounds, or lower rates, and never higher ones: who follows
+    it again and again would be led in a circle.
     """
     same = 0.0 if activity is None else activity.sameness or 0.0
     if activity is None or same <= SAME:
         return None
     sign = f"all embeddings are about the same: their mean has length {same:.3f}"
     last = int(history[-1]["round"])
-    longer = f"set rounds = {LONGER * last}" if last >= rounds else "raise eval.patience"
-    remedy = f"{longer}, or raise the rates"
+    remedy = f"set rounds = {LONGER * last}" if last >= rounds else "raise eval.patience"
     if grown(history[: shown_of(config, history) + 1]) > STARTED:
         remedy = LOWER_RATES
     far = _far_off(activity)

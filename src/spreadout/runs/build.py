@@ -212,6 +212,16 @@ def _augment(e: Experiment, data: FederatedDataset) -> Augment:
     if moved and not (isinstance(x, Dense) and x.values.dim() == 4):
         key = "image_shift" if c.image_shift else "image_flip"
         raise UserError(f"clients.{key}: the inputs are no images")
+    if (
+        c.image_shift
+        and isinstance(x, Dense)
+        and c.image_shift > (most := min(x.values.shape[-2:]) // 2)
+    ):
+        high, wide = x.values.shape[-2:]
+        raise UserError(
+            f"clients.image_shift = {c.image_shift}: images have {high} x {wide} pixels; take {most} at "
+            "most, half of the shorter side"
+        )
     standard = e.model.input_scaling == "standard"
     return Augment(c.input_noise, c.input_dropout, standard, c.image_shift, c.image_flip)
 

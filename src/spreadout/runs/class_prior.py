@@ -13,7 +13,7 @@ from torch import Tensor
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Sharded
 from spreadout.data.dataset import Examples
-from spreadout.evaluation import cautious_prior, prior
+from spreadout.evaluation import cautious_prior, prior, prior_alone
 from spreadout.evaluation.evaluate import frequencies
 from spreadout.evaluation.own_vote import own_votes
 from spreadout.evaluation.prior_gain import with_and_without
@@ -42,6 +42,24 @@ def _set_held_out(f: Federation, state: ServerState, validation: Examples | None
     tau = cautious_prior.choose(f.model, state, counts, validation, own=True)
     state.scoring["prior"] = tau * log_prior(counts)
     return tau
+
+
+def set_alone_(
+    f: Federation, state: ServerState, validation: Examples | None, tau: float | None
+) -> float | None:
+    """Leave the ranking to the prior where the model is no better on validation examples; its τ.
+
+    Only where τ is found, and not where it was set.
+    """
+    held_out = f.method.prior == "validation"
+    sharded = any(isinstance(table, Sharded) for table in state.tables.values())
+    if tau is None or validation is None or sharded or not (held_out or f.method.prior == "auto"):
+        return tau
+    counts = _held_out_counts(state, validation) if held_out else state.scoring["counts"]
+    if not prior_alone.is_better_off(f.model, state, counts, validation, tau, own=held_out):
+        return tau
+    state.scoring["prior"] = prior_alone.ALONE * log_prior(counts)
+    return prior_alone.ALONE
 
 
 def own_votes_in(

@@ -15,6 +15,7 @@ from spreadout.evaluation.activity import Activity
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.early_stopping import best_of, goodness, judged_by, shown_of
 from spreadout.evaluation.metrics import described
+from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import Copies, Reference
 from spreadout.methods.base import LOWER_RATES
 from spreadout.runs.alike import DEAD, LOWER_RATE, alike, dead_units, tells_inputs_apart
@@ -48,6 +49,10 @@ ON_THE_SERVER = {
     LOWER_RATES: f"lower {ITS} and clients.row_lr tenfold",
     LOWER_RATE: LOWER_RATE.replace("clients.lr", ITS),
 }
+UNUSED = (
+    "try other rates and more rounds; of few validation examples chance tells little: a larger "
+    "data.validation_fraction tells more"
+)
 WITH_PRIOR = 'set method.prior = "auto": clients then say how many examples of each class they have'
 
 
@@ -96,6 +101,8 @@ def diagnose(
         said.insert(0, calm)  # classes of a run that was cut short may not have come apart yet
     if mirrored and (twins := mirrored_classes(config, history, references or {})) is not None:
         said.insert(0, twins)
+    if (unused := inputs_unused(config, history, said)) is not None:
+        said.append(unused)
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = said if last is None else [*said, last]
     known = leaked(config, copies)
@@ -191,6 +198,20 @@ def mirrored_classes(
         "mirrored classes",
         f"{judged(config)} is {sign * ours:.2f}, {who} in one place has {sign * best:.2f}",
         UNMIRRORED,
+    )
+
+
+def inputs_unused(
+    config: EvalConfig, history: Sequence[Record], others: Sequence[Finding] = ()
+) -> Finding | None:
+    """The model that is kept ranks by the prior alone (`evaluation/prior_alone.py`)."""
+    if history[shown_of(config, history)].get("prior") != ALONE:
+        return None
+    return Finding(
+        "inputs unused",
+        f"on validation examples the model is no better than {ALWAYS}, beyond chance, so those are "
+        "what it answers",
+        others[0].remedy if others else UNUSED,
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import prepared
@@ -28,9 +28,9 @@ from spreadout.evaluation.early_stopping import (
     out_of_patience,
     shown_of,
 )
-from spreadout.evaluation.evaluate import evaluate, needed_frequencies
+from spreadout.evaluation.evaluate import Evaluation, evaluate, needed_frequencies
 from spreadout.evaluation.frequencies import Frequencies
-from spreadout.evaluation.known import known_examples
+from spreadout.evaluation.known import KnownExamples, known_examples
 from spreadout.federated.central import count_releases_, settle_all_
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
@@ -235,22 +235,15 @@ class Session:
                     "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
                 )
         tau = class_prior.set_(self.federation, self.state, self.data.validation)
-        model, held_out = self.federation.model, self._examples
-        known = known_examples(config, model, self.state, self.data.validation)
-        votes = class_prior.own_votes_in(self.federation, self.state, self.data.validation, tau)
-        found = evaluate(
-            model,
-            self.state,
-            held_out,
-            config.metrics,
-            seen=self._seen,
-            known=known,
-            votes=votes if config.split == "validation" else None,
-        )
+        validated = self._validated(tau)  # what chooses a model is what it learnt, not what is frequent
+        if config.decode == "classes":
+            tau = class_prior.set_alone_(self.federation, self.state, self.data.validation, tau)
+        known = known_examples(config, self.federation.model, self.state, self.data.validation)
+        found = self._scored(config.split, config.metrics, tau, known)
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
-        record |= self.federation.method.signs(self.state) | self._validated(found.metrics, votes)
+        record |= self.federation.method.signs(self.state) | validated
         spent = epsilon_by_now(self.federation, self.state)
         if spent is not None:
             record["epsilon"] = spent if math.isfinite(spent) else None
@@ -271,18 +264,30 @@ class Session:
             advice = self.federation.method.collapse_advice(found.geometry)
             self.observer.warned(str(overshot) if overshot else advice)
 
-    def _validated(self, scores: Mapping[str, float], votes: Tensor | None) -> Record:
-        """Scores on the validation part, where that chooses a model or an end, and how far chance goes.
+    def _scored(
+        self,
+        part: Literal["test", "validation"],
+        names: Sequence[str],
+        tau: float | None,
+        known: KnownExamples | None = None,
+    ) -> Evaluation:
+        """Metrics of the model as it is. No validation example votes for itself in the prior."""
+        f, held, examples = self.federation, self.data.validation, self.data.scored(part)
+        assert examples is not None
+        votes = class_prior.own_votes_in(f, self.state, held, tau) if part == "validation" else None
+        seen = self._seen
+        return evaluate(f.model, self.state, examples, names, seen=seen, known=known, votes=votes)
 
-        scores: those of the part the run is judged by, which may be this one. votes: as in `evaluate`.
-        """
+    def _validated(self, tau: float | None) -> Record:
+        """Scores on the validation part, where that chooses a model or an end; how far chance goes."""
         config, held = self.experiment.eval, self.data.validation
         if held is None or (config.keep == "last" and config.patience is None):
             return {}
         names = judged_by(config)
-        if config.split == "test":
-            model, seen = self.federation.model, self._seen
-            scores = evaluate(model, self.state, held, names, seen=seen, votes=votes).metrics
+        known = None
+        if config.split == "validation":
+            known = known_examples(config, self.federation.model, self.state, held)
+        scores = self._scored("validation", names, tau, known).metrics
         found = {VALIDATION + name: scores[name] for name in names}
         return {**found, CHANCE: chance(config, scores[names[0]], len(held))}
 

@@ -45,6 +45,8 @@ def unfinished(
     """
     if len(history) < 2 or _is_there(config, history, examples, references or {}):
         return None
+    if int(history[-1]["round"]) < rounds and (config.patience or 0) >= FEWEST:
+        return None  # it was stopped: validation examples have seen no rise for long enough
     if len(history) < FEWEST:
         return _short(config, history, rounds, examples)
     scores = scores_of(config, history)
@@ -124,7 +126,7 @@ def _short(
         "unfinished",
         f"{judged(config)} rose by {gain:.2f} up to the last of {len(history)} evaluations, in round "
         f"{last}",
-        "raise eval.patience" if last < rounds else f"set rounds = {4 * last}, or raise the rates",
+        "raise eval.patience" if last < rounds else f"set rounds = {8 * last}, or raise the rates",
     )
 
 

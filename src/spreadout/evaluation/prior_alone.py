@@ -1,0 +1,83 @@
+"""Whether a model says more than the prior alone: more than always the most frequent classes.
+
+score = cosine + τ · log n_c is the prior alone as τ grows. Where little can be learnt from few examples,
+that is better than a model that knows a little and is sure of too much. So a model is to put more
+validation examples right than the prior does, by more than a standard error of the difference, example
+by example; else it ranks by the prior, and the cosine decides between classes that are as frequent.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from spreadout.core.state import ServerState
+from spreadout.data.dataset import Examples
+from spreadout.evaluation.cautious_prior import NEXT_ITEMS
+from spreadout.evaluation.embed import class_vectors, embed
+from spreadout.evaluation.own_vote import own_votes, without_own_votes
+from spreadout.evaluation.scoring import log_prior, with_one, with_prior
+from spreadout.models.embedding import EmbeddingModel
+from spreadout.objectives.neighbours import Nearest
+
+ALONE = 100.0  # τ by which a cosine decides only between classes that are equally frequent, but for 2 %
+FEWEST = 10  # examples, below which nothing is said
+MOST = 2000  # that are looked at
+
+
+@torch.no_grad()
+def is_better_off(
+    model: EmbeddingModel,
+    state: ServerState,
+    counts: Tensor,
+    examples: Examples,
+    tau: float,
+    *,
+    own: bool,
+) -> bool:
+    """Whether the prior alone should rank: the model with τ is not better on these examples.
+
+    own: whether counts are of these very examples, so that each one's labels are in them.
+    """
+    prior = log_prior(counts)
+    labelled = (examples.labels.lengths > 0).nonzero()[:, 0]
+    if len(labelled) < FEWEST or not bool((prior[model.first_class :] < prior.max()).any()):
+        return False
+    chosen = labelled[:: max(1, -(-len(labelled) // MOST))]  # evenly: a file may be sorted
+    rules = [(with_prior(class_vectors(model, state), t * prior), t) for t in (tau, ALONE)]
+    places = min(NEXT_ITEMS if model.takes_histories else 1, model.class_count)
+    found = []
+    for part in torch.split(chosen, 256):
+        embedded, labels = with_one(embed(model, state, examples, part)), examples.labels.select(part)
+        wide = min(places + int(labels.lengths.max()), model.class_count)
+        hits = []
+        for table, weight in rules:
+            best = model.best_classes(embedded, table, wide if own else places)
+            if own:
+                best = without_own_votes(best, labels, own_votes(counts, weight), places)
+            hits.append(_has_a_label(best, labels.offsets, labels.values))
+        found.append(hits[0] - hits[1])
+    return not is_more(torch.cat(found))
+
+
+def is_more(gained: Tensor) -> bool:
+    """Whether the mean is above 0 by more than a standard error; as if one more were lost.
+
+    >>> import torch
+    >>> is_more(torch.tensor([1.0] * 3 + [0.0] * 17)), is_more(torch.tensor([1.0] * 1 + [0.0] * 19))
+    (True, False)
+    """
+    n, mean = len(gained), gained.double().mean()
+    error = math.sqrt((float((gained.double() - mean).square().sum()) + 1) / (n * (n - 1)))
+    return float(mean) > error
+
+
+def _has_a_label(best: Nearest, offsets: Tensor, labels: Tensor) -> Tensor:
+    """1 for each example that has a label among its best classes, else 0."""
+    ids = best.ids.cpu()
+    count = int(max(int(ids.max()), int(labels.max()))) + 1
+    owner = torch.repeat_interleave(torch.arange(len(ids)), offsets.cpu().diff())
+    known = owner * count + labels.cpu()
+    return torch.isin(torch.arange(len(ids))[:, None] * count + ids, known).any(1).float()
