@@ -50,8 +50,8 @@ def adds_nothing(
     chosen = labelled[:: max(1, -(-len(labelled) // MOST))]  # evenly: a file may be sorted
     rules = [(with_prior(class_vectors(model, state), t * prior), t) for t in (tau, ALONE)]
     sets = int(examples.labels.lengths.max()) > 1
-    depths = (NEXT_ITEMS,) if model.takes_histories else LOOKS_AT if sets else (1,)
-    depths = tuple(k for k in depths if k <= model.class_count) or (model.class_count,)
+    wanted = [NEXT_ITEMS] if model.takes_histories else list(LOOKS_AT) if sets else [1]
+    depths = [k for k in wanted if k <= model.class_count] or [model.class_count]
     places = max(depths)
     found = []
     for part in torch.split(chosen, 256):
