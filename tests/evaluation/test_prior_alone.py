@@ -80,6 +80,25 @@ def test_a_larger_validation_part_tells_more_surely(tmp_path: Path) -> None:
     assert more.metrics["P@1"] > few.metrics["P@1"] + 5
 
 
+@pytest.mark.parametrize("method", ["fedaws", "fedss"])
+def test_label_sets_are_ranked_by_a_model_that_knows_the_labels_after_the_first(
+    method: str,
+) -> None:
+    """All have the first label, and no input is needed for that; the others are told by inputs."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 6)).astype(np.float32)
+    labels = [[0, *(1 + np.argsort(-one)[:2])] for one in x]
+    parts = [slice(0, 200), slice(200, 250), slice(250, 300)]
+    held = [so.Examples.from_arrays(x[part], labels[part]) for part in parts[1:]]
+    rows = [(i, label) for i in range(200) for label in labels[i]]
+    at, y = (np.array(column) for column in zip(*rows, strict=True))
+    data = so.Splits("sets", so.FederatedDataset.from_arrays(x[at], y, client=y), *held)
+    result = so.run({"method": {"name": method}, "rounds": 60}, data=data, device="cpu", progress=False)
+    assert result.metrics["P@1"] == 100  # as the prior has
+    assert result.history[-1]["prior"] != ALONE
+    assert result.metrics["P@3"] > result.references["most frequent"].metrics["P@3"] + 10
+
+
 def test_equally_frequent_classes_have_no_prior_to_fall_back_on(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(4), 60)

@@ -3,7 +3,8 @@
 score = cosine + τ · log n_c is the prior alone as τ grows. Where little can be learnt from few examples,
 that is better than a model that knows a little and is sure of too much. So a model is to put more
 validation examples right than the prior does, by more than a standard error of the difference, example
-by example; else it ranks by the prior, and the cosine decides between classes that are as frequent.
+by example; else it ranks by the prior, and the cosine decides between classes that are as frequent. Of
+label sets it is enough to be better in the mean of P@1, P@3 and P@5.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives.neighbours import Nearest
 
 ALONE = 100.0  # τ by which a cosine decides only between classes that are equally frequent, but for 2 %
+LOOKS_AT = (1, 3, 5)  # places in the ranking of label sets
 FEWEST = 10  # examples, below which nothing is said
 MOST = 2000  # that are looked at
 
 
 @torch.no_grad()
-def is_better_off(
+def adds_nothing(
     model: EmbeddingModel,
     state: ServerState,
     counts: Tensor,
@@ -37,7 +39,7 @@ def is_better_off(
     *,
     own: bool,
 ) -> bool:
-    """Whether the prior alone should rank: the model with τ is not better on these examples.
+    """Whether a model with τ ranks these examples no better than the prior alone.
 
     own: whether counts are of these very examples, so that each one's labels are in them.
     """
@@ -47,7 +49,10 @@ def is_better_off(
         return False
     chosen = labelled[:: max(1, -(-len(labelled) // MOST))]  # evenly: a file may be sorted
     rules = [(with_prior(class_vectors(model, state), t * prior), t) for t in (tau, ALONE)]
-    places = min(NEXT_ITEMS if model.takes_histories else 1, model.class_count)
+    sets = int(examples.labels.lengths.max()) > 1
+    wanted = [NEXT_ITEMS] if model.takes_histories else list(LOOKS_AT) if sets else [1]
+    depths = [k for k in wanted if k <= model.class_count] or [model.class_count]
+    places = max(depths)
     found = []
     for part in torch.split(chosen, 256):
         embedded, labels = with_one(embed(model, state, examples, part)), examples.labels.select(part)
@@ -57,9 +62,11 @@ def is_better_off(
             best = model.best_classes(embedded, table, wide if own else places)
             if own:
                 best = without_own_votes(best, labels, own_votes(counts, weight), places)
-            hits.append(_has_a_label(best, labels.offsets, labels.values))
+            hits.append(_right(best, labels.offsets, labels.values).cumsum(1))
         found.append(hits[0] - hits[1])
-    return not is_more(torch.cat(found))
+    gained = torch.cat(found)  # (n, places), up to each place
+    deep = torch.stack([gained[:, k - 1] / k for k in depths]).mean(0)
+    return not (is_more(gained[:, depths[0] - 1]) or is_more(deep))
 
 
 def is_more(gained: Tensor) -> bool:
@@ -74,10 +81,10 @@ def is_more(gained: Tensor) -> bool:
     return float(mean) > error
 
 
-def _has_a_label(best: Nearest, offsets: Tensor, labels: Tensor) -> Tensor:
-    """1 for each example that has a label among its best classes, else 0."""
+def _right(best: Nearest, offsets: Tensor, labels: Tensor) -> Tensor:
+    """1 where a best class of an example is a label of it, else 0: (n, k)."""
     ids = best.ids.cpu()
     count = int(max(int(ids.max()), int(labels.max()))) + 1
     owner = torch.repeat_interleave(torch.arange(len(ids)), offsets.cpu().diff())
     known = owner * count + labels.cpu()
-    return torch.isin(torch.arange(len(ids))[:, None] * count + ids, known).any(1).float()
+    return torch.isin(torch.arange(len(ids))[:, None] * count + ids, known).float()

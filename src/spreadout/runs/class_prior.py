@@ -56,7 +56,7 @@ def set_alone_(
     if tau is None or validation is None or sharded or not (held_out or f.method.prior == "auto"):
         return tau
     counts = _held_out_counts(state, validation) if held_out else state.scoring["counts"]
-    if not prior_alone.is_better_off(f.model, state, counts, validation, tau, own=held_out):
+    if not prior_alone.adds_nothing(f.model, state, counts, validation, tau, own=held_out):
         return tau
     state.scoring["prior"] = prior_alone.ALONE * log_prior(counts)
     return prior_alone.ALONE
