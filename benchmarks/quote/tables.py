@@ -24,6 +24,12 @@ def if_there(path: str, quote: Callable[[str], str], command: str) -> str:
     return f"*Not run yet:* `python -m benchmarks.papers.{command}`."
 
 
+def latest(path: str) -> str:
+    """A suite's file; while an arm of it has no test run, the one beside it that has the others."""
+    so_far = f"{path.removesuffix('.json')}-so-far.json"
+    return so_far if not (ROOT / path).is_file() and (ROOT / so_far).is_file() else path
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *paths: str, note: str = "") -> str:
     """Markdown, with a note and the files' origins below."""
     lines = [_line(head), "|---" * len(head) + "|", *map(_line, rows)]
