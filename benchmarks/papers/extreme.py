@@ -3,6 +3,7 @@
     python -m benchmarks.papers.extreme --jobs 8 --seconds 540        # on a GPU; results/extreme/arms-*
     python -m benchmarks.papers.extreme --profile                     # what a round of each arm takes
     python -m benchmarks.papers.extreme --sets amazoncat-13k --rows   # the price of seeing nothing
+    python -m benchmarks.papers.extreme --sets amazoncat-13k --draw   # its picture, from the file
 
 Every arm has four points, trained on the same examples with a part held out; that part chooses the
 point, the round and the weight of the prior. A prior only ranks, so an arm with one and its twin without
@@ -14,6 +15,7 @@ already are not made again.
 from __future__ import annotations
 
 import multiprocessing
+import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -25,11 +27,12 @@ from pathlib import Path
 import torch
 
 from benchmarks.common.command import command, parser_of
-from benchmarks.common.paths import RESULTS
+from benchmarks.common.paths import RESULTS, ROOT
 from benchmarks.common.record import commit, read, write
 from benchmarks.common.start import start
 from benchmarks.common.timing import time_rounds
 from benchmarks.papers.extreme_arms import ARMS, SAME, SETS, Arm, Made, Set, experiment, rows_arms
+from benchmarks.papers.seen_rows import draw_rows
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
@@ -81,7 +84,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="instead of the set's own")
     parser.add_argument("--points", type=int, help="so many of each arm, for a quick look")
     parser.add_argument("--profile", action="store_true", help="time some rounds of each arm")
+    parser.add_argument("--draw", action="store_true", help="only the pictures of what --rows has made")
     a = parser.parse_args()
+    if a.draw:
+        for shape in a.sets:
+            draw(shape, read(_path(a.out, shape, rows=True)))
+        return
     known = rows_arms() if a.rows else ARMS
     if unknown := [name for name in a.arms or [] if name not in known]:
         raise UserError(f"--arms {unknown[0]}: is none of {', '.join(known)}")
@@ -188,6 +196,23 @@ def chosen(kept: Made, arm: str, way: str) -> str | None:
         if whose == arm and seed == "0" and "failed" not in one:
             found[point] = one["validation"][way][JUDGED]
     return max(found, key=lambda point: found[point]) if found else None
+
+
+def test_scores(kept: Made, arm: str, point: str | None, way: str) -> list[Made]:
+    """Of a point of an arm, on the test part, by seed."""
+    ours = (one for key, one in kept["runs"].items() if key.rpartition(" ")[0] == f"{arm} {point}")
+    return [one["test"][way] for one in ours if "failed" not in one]
+
+
+def draw(shape: str, kept: Made) -> None:
+    """P@k by the rows that a client gets beside its own, each with its chosen point."""
+
+    def score(rows: str, way: str, metric: str) -> float:
+        found = test_scores(kept, rows, chosen(kept, rows, way), way)
+        return statistics.fmean(one[metric] for one in found)
+
+    path = ROOT / "docs" / "images" / f"seen-rows-{shape}.svg"
+    draw_rows(shape, [rows for rows in rows_arms() if chosen(kept, rows, "prior")], score, path)
 
 
 @cache

@@ -1,7 +1,8 @@
 """The price of seeing nothing: P@k against the number of rows that a client gets beside its own.
 
     python -m benchmarks.papers.seen_rows       # Bibtex; writes results/seen_rows/bibtex.json
-    python -m benchmarks.papers.seen_rows --data amazoncat-13k wikilshtc-325k --device cuda
+
+At extreme shapes `benchmarks.papers.extreme --rows` makes the same.
 
 With no row beside its own a client trains FedAwS; with some, a softmax over its own class and a random
 sample of the others (FedSS, uncorrected); with all, a softmax over all classes (FedAvg). Every arm has
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,52 +47,36 @@ BIBTEX: dict[str, Any] = {
     "clients": {"per_round": "all", "local_steps": 1, "batch": 16, "lr_decay": "linear"},
     "server": {"optimizer": "adam", "lr": 0.003},
 }  # fmt: skip
-EXTREME: dict[str, Any] = {
-    "rounds": 1500,
-    "data": {"targets": "one", "validation_fraction": 0.01},
-    "model": {"encoder": "lookup", "width": 512, "hidden": [1024, 1024], "dim": 512},
-    "clients": {
-        "per_round": 4096, "selection": "nonempty", "request_features": "seen", "local_steps": 1,
-        "batch": 16, "input_lr": 1.0, "lr_decay": "linear",
-    },
-    "server": {
-        "optimizer": "adagrad", "lr": 0.01, "eps": 1e-8,
-        "tables": {"inputs": {"optimizer": "sgd", "lr": 30000.0}},
-    },
-    "run": {"memory_gb": 24.0, "precision": "bf16", "checkpoint_every": 10_000},
-}  # fmt: skip
 
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--data", nargs="+", default=["bibtex"], help="bibtex, or synthetic shapes")
     parser.add_argument("--rows", nargs="+", default=list(ROWS), type=_rows)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=RESULTS / "seen_rows")
     a = parser.parse_args()
-    for name in a.data:
-        path = a.out / f"{name}.json"
-        arms = dict(read(path).get("arms", {})) if path.exists() else {}
-        for rows in a.rows:
-            arms[str(rows)] = arm(name, rows, range(a.seeds), a.device)
-            arms = {str(key): arms[str(key)] for key in ROWS if str(key) in arms}
-            write(path, {"data": name, "seeds": a.seeds, "arms": arms}, quiet=True)
-        draw(read(path), ROOT / "docs" / "images" / f"seen-rows-{name}.svg")
+    path = a.out / "bibtex.json"
+    arms = dict(read(path).get("arms", {})) if path.exists() else {}
+    for rows in a.rows:
+        arms[str(rows)] = arm(rows, range(a.seeds), a.device)
+        arms = {str(key): arms[str(key)] for key in ROWS if str(key) in arms}
+        write(path, {"data": "bibtex", "seeds": a.seeds, "arms": arms}, quiet=True)
+    draw(read(path), ROOT / "docs" / "images" / "seen-rows-bibtex.svg")
 
 
-def arm(name: str, rows: int | str, seeds: Sequence[int], device: str) -> dict[str, Any]:
+def arm(rows: int | str, seeds: Sequence[int], device: str) -> dict[str, Any]:
     """The best of the tuning points on validation examples, then several seeds on the test part."""
     tuning = {}
     for point in POINTS:
-        found = run(experiment(name, rows, point, 0, "validation"), device=device).metrics["P@1"]
+        found = run(experiment(rows, point, 0, "validation"), device=device).metrics["P@1"]
         tuning[" ".join(map(str, point))] = found
-        print(name, rows, point, f"{found:.2f}", flush=True)
+        print(rows, point, f"{found:.2f}", flush=True)
     chosen = POINTS[max(range(len(POINTS)), key=lambda i: list(tuning.values())[i])]
-    results = [run(experiment(name, rows, chosen, seed, "test"), device=device) for seed in seeds]
+    results = [run(experiment(rows, chosen, seed, "test"), device=device) for seed in seeds]
     with_prior = [dict(result.metrics) for result in results]
     clients = [moved(result) for result in results]
-    first = experiment(name, rows, chosen, 0, "test")
+    first = experiment(rows, chosen, 0, "test")
     test = load_data(first.data, 0).test
     without = [plain(result, test) for result in results]
     return {
@@ -108,12 +93,8 @@ def _rows(word: str) -> int | str:
     return word if word == "all" else int(word)
 
 
-def experiment(name: str, rows: int | str, point: Point, seed: int, split: str) -> Experiment:
+def experiment(rows: int | str, point: Point, seed: int, split: str) -> Experiment:
     lr, row_lr, weighting = point
-    base: Mapping[str, Any] = BIBTEX if name == "bibtex" else EXTREME
-    data = dict(base["data"])
-    if name != "bibtex":
-        data["source"] = {"name": "synthetic", "shape": name}
     method: dict[str, Any] = {"name": "fedaws"}
     if rows == "all":
         method = {"name": "fedavg"}
@@ -121,14 +102,13 @@ def experiment(name: str, rows: int | str, point: Point, seed: int, split: str) 
         method = {"name": "fedss", "negatives": rows, "correct": False}
     return Experiment.of(
         {
-            **base,
-            "name": f"{name}-{rows}",
+            **BIBTEX,
+            "name": f"bibtex-{rows}",
             "seed": seed,
             "chosen": [],
-            "data": data,
             "method": {**method, "prior": "auto", "weighting": weighting},
-            "clients": {**base["clients"], "lr": lr, "row_lr": row_lr},
-            "eval": {"every": base["rounds"], "split": split, "metrics": list(METRICS)},
+            "clients": {**BIBTEX["clients"], "lr": lr, "row_lr": row_lr},
+            "eval": {"every": BIBTEX["rounds"], "split": split, "metrics": list(METRICS)},
         }
     )
 
@@ -157,13 +137,20 @@ def _over(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
 
 
 def draw(made: Mapping[str, Any], path: Path) -> None:
-    """P@1, 3 and 5 by rows, with the prior and without it."""
-    arms, lines = made["arms"], {}
+    arms = made["arms"]
+    draw_rows(made["data"], list(arms), lambda rows, way, name: arms[rows][way][name]["mean"], path)
+
+
+def draw_rows(
+    data: str, arms: Sequence[str], score: Callable[[str, str, str], float], path: Path
+) -> None:
+    """P@1, 3 and 5 by rows, with the prior and without. score: of rows, "prior" or not, and metric."""
+    lines = {}
     for k, way in itertools.product((1, 3, 5), ("prior", "without")):
         name = f"P@{k}, with the prior" if way == "prior" else f"P@{k}, without"
-        lines[name] = [found[way][f"P@{k}"]["mean"] for found in arms.values()]
-    title = f"P@k against the rows that a client gets beside its own: {made['data']}"
-    picture(path, title, "rows beside its own", list(arms), lines)
+        lines[name] = [score(rows, way, f"P@{k}") for rows in arms]
+    title = f"P@k against the rows that a client gets beside its own: {data}"
+    picture(path, title, "rows beside its own", arms, lines)
 
 
 if __name__ == "__main__":

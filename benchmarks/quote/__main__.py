@@ -48,8 +48,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "extreme-points": lambda: extreme.points(*EXTREME),
     "extreme-cohorts": lambda: extreme.cohorts(*EXTREME),
     "extreme-rows": lambda: extreme.rows_seen("amazoncat-13k", "wikilshtc-325k"),
-    "table1": lambda: cifar.arms("results/cifar/cifar-10.json"),
-    "table1-points": lambda: cifar.points("results/cifar/cifar-10.json"),
+    "table1": lambda: cifar.arms("results/cifar/table1.json"),
+    "table1-points": lambda: cifar.points("results/cifar/table1.json"),
     "gpu": lambda: rounds.with_losses(
         "results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"
     ),

@@ -84,4 +84,4 @@ def _label(arm: str) -> str:
 
 
 def _signed(difference: float) -> str:
-    return f"{difference:+.1f}".replace("-", "−")
+    return f"{round(difference, 1) + 0.0:+.1f}".replace("-", "−")  # no −0.0

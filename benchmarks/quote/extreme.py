@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping
 
-from benchmarks.papers.extreme import RANKED, chosen
+from benchmarks.papers.extreme import RANKED, chosen, test_scores
 from benchmarks.papers.extreme_arms import ARMS, SETS, Arm, rows_arms
 from benchmarks.quote.tables import Made, read, table
 
@@ -58,7 +58,9 @@ def cohorts(*shapes: str) -> str:
         cells = []
         for arm in DRAWN:
             best = {way: chosen({"runs": runs}, arm, way) for way in WAYS}
-            cells.append(" → ".join(_spread(_of(made, arm, best[way], way), "P@1") for way in WAYS))
+            cells.append(
+                " → ".join(_spread(test_scores(made, arm, best[way], way), "P@1") for way in WAYS)
+            )
         rows.append([shape, *cells])
     return table(("P@1", *DRAWN.values()), rows, *paths, note="Without → with the prior.")
 
@@ -75,13 +77,14 @@ def rows_seen(*shapes: str) -> str:
             if None in point.values():
                 continue
             cells = [
-                " → ".join(_spread(_of(made, name, point[way], way), metric) for way in WAYS)
+                " → ".join(_spread(test_scores(made, name, point[way], way), metric) for way in WAYS)
                 for metric in (*RANKED, TAIL)
             ]
             moved = made["runs"][f"{name} {point['prior']} 0"]["bytes"]
             kib = " / ".join(f"{moved[way] / 1024:.1f}" for way in ("down", "up"))
-            lines.append([shape, name, *cells, f"{kib} KiB" if name != "all" else "–"])
-    head = ("", "rows beside its own", *RANKED, TAIL, "down / up a round")
+            tried = sum(key.startswith(f"{name} ") and key.endswith(" 0") for key in made["runs"])
+            lines.append([shape, name, *cells, f"{kib} KiB" if name != "all" else "–", str(tried)])
+    head = ("", "rows beside its own", *RANKED, TAIL, "down / up a round", "points")
     return table(head, lines, *paths, note="Without → with the prior. Bytes are of one client.")
 
 
@@ -91,18 +94,13 @@ def _found(made: Made, known: Mapping[str, Arm]) -> Iterator[tuple[str, int, lis
         tried = sum(f"{name} {point} 0" in made["runs"] for point in arm.points)
         for way, called in WAYS.items():
             if point := chosen(made, name, way):
-                yield arm.label + called, tried, _of(made, name, point, way)
+                yield arm.label + called, tried, test_scores(made, name, point, way)
 
 
 def score(made: Made, arm: str, metric: str) -> float:
     """Of an arm with the prior, at its chosen point: the mean over seeds on the test part."""
-    found = _of(made, arm, chosen(made, arm, "prior"), "prior")
+    found = test_scores(made, arm, chosen(made, arm, "prior"), "prior")
     return statistics.fmean(one[metric] for one in found)
-
-
-def _of(made: Made, arm: str, point: str | None, way: str) -> list[Made]:
-    ours = (one for key, one in made["runs"].items() if key.rpartition(" ")[0] == f"{arm} {point}")
-    return [one["test"][way] for one in ours if "failed" not in one]
 
 
 def _spread(found: list[Made], metric: str) -> str:

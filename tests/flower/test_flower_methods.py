@@ -30,6 +30,7 @@ ARMS = {
     "fedss, negatives alone": ["method.name=fedss", "method.negatives=2", "method.loss_form=negatives"],
     "fedss by popularity": ["method.name=fedss", "method.negatives=2", "method.draw=popular"],
     "fedaws-softmax": ["method.name=fedaws-softmax", "method.scale=5"],
+    "fedaws-softmax with rows": ["method.name=fedaws-softmax", "method.negatives=2", "method.scale=5", "clients.per_round=3"],
     "fedmlh": ["method.name=fedmlh", "method.buckets=4", "method.hash_tables=2"],
     "fedavg-bce": ["method.name=fedavg-bce"],
     "margins by frequency": ["method.name=fedaws", "method.margin=0.5", "method.margin_by_frequency=0.4"],

@@ -97,6 +97,7 @@ ARMS = {
     "margins by frequency, fused": ["method.margin=0.5", "method.margin_by_frequency=0.4", "clients.local_steps=1"],
     "adjusted logits": ["method.name=fedavg", "method.scale=5", "method.logit_adjustment=1"],
     "adjusted logits of a sample": ["method.name=fedss", "method.negatives=2", "method.scale=5", "method.logit_adjustment=1"],
+    "sampled rows with spreadout": ["method.name=fedaws-softmax", "method.negatives=2", "method.scale=5", "clients.local_steps=1"],
     "adjusted logits of own rows": ["method.name=fedaws-softmax", "method.scale=5", "method.logit_adjustment=1", "clients.local_steps=1"],
     "adjusted logits, centralized": ["method.name=centralized", "method.scale=5", "method.logit_adjustment=1", "method.margin_by_frequency=0.2"],
     "spreadout weighted by frequency": ["method.weighted=true"],
