@@ -112,7 +112,7 @@ def _tower(label: str, *values: float, **more: Any) -> dict[str, Any]:
 def test_a_loss_without_a_test_run_has_no_recalls_and_the_history_may_be_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    unseen = {name: 4.0 for name in dual_encoder.RECALLS}
+    unseen = dict.fromkeys(dual_encoder.RECALLS, 4.0)
     config = {"data": {"source": {"name": "movielens-1m", "ties": "random"}}}
     arms = [_tower("BS", 1.0, 3.0, unseen=unseen)]
     made = {**ORIGIN, "seeds": [0, 1], "variants": arms, "configs": {"bs": config}}
