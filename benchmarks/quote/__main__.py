@@ -71,8 +71,13 @@ QUOTES: dict[str, Callable[[], str]] = {
     ),
     "reading": lambda: parts.reading("results/data/reading.json"),
     "table2": lambda: dual_encoder.retrieval("results/dual_encoder/table2.json"),
+    "table2-points": lambda: dual_encoder.chosen(
+        "table2", "results/dual_encoder/table2-tuning.json", "results/dual_encoder/table2.json"
+    ),
+    "table2-file-ties": lambda: dual_encoder.retrieval("results/dual_encoder/table2-file-ties.json"),
+    "order": lambda: dual_encoder.order("results/dual_encoder/order.json"),
     "drops": lambda: dual_encoder.drops(
-        "results/dual_encoder/table2.json", "results/dual_encoder/centralized.json"
+        "results/dual_encoder/table2-file-ties.json", "results/dual_encoder/centralized.json"
     ),
     "ablation": lambda: dual_encoder.retrieval("results/dual_encoder/ablation.json"),
     "ours": lambda: dual_encoder.retrieval(

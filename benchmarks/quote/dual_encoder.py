@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from benchmarks.common.paths import ROOT
 from benchmarks.papers.dual_encoder import CENTRALIZED, FEDERATED, LOSSES, RECALLS, drop, mean_of
-from benchmarks.quote.tables import Made, over_seeds, read, spread, table
+from benchmarks.papers.dual_encoder_choice import candidates
+from benchmarks.quote.tables import Made, latest, over_seeds, read, spread, table
 
 REFERENCES = "results/dual_encoder/references.json"
 OTHERS = ("MRR", "nDCG@10", "mean rank", "batch R@1")
+UNSEEN = "without the history"  # recalls where its items are left out
+NEVER_THE_HISTORY = ("item-kNN",)  # which leaves them out itself
+ORDERS = {"random": "at random", "file": "in the order of the file: the easier task"}
 
 
 def retrieval(path: str, beside: str | None = None) -> str:
     """Recalls beside the paper's, where it has them. beside: a file of further arms, if it is there."""
+    path = latest(path)
     made = read(path)
     if beside is not None and (ROOT / beside).is_file():
         made = {**made, "variants": [*made["variants"], *read(beside)["variants"]]}
     paper = any(v["label"] in FEDERATED for v in made["variants"])
-    head = ["", *RECALLS, *(["the paper"] if paper else []), *OTHERS, "down / up per client and round"]
+    unseen = [UNSEEN] if any("unseen" in v for v in made["variants"]) else []
+    head = ["", *RECALLS, *(["the paper"] if paper else []), *unseen, *OTHERS]
+    head.append("down / up per client and round")
     rows = []
     for v in made["variants"]:
         scores = v["metrics"]
         cells = [v["label"], *(_with_error(v, name) for name in RECALLS)]
         if paper:
-            cells.append(" / ".join(f"{x:g}" for x in FEDERATED.get(v["label"], ())))
+            cells.append(_paper(v["label"]))
+        if unseen:
+            cells.append(_three(v["unseen"]) if "unseen" in v else "")
         for name in OTHERS:
             cells.append(f"{scores[name]['mean']:.{0 if name == 'mean rank' else 2}f}")
         moved = [v["bytes_per_client_round"][way] / 1024 for way in ("down", "up")]
         rows.append([*cells, "{:.0f} / {:.0f} KiB".format(*moved) if any(moved) else "–"])
     if paper:
+        known = {v["label"] for v in made["variants"]}
+        for loss in (loss for loss in LOSSES if loss not in known):
+            rows.append([loss, "–", "–", "–", _paper(loss), *[""] * (len(head) - 5)])
         best = [f"{x:.2f}" for x in CENTRALIZED["H+S"]]
         rows.append(["the paper's best centralised (H+S)", *best, *[""] * (len(head) - 4)])
     rows += list(_references(made, head))
-    return table(head, rows, path, note=over_seeds(made) + _errors_note(made))
+    note = f"{over_seeds(made)}{_errors_note(made)} Items of one second: {ORDERS[ties_of(made)]}."
+    return table(head, rows, path, note=note)
+
+
+def _paper(label: str) -> str:
+    return " / ".join(f"{x:g}" for x in FEDERATED.get(label, ()))
 
 
 def _with_error(variant: Made, name: str) -> str:
@@ -53,12 +71,14 @@ def _references(made: Made, head: Sequence[str]) -> Iterator[list[str]]:
     if found is None and not (ROOT / REFERENCES).is_file():
         return
     if found is None:
-        ties = _ties(made)
+        ties = ties_of(made)
         known = read(REFERENCES)["references"][f"users, ties {ties}"]
         found = {name: {k: {"mean": x} for k, x in scores.items()} for name, scores in known.items()}
     for name, scores in found.items():
         cells = {metric: f"{scores[metric]['mean']:.2f}" for metric in RECALLS}
         cells |= {metric: _plain(metric, scores) for metric in OTHERS}
+        if name in NEVER_THE_HISTORY:
+            cells[UNSEEN] = _three({metric: scores[metric]["mean"] for metric in RECALLS})
         yield [f"*{name}*", *(cells.get(column, "") for column in head[1:])]
 
 
@@ -68,7 +88,7 @@ def _plain(metric: str, scores: Made) -> str:
     return f"{scores[metric]['mean']:.{0 if metric == 'mean rank' else 2}f}"
 
 
-def _ties(made: Made) -> str:
+def ties_of(made: Made) -> str:
     """How items of one second were ordered; older files have the file's order."""
     source = next(iter(made["configs"].values()))["data"]["source"]
     return str(source.get("ties", "file")) if isinstance(source, dict) else "random"
@@ -86,16 +106,64 @@ def drops(federated: str, centralized: str) -> str:
         for pairs in (ours, theirs):
             cells.append(" / ".join(f"{100 * drop(one, other):.0f}" for one, other in pairs) + " %")
         rows.append([loss, *cells])
-    ties, known = [_ties(made) for made in halves], read(REFERENCES)["references"]
+    ties, known = [ties_of(made) for made in halves], read(REFERENCES)["references"]
     splits = [
         known[f"{split}, ties {one}"] for split, one in zip(("examples", "users"), ties, strict=True)
     ]
     rows += [[f"*{name}*", *(_three(split[name]) for split in splits), "", ""] for name in splits[0]]
     head = ("", "centralised", "federated", "drop", "drop in the paper")
-    note = "R@1 / R@5 / R@10."
+    note = f"R@1 / R@5 / R@10. Items of one second: {ORDERS[ties[0]]}."
     if ties[0] != ties[1]:
-        note += f" Items of one second: centralised in {ties[0]} order, federated in {ties[1]} order."
+        note = f"R@1 / R@5 / R@10. Items of one second, centralised: {ORDERS[ties[0]]}; "
+        note += f"federated: {ORDERS[ties[1]]}."
     return table(head, rows, centralized, note=note)
+
+
+def chosen(suite: str, tuning: str, tested: str) -> str:
+    """What each arm chose on validation users, what it scored there, and then on test users."""
+    made, scores = read(tuning), read(latest(tested))
+    test = {v["name"]: f"{_means(v)} ({_seeds(v)})" for v in scores["variants"]}
+    rows = []
+    for name, arm in candidates(suite).items():
+        tried = [one for one in made["points"] if one["arm"] == name and "failed" not in one]
+        planned = len(arm.points())
+        if not tried:
+            rows.append([arm.label, f"0 of {planned}", "", "–", "–", _paper(arm.label)])
+            continue
+        best = max(tried, key=lambda one: sum(one[metric] for metric in RECALLS))
+        named = (point for point, _ in arm.points())
+        values = dict(zip(named, itertools.product(*arm.grid.values()), strict=True))[best["point"]]
+        pairs = zip(arm.grid, values, strict=True)
+        setting = ", ".join(f"`{key}` {value:g}" for key, value in pairs)
+        cells = [str(planned) if len(tried) == planned else f"{len(tried)} of {planned}", setting]
+        rows.append([arm.label, *cells, _three(best), test.get(name, "–"), _paper(arm.label)])
+    head = ("R@1 / R@5 / R@10", "points", "the best", "validation users", "test users", "the paper")
+    return table(head, rows, tuning, note="The best point by the mean of the three, seed 0.")
+
+
+def _means(variant: Made) -> str:
+    return _three({name: variant["metrics"][name]["mean"] for name in RECALLS})
+
+
+def _seeds(variant: Made) -> str:
+    count = len(variant["seeds"])
+    return f"{count} seeds" if count > 1 else "one seed"
+
+
+def order(path: str) -> str:
+    """The mean and attention, with random ties and the file's: each setting, and its bytes."""
+    made = read(latest(path))
+    head = ("", *RECALLS, "MRR", "mean rank", "down / up per client and round")
+    rows = []
+    for v in made["variants"]:
+        scores = v["metrics"]
+        cells = [f"{scores[name]['mean']:.2f}" for name in (*RECALLS, "MRR")]
+        moved = [v["bytes_per_client_round"][way] / 1024 for way in ("down", "up")]
+        kib = "{:.0f} / {:.0f} KiB".format(*moved)
+        rows.append([v["label"], *cells, f"{scores['mean rank']['mean']:.0f}", kib])
+    config = next(iter(made["configs"].values()))
+    note = f"Validation users; sampled softmax, temperature 0.1, {config['rounds']} rounds, one seed."
+    return table(head, rows, latest(path), note=note)
 
 
 def _three(scores: Made) -> str:

@@ -9,7 +9,7 @@ from benchmarks.papers.published import Row, Table, tables
 from benchmarks.quote import extreme
 from benchmarks.quote import tables as markdown
 from benchmarks.quote.fedmlh import chosen_round, cohort
-from benchmarks.quote.tables import Made, read
+from benchmarks.quote.tables import Made, latest, read
 
 PAGES = {
     "fedaws": "FedAwS",
@@ -33,7 +33,7 @@ def page(name: str) -> str:
 
 def beside(table: Table) -> str:
     rows = [[_label(row), *_cells(table, row), row.why] for row in table.rows]
-    paths = dict.fromkeys(f"results/{row.result}" for row in table.rows if row.result)
+    paths = dict.fromkeys(latest(f"results/{row.result}") for row in table.rows if row.result)
     files = ", ".join(f"[`{path}`](/{path})" for path in paths)
     note = f"Our data: {table.data}. Ours: {files}." if files else ""
     shown = markdown.table(("", *table.metrics, "why"), rows, note=note)
@@ -99,7 +99,7 @@ def pairs(table: Table, row: Row) -> Iterator[tuple[float, float | None]]:
 def _ours(table: Table, row: Row, metric: str) -> float | None:
     if not row.result:
         return None
-    made = read(f"results/{row.result}")
+    made = read(latest(f"results/{row.result}"))
     if table.times:
         return _spent(made, table.times, metric) / _spent(made, row.variant, metric)
     return _score(made, row.variant, table.columns.get(metric, metric))
@@ -113,6 +113,9 @@ def _score(made: Made, variant: str, metric: str) -> float | None:
     if "table" in made:
         found = next(one for one in made["table"] if f"{one['net']} {one['arm']}" == variant)
         return float(found[metric])
+    if "points" in made:  # of a choice on validation data
+        tried = next(one for one in made["points"] if f"{one['arm']} {one['point']}" == variant)
+        return float(tried[metric])
     if "shape" in made:
         return extreme.score(made, variant, metric)
     scores = next(one for one in made["variants"] if one["name"] == variant)["metrics"]

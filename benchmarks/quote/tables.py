@@ -49,6 +49,12 @@ def not_run(plans: Iterable[Planned]) -> list[str]:
     return [f"Not run, with what it would take of an H200: {'; '.join(named)}."] if missing else []
 
 
+def latest(path: str) -> str:
+    """A suite's file; while an arm of it has no test run, the one beside it that has the others."""
+    so_far = f"{path.removesuffix('.json')}-so-far.json"
+    return so_far if not (ROOT / path).is_file() and (ROOT / so_far).is_file() else path
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *paths: str, note: str = "") -> str:
     """Markdown, with a note and the files' origins below."""
     lines = [_line(head), "|---" * len(head) + "|", *map(_line, rows)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import mean
 
 from benchmarks.privacy import COUNT
+from benchmarks.quote.dual_encoder import ties_of
 from benchmarks.quote.fedaws import TUNED
 from benchmarks.quote.fedmlh import chosen_round, cohort, rounds_to
 from benchmarks.quote.tables import Made, read, table
@@ -111,7 +112,8 @@ def _histories(made: Made) -> str:
             moved = v["bytes_per_client_round"]["down"] / 1024
             name, recall = v["label"].partition(",")[0], v["metrics"]["R@10"]["mean"]
             shown.append(f"{name} R@10 {recall:.1f} at {moved:.0f} KiB down")
-    return f"MovieLens-1M, attention: {', '.join(shown)}"
+    ties = "" if ties_of(made) == "random" else " (items of one second in the order of the file)"
+    return f"MovieLens-1M, attention: {', '.join(shown)}{ties}"
 
 
 def _requests(made: Made) -> str:

@@ -84,6 +84,13 @@ def test_a_file_with_a_table_is_read_by_network_and_arm(monkeypatch: pytest.Monk
     assert _cell(_table(Row("own", (58.0,), "x.json", "set net8 own"))) == "58.0 → 60.0 (+2.0)"
 
 
+def test_a_file_of_points_is_read_by_arm_and_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = [{"arm": "own", "point": point, "P@1": score} for point, score in (("2", 60.0), ("6", 7.0))]
+    monkeypatch.setattr(papers, "read", lambda path: {"points": tried})
+    row = Row("own, on validation data", (58.0,), "x.json", "own 2", reference=True)
+    assert _cell(_table(row)) == "58.0 → 60.0 (+2.0)"
+
+
 def test_every_arm_that_is_named_is_in_its_file() -> None:
     for name, table in tables().items():
         assert table.page in papers.PAGES

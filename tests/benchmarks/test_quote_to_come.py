@@ -113,6 +113,67 @@ def test_errors_by_users_stand_behind_recalls() -> None:
     assert dual_encoder._with_error({"metrics": arm["metrics"]}, "R@1") == "2.00 ± 0.50"
 
 
+def test_while_an_arm_is_missing_the_file_beside_it_is_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    assert tables.latest("x.json") == "x.json"  # neither: the one that is asked for is named
+    (tmp_path / "x-so-far.json").touch()
+    assert tables.latest("x.json") == "x-so-far.json"
+    (tmp_path / "x.json").touch()
+    assert tables.latest("x.json") == "x.json"
+
+
+def _tower(label: str, *values: float, **more: Any) -> dict[str, Any]:
+    names = (*dual_encoder.RECALLS, *dual_encoder.OTHERS)
+    return {
+        "name": label.lower(),
+        "label": label,
+        "seeds": list(range(len(values))),
+        "metrics": {name: score(*values) for name in names},
+        "bytes_per_client_round": {"down": 2048.0, "up": 1024.0},
+        "references": {"item-kNN": {name: {"mean": 2.5} for name in dual_encoder.RECALLS}},
+        **more,
+    }
+
+
+def test_a_loss_without_a_test_run_has_no_recalls_and_the_history_may_be_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unseen = dict.fromkeys(dual_encoder.RECALLS, 4.0)
+    config = {"data": {"source": {"name": "movielens-1m", "ties": "random"}}}
+    arms = [_tower("BS", 1.0, 3.0, unseen=unseen)]
+    made = {**ORIGIN, "seeds": [0, 1], "variants": arms, "configs": {"bs": config}}
+    for module in (dual_encoder, tables):
+        monkeypatch.setattr(module, "read", lambda path: made)
+    lines = dual_encoder.retrieval("x.json").splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:]] for line in lines]
+    at, named = cells[0].index("without the history"), {row[0]: row for row in cells if row}
+    assert named["BS"][at] == "4.00 / 4.00 / 4.00"
+    assert named["*item-kNN*"][at] == "2.50 / 2.50 / 2.50"  # leaves the history out itself
+    assert named["GS"][1:4] == ["–", "–", "–"]
+    assert "at random" in lines[-1]
+    del config["data"]["source"]["ties"]  # as older files are
+    assert "the easier task" in dual_encoder.retrieval("x.json").splitlines()[-1]
+
+
+def test_points_are_counted_and_the_best_is_by_all_recalls(monkeypatch: pytest.MonkeyPatch) -> None:
+    recalls = (("8.0-1000", 1.0, 5.0, 9.0), ("20.0-3000", 0.9, 5.2, 9.3))
+    tried = [
+        {"arm": "gs", "point": point, **dict(zip(dual_encoder.RECALLS, three, strict=True))}
+        for point, *three in recalls
+    ]
+    tuning, tested = {"points": tried}, {"variants": [_tower("BS", 1.0, 3.0)]}
+    files = {"t.json": {**ORIGIN, **tuning}, "x.json": {**ORIGIN, **tested}}
+    for module in (dual_encoder, tables):
+        monkeypatch.setattr(module, "read", files.__getitem__)
+    lines = dual_encoder.chosen("table2", "t.json", "x.json").splitlines()
+    (gs,) = (line for line in lines if line.startswith("| GS"))
+    assert "| 2 of 6 | `clients.lr` 20, `rounds` 3000 | 0.90 / 5.20 / 9.30 | – |" in gs
+    (bs,) = (line for line in lines if line.startswith("| BS |"))
+    assert "| 0 of 6 | | – |" in bs
+
+
 def test_votes_are_chosen_on_the_first_seeds_validation_instances(tmp_path: Path) -> None:
     suite = known_decoding.suite_of("bibtex", known_decoding.small_configs("bibtex"), 2, small=True)
     fractions = {name: e.data.validation_fraction for name, e in suite.variants.items()}
