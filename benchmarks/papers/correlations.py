@@ -1,14 +1,15 @@
 """Does it pay to know which labels occur together (An et al. 2024), and when? One grid for all answers.
 
     python -m benchmarks.papers.correlations --sets bibtex delicious --jobs 12
-    python -m benchmarks.papers.correlations --small    # a small network, on a CPU
+    python -m benchmarks.papers.correlations --linear    # the default network for words, on a CPU
 
 An arm says how a pair of labels is weighed in the server's push (alike as in FedAwS, by Remark 2, by σ
 of Eq. 9, by γ of Eq. 10, by γ with a floor), what the push is (hinge or −d²), over which pairs (all, or
 the five nearest), and how clients are weighed (alike, or by their examples). Every arm is given equally
 many λ on a fifth of the training instances, and its best is trained on all of them with each seed.
 
-Writes results/fedalc/SET-correlations-tuning.json and SET-correlations.json; with --small, `-small` too.
+Writes results/fedalc/SET-correlations-tuning.json and SET-correlations.json; with --linear,
+SET-linear-correlations….
 """
 
 from __future__ import annotations
@@ -43,13 +44,17 @@ PUSHED: Mapping[str, tuple[str, dict[str, Any]]] = {
     "k5-far": ("K = 5, −d²", {"spreadout_form": "topk", "k": 5, "mined_form": "far"}),
 }
 CLIENTS = {"uniform": "clients alike", "examples": "by examples"}
-SMALL: dict[str, Any] = {  # ten seconds of a core a run
-    "rounds": 100,
-    "model": {"width": 128, "hidden": [256], "dim": 128},
-    "clients": {"batch": 16, "input_dropout": 0.0},
-    "server": {"lr": 3e-3},
-    "eval": {"every": 20, "metrics": ["P@1", "P@3", "P@5", "PSP@5"]},
-}
+LINEAR = "the linear network that words get by default, small enough for a CPU"
+
+
+def base_of(name: str, linear: bool = False) -> Path:
+    """The config that all arms on a set change: the paper's network, or the linear one."""
+    return CONFIGS / "fedalc" / f"{study_of(name, linear)}-base.toml"
+
+
+def study_of(name: str, linear: bool, part: str = "") -> str:
+    """What its files are called."""
+    return "-".join(filter(None, (name, "linear" if linear else "", part)))
 
 
 def arms(pushed: Sequence[str], points: int, weighed: Sequence[str] = ()) -> dict[str, Candidate]:
@@ -75,7 +80,7 @@ def main() -> None:
     parser.add_argument("--pushed", nargs="+", choices=tuple(PUSHED), default=list(PUSHED))
     parser.add_argument("--weighed", nargs="+", choices=tuple(WEIGHED), default=list(WEIGHED))
     parser.add_argument("--points", type=int, choices=(1, 3, 5), default=5, help="λ of every arm")
-    parser.add_argument("--small", action="store_true", help="a network small enough for a CPU")
+    parser.add_argument("--linear", action="store_true", help=LINEAR)
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int)
@@ -84,14 +89,11 @@ def main() -> None:
     a = parser.parse_args()
     plans = [
         TwoStage(
-            f"{name}-correlations{'-small' if a.small else ''}",
-            CONFIGS / "fedalc" / f"{name}-base.toml",
+            study_of(name, a.linear, "correlations"),
+            base_of(name, a.linear),
             arms(a.pushed, a.points, a.weighed),
             seeds=a.seeds,
-            changes=overlay(
-                overlay(SMALL if a.small else {}, changes_of(a.set)),
-                {"rounds": a.rounds} if a.rounds else {},
-            ),
+            changes=overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {}),
         )
         for name in a.sets
     ]

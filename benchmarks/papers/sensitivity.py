@@ -1,10 +1,11 @@
 """How much FedALC's and FedAwS's knobs matter (An et al. 2024, Figs. 7 and 8): one at a time.
 
     python -m benchmarks.papers.sensitivity --sets bibtex --jobs 12
+    python -m benchmarks.papers.sensitivity --linear    # the default network for words, on a CPU
 
 λ of both methods, the margin ν, invented entries (`dummies`), and noise on the table's step (DP, §IV-E).
 Three seeds, scored on a fifth of the training instances with their curves; nothing is chosen by it.
-Writes results/fedalc/SET-sensitivity.json.
+Writes results/fedalc/SET-sensitivity.json; with --linear, SET-linear-sensitivity.json.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.command import command, parser_of
-from benchmarks.common.paths import CONFIGS, RESULTS
-from benchmarks.papers.correlations import PLAIN, SCALED, SETS
+from benchmarks.common.paths import RESULTS
+from benchmarks.papers.correlations import LINEAR, PLAIN, SCALED, SETS, base_of, study_of
 from benchmarks.papers.side_by_side import add_running, running_of
 from benchmarks.papers.suite import keep, run_suites
 from benchmarks.papers.two_stage import Changes, experiment_of
@@ -54,25 +55,25 @@ def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
         )
 
 
-def suite_of(name: str, seeds: int, rounds: int | None = None) -> Suite:
-    base = CONFIGS / "fedalc" / f"{name}-base.toml"
+def suite_of(name: str, seeds: int, rounds: int | None = None, linear: bool = False) -> Suite:
     found, labels = {}, {}
     for variant, label, method in variants():
         changes: Changes = {"method": {**method, "weighting": "examples"}}
         changes |= {"rounds": rounds} if rounds else {}
-        found[variant], labels[variant] = experiment_of(base, variant, changes, HELD), label
-    return Suite(f"{name}-sensitivity", tuple(range(seeds)), found, labels)
+        found[variant], labels[variant] = experiment_of(base_of(name, linear), variant, changes, HELD), label
+    return Suite(study_of(name, linear, "sensitivity"), tuple(range(seeds)), found, labels)
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
+    parser.add_argument("--linear", action="store_true", help=LINEAR)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--rounds", type=int, help="instead of the config's, for a quick look")
     add_running(parser)
     a = parser.parse_args()
-    suites = [suite_of(name, a.seeds, a.rounds) for name in a.sets]
+    suites = [suite_of(name, a.seeds, a.rounds, a.linear) for name in a.sets]
     with running_of(a) as running:
         for suite, kept in zip(suites, run_suites(suites, running), strict=True):
             keep(suite, kept, a.out / f"{suite.name}.json")
