@@ -57,6 +57,12 @@ def study_of(name: str, linear: bool, part: str = "") -> str:
     return "-".join(filter(None, (name, "linear" if linear else "", part)))
 
 
+def middle_of(values: Sequence[Any], points: int) -> Sequence[Any]:
+    """So many of them, from their middle."""
+    first = max(0, (len(values) - points) // 2)
+    return values[first : first + points]
+
+
 def arms(pushed: Sequence[str], points: int, weighed: Sequence[str] = ()) -> dict[str, Candidate]:
     """Every combination; points: how many λ each is given, from the middle of its list."""
     found = {}
@@ -65,11 +71,10 @@ def arms(pushed: Sequence[str], points: int, weighed: Sequence[str] = ()) -> dic
         for push in pushed:
             pairs, form = PUSHED[push]
             for weighting, said in CLIENTS.items():
-                middle = (len(strengths) - points) // 2
                 found[f"{kind}-{push}-{weighting}"] = Candidate(
                     f"{method}; {pairs}; {said}",
                     {"method": {**changes, **form, "weighting": weighting}},
-                    {"method.strength": strengths[middle : middle + points]},
+                    {"method.strength": middle_of(strengths, points)},
                 )
     return found
 
