@@ -26,7 +26,10 @@ from spreadout.config.values import changes_of, overlay
 
 SETS = ("bibtex", "delicious", "eurlex-shape")
 # Rows of γ sum to 1 and those of equal weights to C − 1, so a λ of one is about a hundred of the other.
-PLAIN, SCALED = (0.01, 0.03, 0.1, 0.3, 1.0), (1.0, 3.0, 10.0, 30.0, 100.0)
+LADDER = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+PLAIN, SCALED = LADDER[1:6], LADDER[5:10]
+MINED_HIGHER = 2  # rungs: a hinge over five neighbours pushes a row less than one over all pairs
+MORE_CLASSES = {"delicious": -1}  # rungs: where equal weights of all pairs sum to more
 WEIGHED: Mapping[str, tuple[str, dict[str, Any], Sequence[float]]] = {
     "equal": ("FedAwS", {"name": "fedaws"}, PLAIN),
     "remark2": ("FedAwS, Remark 2", {"name": "fedaws", "weighted": True}, PLAIN),
@@ -57,24 +60,36 @@ def study_of(name: str, linear: bool, part: str = "") -> str:
     return "-".join(filter(None, (name, "linear" if linear else "", part)))
 
 
+def on_ladder(values: Sequence[float], rungs: int) -> Sequence[float]:
+    """As many λ, so many rungs higher."""
+    first = LADDER.index(values[0]) + rungs
+    return LADDER[first : first + len(values)]
+
+
 def middle_of(values: Sequence[Any], points: int) -> Sequence[Any]:
     """So many of them, from their middle."""
     first = max(0, (len(values) - points) // 2)
     return values[first : first + points]
 
 
-def arms(pushed: Sequence[str], points: int, weighed: Sequence[str] = ()) -> dict[str, Candidate]:
+def arms(
+    pushed: Sequence[str], points: int, weighed: Sequence[str] = (), name: str = "bibtex"
+) -> dict[str, Candidate]:
     """Every combination; points: how many λ each is given, from the middle of its list."""
     found = {}
     for kind in weighed or WEIGHED:
         method, changes, strengths = WEIGHED[kind]
         for push in pushed:
             pairs, form = PUSHED[push]
+            rungs = MINED_HIGHER if push == "k5-hinge" else 0
+            if strengths is PLAIN and push.startswith("all"):
+                rungs = MORE_CLASSES.get(name, 0)
+            some = middle_of(on_ladder(strengths, rungs), points)
             for weighting, said in CLIENTS.items():
                 found[f"{kind}-{push}-{weighting}"] = Candidate(
                     f"{method}; {pairs}; {said}",
                     {"method": {**changes, **form, "weighting": weighting}},
-                    {"method.strength": middle_of(strengths, points)},
+                    {"method.strength": some},
                 )
     return found
 
@@ -96,7 +111,7 @@ def main() -> None:
         TwoStage(
             study_of(name, a.linear, "correlations"),
             base_of(name, a.linear),
-            arms(a.pushed, a.points, a.weighed),
+            arms(a.pushed, a.points, a.weighed, name),
             seeds=a.seeds,
             changes=overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {}),
         )

@@ -23,11 +23,14 @@ from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read
 from benchmarks.papers.correlations import (
     LINEAR,
+    MINED_HIGHER,
+    MORE_CLASSES,
     PLAIN,
     SCALED,
     SETS,
     base_of,
     middle_of,
+    on_ladder,
     study_of,
 )
 from benchmarks.papers.side_by_side import add_running, running_of
@@ -122,7 +125,10 @@ FLAT: dict[str, Any] = {"encoder": "mlp", "hidden": []}
 ROW_RATES = {"clients.row_lr": [0.01, 0.03, 0.1, 0.3, 1.0]}
 SERVER_RATES = {"server.lr": [3e-4, 1e-3, 3e-3, 1e-2, 3e-2]}
 LINEAR_ARMS = {
-    **{arm: ARMS[arm] for arm in ("fedaws", "fedalc", "fedaws-mined", "fedalc-mined")},
+    **{arm: ARMS[arm] for arm in ("fedaws", "fedalc", "fedaws-mined")},
+    "fedalc-mined": replace(
+        ARMS["fedalc-mined"], grid={"method.strength": on_ladder(SCALED, MINED_HIGHER), **WEIGHTING}
+    ),
     "flag": replace(ARMS["flag"], grid={**ROW_RATES, **WEIGHTING}),
     "fedavg": replace(ARMS["fedavg"], grid={**ROW_RATES, **WEIGHTING}),
     "fedmlh": replace(ARMS["fedmlh"], changes=overlay(ARMS["fedmlh"].changes, {"model": FLAT})),
@@ -156,7 +162,7 @@ LINEAR_ARMS = {
         for arm in ("softmax", "oracle-bce", "oracle-softmax")
     },
 }
-DIMS = {"bibtex": 160, "delicious": 984}  # a right angle between any two classes needs as many as those
+DIMS = {"bibtex": 160}  # a right angle between any two classes needs as many as those; elsewhere 256
 NEIGHBOURS = {"eurlex-shape": 10}  # K of the paper; elsewhere 5
 
 
@@ -166,8 +172,11 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
         arm: replace(one, changes={k: v for k, v in one.changes.items() if k != "rounds" or v < 500})
         for arm, one in LINEAR_ARMS.items()
     }
+    for arm in ("fedaws", "fedaws-wide"):
+        some = on_ladder(PLAIN, MORE_CLASSES.get(name, 0))
+        found[arm] = replace(found[arm], grid={**found[arm].grid, "method.strength": some})
     ridge = found["fedaws-ridge"]
-    model = {"model": {"dim": DIMS.get(name, 512)}}
+    model = {"model": {"dim": DIMS.get(name, 256)}}
     return {**found, "fedaws-ridge": replace(ridge, changes=overlay(ridge.changes, model))}
 
 
