@@ -7,8 +7,8 @@
     python -m benchmarks.papers.fedalc --bytes     # Table IV, from the ledger in the result file
 
 λ, rates, the clients' weights and the rounds of every arm are chosen on a fifth of the training
-instances, ten points an arm, or as --points says. Writes results/fedalc/SET-tuning.json and SET.json, with
---linear SET-linear-tuning.json and SET-linear.json; `correlations.py` has the study of pair weights.
+instances, ten points an arm, or as --points says. Writes results/fedalc/SET-tuning.json and SET.json,
+with --linear SET-linear-tuning.json and SET-linear.json; `correlations.py` has the study of pair weights.
 """
 
 from __future__ import annotations
@@ -119,8 +119,9 @@ ARMS = {
 }
 
 
-# Of the linear network, all arms have the base's rounds. The server's Adam takes the clients' rate out of
-# the encoder's step, so where there is no λ, the rate of the rows is chosen, or of fixed ones the server's.
+# Of the linear network, all arms have the base's rounds. The server's Adam takes the clients' rate out
+# of the encoder's step, so where there is no λ, the rate of the rows is chosen; where they are fixed,
+# the server's.
 FLAT: dict[str, Any] = {"encoder": "mlp", "hidden": []}
 ROW_RATES = {"clients.row_lr": [0.01, 0.03, 0.1, 0.3, 1.0]}
 SERVER_RATES = {"server.lr": [3e-4, 1e-3, 3e-3, 1e-2, 3e-2]}
@@ -135,8 +136,8 @@ LINEAR_ARMS = {
     "fedmlh-fixed": ARMS["fedmlh-fixed"],
     "fedavg-fixed": replace(ARMS["fedavg-fixed"], grid={**SERVER_RATES, **WEIGHTING}),
     "fedalc-fixed": ARMS["fedalc-fixed"],
-    # Beside the paper's arms: many more numbers, and a start in closed form. Rates and dropout by trials on
-    # other fifths of Bibtex's training part.
+    # Beside the paper's arms: many more numbers, and a start in closed form. Rates and dropout by trials
+    # on other fifths of Bibtex's training part.
     "fedaws-wide": Candidate(
         "FedAwS, 512 numbers",
         {"method": {"name": "fedaws", **HINGE}, "model": {"dim": 512}},

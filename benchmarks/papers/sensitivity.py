@@ -56,11 +56,14 @@ def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def suite_of(name: str, seeds: int, rounds: int | None = None, linear: bool = False) -> Suite:
-    found, labels = {}, {}
+    base, found, labels = base_of(name, linear), {}, {}
     for variant, label, method in variants():
         changes: Changes = {"method": {**method, "weighting": "examples"}}
         changes |= {"rounds": rounds} if rounds else {}
-        found[variant], labels[variant] = experiment_of(base_of(name, linear), variant, changes, HELD), label
+        found[variant], labels[variant] = (
+            experiment_of(base, variant, changes, HELD),
+            label,
+        )
     return Suite(study_of(name, linear, "sensitivity"), tuple(range(seeds)), found, labels)
 
 

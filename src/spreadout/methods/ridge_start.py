@@ -1,14 +1,14 @@
 """A start by ridge regression: a linear encoder and the class rows from one message of every client.
 
-A client sends G_i = Σ x̂x̂ᵀ over its examples, with x̂ = x/|x|, and of each of its classes S_c = Σ x̂. The sums of
-these over clients are all that ridge regression of labels on features needs,
+A client sends G_i = Σ x̂x̂ᵀ over its examples, with x̂ = x/|x|, and of each of its classes S_c = Σ x̂. The
+sums of these over clients are all that ridge regression of labels on features needs,
 
     B = (G + λI)⁻¹ S        (F, C), one column for each class: x̂ᵀB are the scores of all classes
 
 so clients with positives only get what examples in one place would give: an example of another class is
 in G, whoever holds it. (Here an instance with m labels is m examples, and counts m times.) With class
-rows R at right angles to each other the encoder x → RᵀBᵀx has these scores as its cosines, up to a factor
-that all classes share; rounds then go on from there.
+rows R at right angles to each other the encoder x → RᵀBᵀx has these scores as its cosines, up to a
+factor that all classes share; rounds then go on from there.
 """
 
 from __future__ import annotations
@@ -98,9 +98,11 @@ class RidgeStart(PositiveOnly):
             table.copy_(rows)
             # As large as the random start was: rates are meant for that.
             weight.copy_((found.T * (float(weight.std()) / float(found.std()))).to(weight))
+            # Without a bias, an example whose features are all dropped has no direction and an endless
+            # gradient; with this one it is like the mean example.
             for name, value in state.dense.items():
-                if value.dim() == 1 and name.endswith("bias"):
-                    value.zero_()
+                if name.endswith("bias"):
+                    value.copy_(weight @ sums.mean.to(weight))
         return traffic + Traffic(once_up=sums.bytes)
 
 
@@ -158,6 +160,13 @@ class Sums:
         typed = moments.dtype == sums.dtype == np.float32 and is_row_list(classes, len(self.right))
         return bool(shaped and typed and np.isfinite(moments).all() and np.isfinite(sums).all())
 
+    @property
+    def mean(self) -> Tensor:
+        """x̂ of the mean example: (F,) double. The diagonal of G sums to how many there are."""
+        features = self.right.shape[1]
+        diagonal = np.cumsum([0, *range(features, 1, -1)])  # where rows of the upper half begin
+        return torch.from_numpy(self.right.sum(0) / max(self.half[diagonal].sum(), 1.0))
+
     def solved(self, strength: float) -> Tensor:
         """B = (G + λI)⁻¹ S, with λ in units of G's mean eigenvalue: (F, C) double."""
         features = self.right.shape[1]
@@ -166,12 +175,11 @@ class Sums:
         gram = gram + gram.triu(1).T
         unit = float(gram.trace()) / features
         gram.diagonal().add_(strength * unit if unit > 0 else 1.0)
-        try:
-            factor = torch.linalg.cholesky(gram)
-        except torch.linalg.LinAlgError:
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        if failed:
             raise UserError(
                 'method.start = "ridge": what clients sent are no second moments; take start = "random"'
-            ) from None
+            )
         return torch.cholesky_solve(torch.from_numpy(self.right).T, factor)
 
 
@@ -189,5 +197,5 @@ def right_angles(table: Tensor, seed: int) -> Tensor:
     if classes > dim:
         return table
     draw = torch.Generator().manual_seed(randomness.key(seed, "right angles") >> 1)
-    turned = torch.linalg.qr(torch.randn(dim, classes, generator=draw))[0]
+    turned: Tensor = torch.linalg.qr(torch.randn(dim, classes, generator=draw))[0]
     return turned.T.to(table)
