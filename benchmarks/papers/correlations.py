@@ -113,6 +113,7 @@ def main() -> None:
             base_of(name, a.linear),
             arms(a.pushed, a.points, a.weighed, name),
             seeds=a.seeds,
+            whole=a.linear,
             changes=overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {}),
         )
         for name in a.sets

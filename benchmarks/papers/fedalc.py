@@ -8,7 +8,7 @@
 
 λ, rates, the clients' weights and the rounds of every arm are chosen on a fifth of the training
 instances, ten points an arm, or as --points says. Writes results/fedalc/SET-tuning.json and SET.json,
-with --linear SET-linear-tuning.json and SET-linear.json; `correlations.py` has the study of pair weights.
+with --linear SET-linear-tuning.json and SET-linear.json. The study of pair weights is `correlations.py`.
 """
 
 from __future__ import annotations
@@ -233,6 +233,7 @@ def main() -> None:
                 base_of(name, a.linear),
                 {arm: arms[arm] for arm in only},
                 seeds=a.seeds,
+                whole=a.linear,
                 changes=overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {}),
                 into=len(only) < len(arms),
             )

@@ -70,7 +70,8 @@ class TwoStage:
 
     fraction: of the training data, chosen on; still_held: as much of it stays held out in the second
     stage. more: what else is kept of a run of the second stage. into: whether the arms take the place of
-    those with their names in files that are there.
+    those with their names in files that are there. whole: whether rates decay over all rounds, so that a
+    run cut short is another one: then points are compared by their last evaluation.
     """
 
     name: str
@@ -81,6 +82,7 @@ class TwoStage:
     still_held: float = 0.0
     changes: Changes = field(default_factory=dict)  # of every arm
     into: bool = False
+    whole: bool = False
     more: More | None = None
 
     @property
@@ -116,9 +118,14 @@ class TwoStage:
             tried = [(one, kept.of(one.job)) for one in self.points if one.arm == arm]
             ended = [(one, run["summary"]) for one, run in tried if run and "failed" not in run]
             if ended and all(run for _, run in tried):
-                best, summary = max(ended, key=lambda pair: _mean(pair[1]))
-                found[arm] = (best, summary["best"])
+                best, summary = max(ended, key=lambda pair: _mean(pair[1], self._of(pair[1])))
+                found[arm] = (best, self._of(summary))
         return found
+
+    def _of(self, summary: Mapping[str, Any]) -> dict[str, float]:
+        """The evaluation by which a point is judged, with its round."""
+        last = {"round": summary["rounds"], **summary["metrics"]}
+        return last if self.whole else dict(summary["best"])
 
     def final(self, chosen: Mapping[str, tuple[Point, Mapping[str, float]]]) -> Suite:
         """As many rounds as were best, and none of the early stopping that found them."""
@@ -147,7 +154,7 @@ class TwoStage:
         table = _others(out / f"{self.name}-tuning.json", self.arms) if self.into else []
         for one in self.points:
             if run := kept.of(one.job):
-                best = {"failed": run["failed"]} if "failed" in run else run["summary"]["best"]
+                best = {"failed": run["failed"]} if "failed" in run else self._of(run["summary"])
                 table.append({"arm": one.arm, "point": one.name, **best})
         tuning = {"base": self.base.name, "fraction": self.fraction, "points": table}
         write(out / f"{self.name}-tuning.json", tuning)
@@ -174,10 +181,10 @@ def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:
     return [one for one in read(path)["points"] if one["arm"] not in arms] if path.is_file() else []
 
 
-def _mean(summary: Mapping[str, Any]) -> float:
+def _mean(summary: Mapping[str, Any], scores: Mapping[str, float]) -> float:
     """By what the run's own best round was chosen, points are compared too."""
     names = summary["best_by"] or list(summary["metrics"])[:1]
-    return float(sum(summary["best"][name] for name in names) / len(names))
+    return float(sum(scores[name] for name in names) / len(names))
 
 
 def experiment_of(
