@@ -136,13 +136,8 @@ LINEAR_ARMS = {
     "fedmlh-fixed": ARMS["fedmlh-fixed"],
     "fedavg-fixed": replace(ARMS["fedavg-fixed"], grid={**SERVER_RATES, **WEIGHTING}),
     "fedalc-fixed": ARMS["fedalc-fixed"],
-    # Beside the paper's arms: many more numbers, and a start in closed form. Rates and dropout by trials
-    # on other fifths of Bibtex's training part.
-    "fedaws-wide": Candidate(
-        "FedAwS, 512 numbers",
-        {"method": {"name": "fedaws", **HINGE}, "model": {"dim": 512}},
-        {"method.strength": PLAIN, **WEIGHTING},
-    ),
+    # Beside the paper's arms, a start in closed form. Rates and dropout by trials on other fifths of
+    # Bibtex's training part.
     "fedaws-ridge": Candidate(
         "FedAwS from ridge regression",
         {
@@ -173,9 +168,8 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
         arm: replace(one, changes={k: v for k, v in one.changes.items() if k != "rounds" or v < 500})
         for arm, one in LINEAR_ARMS.items()
     }
-    for arm in ("fedaws", "fedaws-wide"):
-        some = on_ladder(PLAIN, MORE_CLASSES.get(name, 0))
-        found[arm] = replace(found[arm], grid={**found[arm].grid, "method.strength": some})
+    some = on_ladder(PLAIN, MORE_CLASSES.get(name, 0))
+    found["fedaws"] = replace(found["fedaws"], grid={**found["fedaws"].grid, "method.strength": some})
     ridge = found["fedaws-ridge"]
     model = {"model": {"dim": DIMS.get(name, 256)}}
     return {**found, "fedaws-ridge": replace(ridge, changes=overlay(ridge.changes, model))}
