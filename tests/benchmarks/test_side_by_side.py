@@ -235,3 +235,27 @@ def test_files_stay_as_they_are_while_no_point_has_been_tried(tmp_path: Path, ma
     choose_and_run([plan], tmp_path, now(tmp_path / "runs", 0.0))
     assert made == []
     assert file.read_text(encoding="utf-8") == "what was found before"
+
+
+def test_points_whose_rates_decay_are_compared_at_their_end(tmp_path: Path) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(BASE, encoding="utf-8")
+    plan = replace(points_of(str(base), 0.1, 0.2), whole=True)
+    kept = Kept(tmp_path, plan.suite)
+    ends = {"0.1": (90.0, 10.0), "0.2": (50.0, 40.0)}  # the best on the way, and the last
+    for one in plan.points:
+        (best, last), job = ends[one.name], one.job
+        summary = {
+            "seconds": 1.0,
+            "rounds": job.experiment.rounds,
+            "best_by": [],
+            "best": {"round": 1, "P@1": best},
+            "metrics": {"P@1": last},
+        }
+        kept.add(job, {"summary": summary, "history": [{"round": job.experiment.rounds}]})
+    point, scored = plan.chosen(kept)["slow"]
+    assert (point.name, scored["P@1"]) == ("0.2", 40.0)
+    final = plan.final(plan.chosen(kept)).variants["slow"]
+    assert final.rounds == point.job.experiment.rounds
+    on_the_way, _ = replace(plan, whole=False).chosen(kept)["slow"]
+    assert on_the_way.name == "0.1"
