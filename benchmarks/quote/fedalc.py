@@ -36,7 +36,7 @@ def positive_labels(path: str, *, beside: bool = True) -> str:
         given = (*paper, ", ".join(said), str(config["rounds"]))
         rows.append([v["label"], *(spread(score) if score else "–" for score in scores), *given])
     empty = ["–"] * (3 if beside else 2)
-    found = next((v["references"] for v in made["variants"] if v.get("references")), {})
+    found: Made = next((v["references"] for v in made["variants"] if v.get("references")), {})
     for name, label in REFERENCES.items():
         if name in found:
             cells = (found[name].get(metric) for metric in names)
