@@ -132,7 +132,10 @@ LINEAR_ARMS = {
     ),
     "flag": replace(ARMS["flag"], grid={**ROW_RATES, **WEIGHTING}),
     "fedavg": replace(ARMS["fedavg"], grid={**ROW_RATES, **WEIGHTING}),
-    "fedmlh": replace(ARMS["fedmlh"], changes=overlay(ARMS["fedmlh"].changes, {"model": FLAT})),
+    "fedmlh": replace(
+        ARMS["fedmlh"],
+        changes=overlay(ARMS["fedmlh"].changes, {"model": FLAT, "method": {"prior": 0.0}}),
+    ),
     "fedmlh-fixed": ARMS["fedmlh-fixed"],
     "fedavg-fixed": replace(ARMS["fedavg-fixed"], grid={**SERVER_RATES, **WEIGHTING}),
     "fedalc-fixed": ARMS["fedalc-fixed"],
@@ -151,7 +154,8 @@ LINEAR_ARMS = {
         arm: replace(
             ARMS[arm],
             changes=overlay(
-                overlay(SETS_IN_ONE_PLACE, {"method": ARMS[arm].changes["method"]}), {"model": FLAT}
+                overlay(SETS_IN_ONE_PLACE, {"method": ARMS[arm].changes["method"]}),
+                {"model": FLAT, "method": {"prior": 0.0}},
             ),
             grid={**SETS_GRID, "clients.lr": [3e-4, 1e-3, 3e-3, 1e-2, 3e-2]},
         )
