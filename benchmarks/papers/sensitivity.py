@@ -35,7 +35,7 @@ NOISES = (0.0, 0.3, 1.0, 3.0)  # in units of the clip
 
 
 def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Names, labels and methods; clients are weighed by their examples in all."""
+    """Names, labels and methods; clients are weighed by their examples where nothing else is said."""
     for strength in PLAIN:
         yield f"fedaws-{strength:g}", f"FedAwS, λ = {strength:g}", {**AWS, "strength": strength}
     for strength in SCALED:
@@ -45,8 +45,9 @@ def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
             chosen = {**method, "strength": strength, "spreadout_margin": margin}
             yield f"margin-{name}-{margin:g}", f"{label}, ν = {margin:g}", chosen
     for dummies in DUMMIES:
-        chosen = {**ALC, "strength": 10.0, "dummies": dummies}
-        yield f"dummies-{dummies}", f"FedALC, {dummies} invented entries a client", chosen
+        # Weights by examples would tell the size that these hide.
+        chosen = {**ALC, "strength": 10.0, "dummies": dummies, "weighting": "uniform"}
+        yield f"dummies-{dummies}", f"FedALC, clients alike, {dummies} invented entries each", chosen
     for noise in NOISES:
         yield (
             f"noise-{noise:g}",
@@ -58,7 +59,7 @@ def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def suite_of(name: str, seeds: int, rounds: int | None = None, linear: bool = False) -> Suite:
     base, found, labels = base_of(name, linear), {}, {}
     for variant, label, method in variants():
-        changes: Changes = {"method": {**method, "weighting": "examples"}}
+        changes: Changes = {"method": {"weighting": "examples", **method}}
         changes |= {"rounds": rounds} if rounds else {}
         found[variant], labels[variant] = (
             experiment_of(base, variant, changes, HELD),
