@@ -1,14 +1,15 @@
 """Does it pay to know which labels occur together (An et al. 2024), and when? One grid for all answers.
 
     python -m benchmarks.papers.correlations --sets bibtex delicious --jobs 12
-    python -m benchmarks.papers.correlations --small    # a small network, on a CPU
+    python -m benchmarks.papers.correlations --linear    # the default network for words, on a CPU
 
 An arm says how a pair of labels is weighed in the server's push (alike as in FedAwS, by Remark 2, by σ
 of Eq. 9, by γ of Eq. 10, by γ with a floor), what the push is (hinge or −d²), over which pairs (all, or
 the five nearest), and how clients are weighed (alike, or by their examples). Every arm is given equally
 many λ on a fifth of the training instances, and its best is trained on all of them with each seed.
 
-Writes results/fedalc/SET-correlations-tuning.json and SET-correlations.json; with --small, `-small` too.
+Writes results/fedalc/SET-correlations-tuning.json and SET-correlations.json; with --linear,
+SET-linear-correlations….
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from spreadout.config.values import changes_of, overlay
 
 SETS = ("bibtex", "delicious", "eurlex-shape")
 # Rows of γ sum to 1 and those of equal weights to C − 1, so a λ of one is about a hundred of the other.
-PLAIN, SCALED = (0.01, 0.03, 0.1, 0.3, 1.0), (1.0, 3.0, 10.0, 30.0, 100.0)
+LADDER = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+PLAIN, SCALED = LADDER[1:6], LADDER[5:10]
+MINED_HIGHER = 2  # rungs: a hinge over five neighbours pushes a row less than one over all pairs
+MORE_CLASSES = {"delicious": -1}  # rungs: where equal weights of all pairs sum to more
 WEIGHED: Mapping[str, tuple[str, dict[str, Any], Sequence[float]]] = {
     "equal": ("FedAwS", {"name": "fedaws"}, PLAIN),
     "remark2": ("FedAwS, Remark 2", {"name": "fedaws", "weighted": True}, PLAIN),
@@ -43,28 +47,49 @@ PUSHED: Mapping[str, tuple[str, dict[str, Any]]] = {
     "k5-far": ("K = 5, −d²", {"spreadout_form": "topk", "k": 5, "mined_form": "far"}),
 }
 CLIENTS = {"uniform": "clients alike", "examples": "by examples"}
-SMALL: dict[str, Any] = {  # ten seconds of a core a run
-    "rounds": 100,
-    "model": {"width": 128, "hidden": [256], "dim": 128},
-    "clients": {"batch": 16, "input_dropout": 0.0},
-    "server": {"lr": 3e-3},
-    "eval": {"every": 20, "metrics": ["P@1", "P@3", "P@5", "PSP@5"]},
-}
+LINEAR = "the linear network that words get by default, small enough for a CPU"
 
 
-def arms(pushed: Sequence[str], points: int, weighed: Sequence[str] = ()) -> dict[str, Candidate]:
+def base_of(name: str, linear: bool = False) -> Path:
+    """The config that all arms on a set change: the paper's network, or the linear one."""
+    return CONFIGS / "fedalc" / f"{study_of(name, linear)}-base.toml"
+
+
+def study_of(name: str, linear: bool, part: str = "") -> str:
+    """What its files are called."""
+    return "-".join(filter(None, (name, "linear" if linear else "", part)))
+
+
+def on_ladder(values: Sequence[float], rungs: int) -> Sequence[float]:
+    """As many λ, so many rungs higher."""
+    first = LADDER.index(values[0]) + rungs
+    return LADDER[first : first + len(values)]
+
+
+def middle_of(values: Sequence[Any], points: int) -> Sequence[Any]:
+    """So many of them, from their middle."""
+    first = max(0, (len(values) - points) // 2)
+    return values[first : first + points]
+
+
+def arms(
+    pushed: Sequence[str], points: int, weighed: Sequence[str] = (), name: str = "bibtex"
+) -> dict[str, Candidate]:
     """Every combination; points: how many λ each is given, from the middle of its list."""
     found = {}
     for kind in weighed or WEIGHED:
         method, changes, strengths = WEIGHED[kind]
         for push in pushed:
             pairs, form = PUSHED[push]
+            rungs = MINED_HIGHER if push == "k5-hinge" else 0
+            if strengths is PLAIN and push.startswith("all"):
+                rungs = MORE_CLASSES.get(name, 0)
+            some = middle_of(on_ladder(strengths, rungs), points)
             for weighting, said in CLIENTS.items():
-                middle = (len(strengths) - points) // 2
                 found[f"{kind}-{push}-{weighting}"] = Candidate(
                     f"{method}; {pairs}; {said}",
                     {"method": {**changes, **form, "weighting": weighting}},
-                    {"method.strength": strengths[middle : middle + points]},
+                    {"method.strength": some},
                 )
     return found
 
@@ -75,7 +100,7 @@ def main() -> None:
     parser.add_argument("--pushed", nargs="+", choices=tuple(PUSHED), default=list(PUSHED))
     parser.add_argument("--weighed", nargs="+", choices=tuple(WEIGHED), default=list(WEIGHED))
     parser.add_argument("--points", type=int, choices=(1, 3, 5), default=5, help="λ of every arm")
-    parser.add_argument("--small", action="store_true", help="a network small enough for a CPU")
+    parser.add_argument("--linear", action="store_true", help=LINEAR)
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int)
@@ -84,14 +109,12 @@ def main() -> None:
     a = parser.parse_args()
     plans = [
         TwoStage(
-            f"{name}-correlations{'-small' if a.small else ''}",
-            CONFIGS / "fedalc" / f"{name}-base.toml",
-            arms(a.pushed, a.points, a.weighed),
+            study_of(name, a.linear, "correlations"),
+            base_of(name, a.linear),
+            arms(a.pushed, a.points, a.weighed, name),
             seeds=a.seeds,
-            changes=overlay(
-                overlay(SMALL if a.small else {}, changes_of(a.set)),
-                {"rounds": a.rounds} if a.rounds else {},
-            ),
+            whole=a.linear,
+            changes=overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {}),
         )
         for name in a.sets
     ]

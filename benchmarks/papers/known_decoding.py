@@ -1,14 +1,15 @@
 """Classes by the labels of the nearest known examples, as SLEEC decodes: what it brings (FedALC's sets).
 
     python -m benchmarks.papers.known_decoding --sets bibtex delicious --jobs 12
-    python -m benchmarks.papers.known_decoding --small    # a small network, on a CPU
+    python -m benchmarks.papers.known_decoding --linear    # the default network for words, on a CPU
 
-The arms are those of results/fedalc/SET.json, with the settings that were chosen for them. How many
+The arms are those of results/fedalc/SET.json (with --linear, SET-linear.json), with the settings that
+were chosen for them. How many
 examples vote, and what a class's own score counts beside them, is chosen on a fifth of the training
 instances. Two servers are scored: one that was given the embeddings of all training examples with their
 labels, which no client of a federation should send, and one that has held out a fifth of them.
 
-Writes results/fedalc/SET-known.json; with --small, SET-known-small.json.
+Writes results/fedalc/SET-known.json; with --linear, SET-linear-known.json.
 """
 
 from __future__ import annotations
@@ -21,13 +22,12 @@ from typing import Any
 
 import spreadout as so
 from benchmarks.common.command import command, parser_of
-from benchmarks.common.paths import CONFIGS, RESULTS
+from benchmarks.common.paths import RESULTS
 from benchmarks.common.record import read, write
-from benchmarks.papers.correlations import SETS, SMALL
+from benchmarks.papers.correlations import LINEAR, SETS, study_of
 from benchmarks.papers.side_by_side import Kept, Made, add_running, config_of, running_of
 from benchmarks.papers.suite import Runs, run_suites
-from spreadout.config.effect import without_inherited
-from spreadout.config.values import overlay, read_toml
+from spreadout.config.values import overlay
 from spreadout.data.dataset import Examples
 from spreadout.data.load import load_data
 from spreadout.evaluation.evaluate import evaluate
@@ -39,9 +39,7 @@ from spreadout.runs.result import Result
 
 METRICS = ["P@1", "P@3", "P@5"]
 ARMS = ("fedaws-mined", "fedalc-mined", "softmax")
-SMALL_ARMS: Mapping[str, dict[str, Any]] = {
-    "fedaws-mined": {"name": "fedaws", "spreadout_form": "topk", "k": 5, "strength": 0.1},
-}
+LINEAR_ARMS = ("fedaws-ridge",)  # the best
 COUNTS, OWN = (5, 10, 20, 40), (TIE, 1.0, 3.0, 10.0)
 HELD_OUT = {"whole": 0.0, "part": 0.2}  # of the training instances
 Scores = dict[str, float]
@@ -50,7 +48,7 @@ Scores = dict[str, float]
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
-    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--linear", action="store_true", help=LINEAR)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--rounds", type=int, help="instead of the arms', for a quick look")
@@ -58,9 +56,10 @@ def main() -> None:
     a = parser.parse_args()
     suites = []
     for name in a.sets:
-        arms = small_configs(name) if a.small else chosen_configs(a.out / f"{name}.json")
+        study = study_of(name, a.linear)
+        arms = chosen_configs(a.out / f"{study}.json", LINEAR_ARMS if a.linear else ARMS)
         shorter = {"rounds": a.rounds} if a.rounds else {}
-        suites.append(suite_of(name, {arm: {**arms[arm], **shorter} for arm in arms}, a.seeds, a.small))
+        suites.append(suite_of(study, {arm: {**arms[arm], **shorter} for arm in arms}, a.seeds))
     with running_of(a) as running:
         for suite, kept in zip(suites, run_suites(suites, running, voted), strict=True):
             write_table(suite, kept, a.out / f"{suite.name}.json")
@@ -76,22 +75,13 @@ def write_table(suite: Suite, kept: Kept, out: Path) -> None:
         write(out, {"seeds": list(suite.seeds), "variants": table, "configs": configs})
 
 
-def chosen_configs(path: Path) -> dict[str, dict[str, Any]]:
-    """As the arms of a result file were run."""
+def chosen_configs(path: Path, arms: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """As some arms of a result file were run."""
     configs = read(path)["configs"]
-    return {name: configs[name] for name in ARMS if name in configs}
+    return {name: configs[name] for name in arms if name in configs}
 
 
-def small_configs(name: str) -> dict[str, dict[str, Any]]:
-    base, found = read_toml(str(CONFIGS / "fedalc" / f"{name}-base.toml")), {}
-    for arm, method in SMALL_ARMS.items():
-        changes = overlay(SMALL, {"method": {**method, "weighting": "examples"}})
-        merged = overlay(base, changes)
-        found[arm] = without_inherited(merged, changes, so.Experiment.model_validate)
-    return found
-
-
-def suite_of(name: str, arms: Mapping[str, Mapping[str, Any]], seeds: int, small: bool) -> Suite:
+def suite_of(study: str, arms: Mapping[str, Mapping[str, Any]], seeds: int) -> Suite:
     """Every arm trained on all training instances, and on four fifths of them."""
     found = {}
     for (arm, config), (trained, fraction) in itertools.product(arms.items(), HELD_OUT.items()):
@@ -100,8 +90,7 @@ def suite_of(name: str, arms: Mapping[str, Mapping[str, Any]], seeds: int, small
             "eval": {"split": "validation" if fraction else "test", "references": False},
         }
         found[f"{arm}-{trained}"] = so.Experiment.of(overlay(config, cut))
-    called = f"{name}-known{'-small' if small else ''}"
-    return Suite(called, tuple(range(seeds)), found, {variant: variant for variant in found})
+    return Suite(f"{study}-known", tuple(range(seeds)), found, {variant: variant for variant in found})
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """How much FedALC's and FedAwS's knobs matter (An et al. 2024, Figs. 7 and 8): one at a time.
 
     python -m benchmarks.papers.sensitivity --sets bibtex --jobs 12
+    python -m benchmarks.papers.sensitivity --linear    # the default network for words, on a CPU
 
 λ of both methods, the margin ν, invented entries (`dummies`), and noise on the table's step (DP, §IV-E).
 Three seeds, scored on a fifth of the training instances with their curves; nothing is chosen by it.
-Writes results/fedalc/SET-sensitivity.json.
+Writes results/fedalc/SET-sensitivity.json; with --linear, SET-linear-sensitivity.json.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.command import command, parser_of
-from benchmarks.common.paths import CONFIGS, RESULTS
-from benchmarks.papers.correlations import PLAIN, SCALED, SETS
+from benchmarks.common.paths import RESULTS
+from benchmarks.papers.correlations import LINEAR, PLAIN, SCALED, SETS, base_of, study_of
 from benchmarks.papers.side_by_side import add_running, running_of
 from benchmarks.papers.suite import keep, run_suites
 from benchmarks.papers.two_stage import Changes, experiment_of
@@ -34,7 +35,7 @@ NOISES = (0.0, 0.3, 1.0, 3.0)  # in units of the clip
 
 
 def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Names, labels and methods; clients are weighed by their examples in all."""
+    """Names, labels and methods; clients are weighed by their examples where nothing else is said."""
     for strength in PLAIN:
         yield f"fedaws-{strength:g}", f"FedAwS, λ = {strength:g}", {**AWS, "strength": strength}
     for strength in SCALED:
@@ -44,8 +45,9 @@ def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
             chosen = {**method, "strength": strength, "spreadout_margin": margin}
             yield f"margin-{name}-{margin:g}", f"{label}, ν = {margin:g}", chosen
     for dummies in DUMMIES:
-        chosen = {**ALC, "strength": 10.0, "dummies": dummies}
-        yield f"dummies-{dummies}", f"FedALC, {dummies} invented entries a client", chosen
+        # Weights by examples would tell the size that these hide.
+        chosen = {**ALC, "strength": 10.0, "dummies": dummies, "weighting": "uniform"}
+        yield f"dummies-{dummies}", f"FedALC, clients alike, {dummies} invented entries each", chosen
     for noise in NOISES:
         yield (
             f"noise-{noise:g}",
@@ -54,25 +56,28 @@ def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
         )
 
 
-def suite_of(name: str, seeds: int, rounds: int | None = None) -> Suite:
-    base = CONFIGS / "fedalc" / f"{name}-base.toml"
-    found, labels = {}, {}
+def suite_of(name: str, seeds: int, rounds: int | None = None, linear: bool = False) -> Suite:
+    base, found, labels = base_of(name, linear), {}, {}
     for variant, label, method in variants():
-        changes: Changes = {"method": {**method, "weighting": "examples"}}
+        changes: Changes = {"method": {"weighting": "examples", **method}}
         changes |= {"rounds": rounds} if rounds else {}
-        found[variant], labels[variant] = experiment_of(base, variant, changes, HELD), label
-    return Suite(f"{name}-sensitivity", tuple(range(seeds)), found, labels)
+        found[variant], labels[variant] = (
+            experiment_of(base, variant, changes, HELD),
+            label,
+        )
+    return Suite(study_of(name, linear, "sensitivity"), tuple(range(seeds)), found, labels)
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
+    parser.add_argument("--linear", action="store_true", help=LINEAR)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--rounds", type=int, help="instead of the config's, for a quick look")
     add_running(parser)
     a = parser.parse_args()
-    suites = [suite_of(name, a.seeds, a.rounds) for name in a.sets]
+    suites = [suite_of(name, a.seeds, a.rounds, a.linear) for name in a.sets]
     with running_of(a) as running:
         for suite, kept in zip(suites, run_suites(suites, running), strict=True):
             keep(suite, kept, a.out / f"{suite.name}.json")

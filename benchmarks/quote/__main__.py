@@ -35,7 +35,6 @@ from benchmarks.quote import (
     soak,
     which,
 )
-from benchmarks.quote.tables import if_there
 
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PLACE = re.compile(r"(<!-- results:([\w-]+) -->\n).*?(<!-- /results:\2 -->)", re.DOTALL)
@@ -115,30 +114,16 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedalc-weighed": lambda: fedalc.weighed(
         "results/fedalc/bibtex-tuning.json", "results/fedalc/bibtex.json"
     ),
-    "fedalc-correlations": lambda: fedalc.correlated("results/fedalc/bibtex-correlations-small.json"),
-    "fedalc-correlations-bibtex": lambda: if_there(
-        "results/fedalc/bibtex-correlations.json", fedalc.correlated, "correlations --jobs 12"
+    "fedalc-linear": lambda: fedalc.positive_labels("results/fedalc/bibtex-linear.json"),
+    "fedalc-correlations": lambda: fedalc.correlated("results/fedalc/bibtex-linear-correlations.json"),
+    "fedalc-correlations-delicious": lambda: fedalc.correlated(
+        "results/fedalc/delicious-linear-correlations.json"
     ),
-    "fedalc-correlations-delicious": lambda: if_there(
-        "results/fedalc/delicious-correlations.json",
-        fedalc.correlated,
-        "correlations --sets delicious --pushed all-hinge k5-hinge --jobs 12",
+    "fedalc-delicious": lambda: fedalc.positive_labels(
+        "results/fedalc/delicious-linear.json", beside=False
     ),
-    "fedalc-delicious": lambda: if_there(
-        "results/fedalc/delicious.json", fedalc.positive_labels, "fedalc --sets delicious --jobs 12"
-    ),
-    "fedalc-eurlex": lambda: if_there(
-        "results/fedalc/eurlex-shape.json",
-        fedalc.positive_labels,
-        "fedalc --sets eurlex-shape --jobs 12",
-    ),
-    "fedalc-sensitivity": lambda: if_there(
-        "results/fedalc/bibtex-sensitivity.json", fedalc.knobs, "sensitivity --jobs 12"
-    ),
-    "fedalc-known-bibtex": lambda: if_there(
-        "results/fedalc/bibtex-known.json", fedalc.known, "known_decoding --jobs 12"
-    ),
-    "fedalc-known": lambda: fedalc.known("results/fedalc/bibtex-known-small.json"),
+    "fedalc-sensitivity": lambda: fedalc.knobs("results/fedalc/bibtex-linear-sensitivity.json"),
+    "fedalc-known": lambda: fedalc.known("results/fedalc/bibtex-linear-known.json"),
     "fedalc-bytes": lambda: fedalc.sent("results/fedalc/bibtex.json"),
     "correlations": lambda: parts.correlations("results/fedalc/scale.json"),
     "mining": lambda: parts.mining("results/mining/h200.json"),

@@ -2,41 +2,64 @@
 
 from __future__ import annotations
 
-from benchmarks.papers.fedalc import ARMS, a_round_of_all
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.papers.fedalc import ARMS, LINEAR_ARMS, a_round_of_all
 from benchmarks.papers.published import figures_of
 from benchmarks.quote.fedaws import CONSTANT
-from benchmarks.quote.tables import over_seeds, read, spread, table
+from benchmarks.quote.tables import Made, over_seeds, read, spread, table
 
 # The best λ of each method; the paper's FedAwS and FedALC mine K = 5.
 PAPER = {
     label: " / ".join(f"{figure:.1f}" for figure in figures)
     for label, figures in figures_of("fedalc-table6").items()
 }
+LABELS = {name: arm.label for name, arm in {**LINEAR_ARMS, **ARMS}.items()}
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "mAP")
+REFERENCES = {
+    "ridge": "Ridge regression (centralised)",
+    "nearest neighbours": "Nearest neighbours (centralised)",
+}
 
 
-def positive_labels(path: str) -> str:
-    """Beside the paper's numbers, with what each arm was given."""
+def positive_labels(path: str, *, beside: bool = True) -> str:
+    """With what each arm was given; beside: the paper's numbers, where the set is the paper's."""
     made = read(path)
+    names = [name for name in METRICS if any(name in v["metrics"] for v in made["variants"])]
     rows = []
     for v in made["variants"]:
-        scores = [v["metrics"].get(name) for name in METRICS]
+        scores = [v["metrics"].get(name) for name in names]
         config = made["configs"][v["name"]]
-        method = config["method"]
-        keys = ["strength", "pull", "buckets", "scale"]
-        central = method["name"].startswith("centralized")
-        keys += [] if central else ["weighting"]
-        said = [f"{key} {method[key]}" for key in keys if key in method]
-        clients = config["clients"] if method["name"] == "centralized-sets" else {}
-        said += [f"{key} {clients[key]}" for key in ("lr", "input_dropout") if key in clients]
-        chosen = ", ".join(said)
-        given = (PAPER.get(v["label"], "–"), chosen, str(config["rounds"]))
+        said = [f"{key} {value}" for key, value in chosen_of(v["name"], config)]
+        paper = [PAPER.get(v["label"], "–")] if beside else []
+        given = (*paper, ", ".join(said), str(config["rounds"]))
         rows.append([v["label"], *(spread(score) if score else "–" for score in scores), *given])
+    empty = ["–"] * (3 if beside else 2)
+    found: Made = next((v["references"] for v in made["variants"] if v.get("references")), {})
+    for name, label in REFERENCES.items():
+        if name in found:
+            cells = (found[name].get(metric) for metric in names)
+            rows.append([label, *(f"{one['mean']:.1f}" if one else "–" for one in cells), *empty])
     floor = made["constant"]
-    scores = [f"{floor[name]:.1f}" if name in floor else "–" for name in METRICS]
-    rows.append([CONSTANT, *scores, "–", "–", "–"])
-    head = ("", *METRICS, "the paper: P@1 / 3 / 5", "chosen", "rounds")
+    scores = [f"{floor[name]:.1f}" if name in floor else "–" for name in names]
+    rows.append([CONSTANT, *scores, *empty])
+    paper_says = ["the paper: P@1 / 3 / 5"] if beside else []
+    head = ("", *names, *paper_says, "chosen", "rounds")
     return table(head, rows, path, note=over_seeds(made))
+
+
+def chosen_of(arm: str, config: Made) -> Iterator[tuple[str, Any]]:
+    """What validation data chose for an arm, by key and value."""
+    linear = config["model"].get("hidden") == []
+    grid = LINEAR_ARMS[arm].grid if linear and arm in LINEAR_ARMS else ()
+    for key in grid or (
+        f"method.{key}" for key in ("strength", "pull", "buckets", "scale", "weighting")
+    ):
+        section, name = key.split(".")
+        central = name == "weighting" and config["method"]["name"].startswith("centralized")
+        if name in config[section] and not central:
+            yield name if section != "server" else key, config[section][name]
 
 
 def weighed(path: str, names: str) -> str:
@@ -91,7 +114,7 @@ def known(path: str) -> str:
     for v in made["variants"]:
         for kind, scores in v["metrics"].items():
             cells = (spread(scores[f"P@{k}"]) for k in (1, 3, 5))
-            rows.append([f"{ARMS[v['name']].label}, {kind}", *cells])
+            rows.append([f"{LABELS[v['name']]}, {kind}", *cells])
     return table(("", "P@1", "P@3", "P@5"), rows, path, note=over_seeds(made))
 
 

@@ -175,7 +175,8 @@ def test_points_are_counted_and_the_best_is_by_all_recalls(monkeypatch: pytest.M
 
 
 def test_votes_are_chosen_on_the_first_seeds_validation_instances(tmp_path: Path) -> None:
-    suite = known_decoding.suite_of("bibtex", known_decoding.small_configs("bibtex"), 2, small=True)
+    arm: dict[str, Any] = {"method": {"name": "fedaws", "spreadout_form": "topk", "k": 5}}
+    suite = known_decoding.suite_of("bibtex", {"fedaws-mined": arm}, 2)
     fractions = {name: e.data.validation_fraction for name, e in suite.variants.items()}
     assert fractions == {"fedaws-mined-whole": 0.0, "fedaws-mined-part": 0.2}
     kept, points = Kept(tmp_path, suite.name), {"5 1.0": 1.0, "20 3.0": 2.0}

@@ -280,3 +280,27 @@ def test_a_long_second_stage_is_tested_where_its_validation_part_is_best(tmp_pat
     assert not given.stops
     final = given.final({"only": (given.points[0], {"round": 1})}).variants["only"]
     assert (final.rounds, final.eval.patience, final.data.validation_fraction) == (2, None, 0.0)
+
+
+def test_points_whose_rates_decay_are_compared_at_their_end(tmp_path: Path) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(BASE, encoding="utf-8")
+    plan = replace(points_of(str(base), 0.1, 0.2), whole=True)
+    kept = Kept(tmp_path, plan.suite)
+    ends = {"0.1": (90.0, 10.0), "0.2": (50.0, 40.0)}  # the best on the way, and the last
+    for one in plan.points:
+        (best, last), job = ends[one.name], one.job
+        summary = {
+            "seconds": 1.0,
+            "rounds": job.experiment.rounds,
+            "best_by": [],
+            "best": {"round": 1, "P@1": best},
+            "metrics": {"P@1": last},
+        }
+        kept.add(job, {"summary": summary, "history": [{"round": job.experiment.rounds}]})
+    point, scored = plan.chosen(kept)["slow"]
+    assert (point.name, scored["P@1"]) == ("0.2", 40.0)
+    final = plan.final(plan.chosen(kept)).variants["slow"]
+    assert final.rounds == point.job.experiment.rounds
+    on_the_way, _ = replace(plan, whole=False).chosen(kept)["slow"]
+    assert on_the_way.name == "0.1"

@@ -134,3 +134,5 @@ def test_corruption_has_the_promised_size_and_keeps_the_mean() -> None:
     assert not torch.equal(noisy, Augment(noise=0.5)(x, clients, seed=0, round=1))
     alone = Augment(noise=0.5)(x[2:3], clients[2:3], seed=0, round=0)
     torch.testing.assert_close(alone[0], noisy[2])
+    words = x * (torch.rand_like(x) < 0.1)  # a CPU draws for what is not 0 alone, and drops the same
+    assert torch.equal(Augment(dropout=0.25)(words, clients, seed=0, round=0), dropped * words)

@@ -133,6 +133,11 @@ def uniform_on(slots: Tensor, width: int) -> Tensor:
     return _shifted(_words_on(slots, width, salt=0), 40).to(torch.float32) * 2.0**-24
 
 
+def uniform_at(slots: Tensor, column: Tensor) -> Tensor:
+    """`uniform_on(slots, width)[…, column]`, one column of each slot: (…) → (…)"""
+    return _shifted(_mixed_on(slots, column + 1), 40).to(torch.float32) * 2.0**-24
+
+
 def normal_on(slots: Tensor, width: int) -> Tensor:
     """`width` standard normal draws for every slot, independent of its uniform ones. → (…, width)"""
     words = _words_on(slots, width, salt=1)
@@ -142,9 +147,14 @@ def normal_on(slots: Tensor, width: int) -> Tensor:
 
 
 def _words_on(slots: Tensor, width: int, *, salt: int) -> Tensor:
-    """splitmix64 in torch: int64 products wrap as they should."""
+    """So many words of every slot: (…) → (…, width)"""
     column = torch.arange(1, width + 1, dtype=torch.int64, device=slots.device) + salt * (1 << 32)
-    z = slots[..., None] + column * _signed(_GOLDEN)
+    return _mixed_on(slots[..., None], column)
+
+
+def _mixed_on(slots: Tensor, column: Tensor) -> Tensor:
+    """splitmix64 in torch: int64 products wrap as they should."""
+    z = slots + column * _signed(_GOLDEN)
     z = (z ^ _shifted(z, 30)) * _signed(_MIX_1)
     z = (z ^ _shifted(z, 27)) * _signed(_MIX_2)
     return z ^ _shifted(z, 31)

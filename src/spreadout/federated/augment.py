@@ -38,12 +38,22 @@ class Augment:
         if self.shift or self.flip:
             x = self._moved(x, slots)
         if self.dropout:
-            kept = randomness.uniform_on(slots, width) >= self.dropout  # (k, S, B, width)
-            kept = kept.view(x.shape)
-            x = x.where(kept, torch.nan) if self.to_missing else x * kept / (1 - self.dropout)
+            x = self._dropped(x, slots)
         if self.noise:
             x = x + self.noise * randomness.normal_on(slots, width).view(x.shape)
         return x
+
+    def _dropped(self, x: Tensor, slots: Tensor) -> Tensor:
+        """A CPU draws for values that are not 0 alone: of words that is one in thirty."""
+        width = x.shape[3:].numel()
+        if x.device.type == "cpu" and not self.to_missing:
+            (at,) = x.reshape(-1).nonzero(as_tuple=True)
+            drawn = randomness.uniform_at(slots.reshape(-1)[at // width], at % width)
+            found = torch.zeros_like(x, memory_format=torch.contiguous_format)
+            found.view(-1)[at] = x.reshape(-1)[at] * (drawn >= self.dropout) / (1 - self.dropout)
+            return found
+        kept = (randomness.uniform_on(slots, width) >= self.dropout).view(x.shape)  # (k, S, B, …)
+        return x.where(kept, torch.nan) if self.to_missing else x * kept / (1 - self.dropout)
 
     def _moved(self, x: Tensor, slots: Tensor) -> Tensor:
         """Shifted and mirrored images: (k, S, B, channels, height, width)."""

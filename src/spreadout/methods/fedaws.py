@@ -29,6 +29,7 @@ from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import ClassSpread, ServerContext, collapse_of, register_method
 from spreadout.methods.class_counts import one_client_per_class, shares
 from spreadout.methods.class_features import FromFeatures
+from spreadout.methods.ridge_start import RidgeStart
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import approximate_neighbours as approximate
 from spreadout.objectives import line_search, regularizers
@@ -367,7 +368,7 @@ class Spreadout(FromFeatures):
 
 
 @register_method
-class FedAwS(Spreadout):
+class FedAwS(RidgeStart, Spreadout):
     """Every class is kept off every other."""
 
     name: Literal["fedaws"] = "fedaws"

@@ -169,6 +169,8 @@ def unfit_for_robust_rules(e: Experiment) -> str | None:
             f"clients.drift = {e.clients.drift.name!r} has a control that is the mean of whatever "
             'clients send, which no rule guards; take "fedprox", or no drift correction'
         )
+    if getattr(e.method, "start", "random") == "ridge":
+        return 'method.start = "ridge" adds up whatever clients send once; take start = "random"'
     return None
 
 
