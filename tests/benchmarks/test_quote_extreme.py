@@ -57,4 +57,4 @@ def test_rows_beside_ones_own_have_their_bytes(made: Any) -> None:
     point = next(iter(ARMS["ten"].points))
     made({f"10 {point} 0": _run(50, 40)})
     rows: Any = extreme.rows_seen("wikilshtc-325k")
-    assert rows == [["wikilshtc-325k", "10", *["40.0 → 41.0"] * 4, "2.0 / 1.0 KiB"]]
+    assert rows == [["wikilshtc-325k", "10", *["40.0 → 41.0"] * 4, "2.0 / 1.0 KiB", "1"]]
