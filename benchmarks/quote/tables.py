@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,6 @@ Made = dict[str, Any]  # a result file
 def read(path: str) -> Made:
     """A result file, by its path from the root."""
     return record.read(ROOT / path)
-
-
-def if_there(path: str, quote: Callable[[str], str], command: str) -> str:
-    """A table of a file that may still be missing; then how it is made."""
-    if (ROOT / path).is_file():
-        return quote(path)
-    return f"*Not run yet:* `python -m benchmarks.papers.{command}`."
 
 
 @dataclass(frozen=True)

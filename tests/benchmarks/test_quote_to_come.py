@@ -25,17 +25,6 @@ def shown(monkeypatch: pytest.MonkeyPatch, made: dict[str, Any]) -> None:
         monkeypatch.setattr(module, "read", lambda path: {**ORIGIN, **made})
 
 
-def test_a_file_that_is_missing_is_told_by_its_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tables, "ROOT", tmp_path)
-    said = tables.if_there("results/x.json", str.upper, "fedalc --jobs 12")
-    assert said == "*Not run yet:* `python -m benchmarks.papers.fedalc --jobs 12`."
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "x.json").touch()
-    assert tables.if_there("results/x.json", str.upper, "fedalc") == "RESULTS/X.JSON"
-
-
 def test_what_was_not_run_is_one_line_with_commands_and_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

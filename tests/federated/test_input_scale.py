@@ -150,8 +150,10 @@ def test_executors_agree(method: str, executor: str) -> None:
         so.Experiment.of({**values, "run": {"executor": "sequential"}}), data=uneven()
     ).state
     for name, value in expected.dense.items():
-        # Sums in another order: where a gradient is nearly zero, a step is made of its last bits.
+        # Sums in another order: where a gradient is nearly zero, Adam's step is made of its last bits.
         torch.testing.assert_close(found.dense[name], value, rtol=1e-3, atol=1e-3)
+        near = torch.isclose(found.dense[name], value, rtol=1e-3, atol=1e-4)
+        assert float(near.double().mean()) > 0.99
 
 
 def said(mean: float, variance: float, examples: int = 10, width: int = 3) -> dict[str, np.ndarray]:
