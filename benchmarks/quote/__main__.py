@@ -138,6 +138,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
     "defaults-tiny": lambda: defaults.unseen("results/defaults/tiny.json"),
+    "defaults-little": lambda: defaults.with_floor(
+        "results/defaults/little.json", "results/defaults/little-before.json"
+    ),
     "prior-rules": lambda: defaults.prior_rules("results/defaults/prior-rules.json"),
     "prior-gains": lambda: defaults.prior_gains("results/defaults/prior-rules.json"),
     "defaults-beside-tuned": lambda: defaults.beside_tuned("results/defaults/table.json"),

@@ -22,6 +22,7 @@ TUNED = {  # files of configs that were tuned on a set: their arms, and which me
     "omniglot": ("results/fedss/omniglot.json", {"fedss-10": "fedss", "full": "fedavg"}),
 }
 PRIORS = {"fedss": "validation counts, cautiously", "fedaws": "clients' counts, cautiously"}
+FLOOR = ("fedaws", "fedss")  # methods that were run on small sets before and after
 Runs = list[dict[str, Any]]
 
 
@@ -72,6 +73,31 @@ def unseen(path: str, known: Collection[str] = ()) -> str:
     head = ("", "most frequent", "best reference", "its P@1", *METHODS.values())
     note = "P@1, mean of two or three seeds; in parentheses one seed. In percent of the best reference."
     return table(head, rows, path, note=note)
+
+
+def with_floor(now: str, before: str) -> str:
+    """Small sets with the rule for models that are no better than the prior, and without."""
+    rows, below = [], dict.fromkeys(((path, method) for method in FLOOR for path in (before, now)), 0)
+    runs = dict.fromkeys(below, 0)
+    for name, found in _by_set(now).items():
+        trivial = _references(found)[REFERENCES[0]]
+        cells = [f"{trivial:.1f}"]
+        for method in FLOOR:
+            for path in (before, now):
+                own = _by_set(path)[name][method]
+                least = [run["references"][REFERENCES[0]]["P@1"] for run in own]
+                pairs = zip(own, least, strict=True)
+                below[path, method] += sum(run["metrics"]["P@1"] < one - 1e-6 for run, one in pairs)
+                runs[path, method] += len(own)
+                cells.append(_mean(own))
+            unused = sum("inputs unused" in run["findings"] for run in own)
+            cells.append(str(unused) if unused else "")
+        rows.append([name, *cells])
+    last = [f"{below[key]} of {runs[key]}" for key in below]
+    rows.append(["runs below", "", *last[:2], "", *last[2:], ""])
+    head = [f"{METHODS[method]}{when}" for method in FLOOR for when in (", before", "", ", by prior")]
+    note = "P@1, mean of three seeds; by prior: runs that rank by the prior alone."
+    return table(("", "most frequent", *head), rows, now, before, note=note)
 
 
 def _references(found: dict[str, Runs]) -> dict[str, float]:
