@@ -116,3 +116,31 @@ def test_better_is_beyond_a_standard_error() -> None:
         assert is_more(torch.ones(n))
     balanced = torch.tensor([1.0, -1.0] * 20 + [1.0])
     assert not is_more(balanced)
+
+
+def test_labels_that_nobody_has_trained_say_nothing_of_the_model(tmp_path: Path) -> None:
+    """Validation examples of other classes are right under no rule: that is no reason for the prior."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, 300, p=SHARES)
+    x = (rng.normal(size=(300, 4)) + 3 * np.eye(4)[y]).astype(np.float32)
+    train = so.FederatedDataset.from_arrays(x[:200], y[:200], client=y[:200], classes=3)
+    strange = so.Examples.from_arrays(x[200:240], np.full(40, 3))
+    data = so.Splits("toy", train, so.Examples.from_arrays(x[240:], y[240:]), validation=strange)
+    e = so.Experiment.of({"rounds": 40, "method": {"name": "fedaws"}, "eval": {"metrics": ["P@1"]}})
+    result = so.run(e, data=data, device="cpu", progress=False)
+    assert result.metrics["P@1"] > 80
+
+
+def test_a_prior_that_is_rarely_right_replaces_no_model() -> None:
+    """Ten rows of a hundred classes: one that is right once knows ten times as much."""
+    assert not is_more(torch.tensor([1.0] + [0.0] * 9))  # not beyond an error
+    dim, classes = 100, 100
+    model, state = so_model(classes, dim)
+    counts = torch.full((classes,), 10.0)
+    counts[7] = 11.0
+    labels = [0, *range(20, 29)]
+    examples = so.Examples.from_arrays(torch.eye(dim)[[0, *range(40, 49)]], labels)
+    assert not adds_nothing(model, state, counts, examples, 0.0, own=False)
+    frequent = counts.clone()
+    frequent[20] = 1000.0  # right once too
+    assert adds_nothing(model, state, frequent, examples, 0.0, own=False)

@@ -753,3 +753,21 @@ def test_a_softmax_over_one_class_is_named_before_training(method: dict[str, Any
     assert "hold one class" not in (
         found.warnings(FederatedDataset.from_arrays(x, y, np.arange(12) % 2)) or ""
     )
+
+
+def test_counts_and_popularity_come_from_one_message() -> None:
+    """With features of classes, counts are collected whatever the prior is."""
+    method = {"name": "fedaws-softmax", "negatives": 2, "draw": "popular", "class_features": "names"}
+    f, state = built(pictures(), config(method, clients={"per_round": 3}))
+    run_round(f, state)
+    assert state.method_tensors()["popularity"].sum() == pytest.approx(1.0)
+    assert "counts" in state.scoring
+
+
+@pytest.mark.parametrize(
+    "sampled",
+    [{"negatives": 2}, {"loss_form": "sampled"}, {"loss_form": "negatives", "draw": "fixed"}],
+)
+def test_clients_that_hide_among_others_tell_no_counts(sampled: dict[str, Any]) -> None:
+    assert not FedAwSSoftmax(**sampled).collects_counts
+    assert FedAwSSoftmax().collects_counts  # its rows are its classes anyway

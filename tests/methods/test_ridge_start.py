@@ -1,12 +1,16 @@
 """A start by ridge regression is that of all examples in one place, and a bad message changes nothing."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 import spreadout as so
 from spreadout.core.errors import UserError
-from spreadout.methods.ridge_start import CLASSES, MOMENTS, SUMS, Sums, messages_of
+from spreadout.methods.fedaws import FedAwS
+from spreadout.methods.ridge_start import CLASSES, LENGTHS, LITTLE, MOMENTS, SUMS, Sums, messages_of
 from tests.support.toys import tagged, tagged_config
 
 LINEAR = {"encoder": "mlp", "hidden": [], "dim": 8}
@@ -47,9 +51,10 @@ def test_before_the_first_round_scores_are_those_of_ridge_regression_in_one_plac
     torch.testing.assert_close(found, factor * wanted, atol=1e-4, rtol=1e-3)
     x = tagged().train.columns["x"].take(torch.arange(tagged().train.examples))
     mean = torch.nn.functional.normalize(x).mean(0)  # an example without features is like this one
-    torch.testing.assert_close(bias, weight @ mean, atol=1e-6, rtol=1e-4)
+    little = min(1.0, LITTLE * float(x.norm(dim=1).mean()))
+    torch.testing.assert_close(bias, little * (weight @ mean), atol=1e-6, rtol=1e-4)
     half = 24 * 25 // 2
-    assert result.summary["bytes"]["once_up"] == 6 * 4 * (half + 24)
+    assert result.summary["bytes"]["once_up"] == 6 * 4 * (half + 24 + 1)
 
 
 def test_rounds_go_on_from_there() -> None:
@@ -69,7 +74,7 @@ def test_with_fewer_numbers_than_classes_rows_stay_as_they_were_drawn() -> None:
     torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("name", [CLASSES, MOMENTS, SUMS])
+@pytest.mark.parametrize("name", [CLASSES, MOMENTS, SUMS, LENGTHS])
 @pytest.mark.parametrize("how", ["missing", "nan", "short", "double"])
 def test_a_malformed_message_is_refused_and_counted(name: str, how: str) -> None:
     sums, messages = Sums(24, 6), list(messages_of(tagged().train))
@@ -87,14 +92,59 @@ def test_a_malformed_message_is_refused_and_counted(name: str, how: str) -> None
     assert not any({MOMENTS, SUMS} & one.keys() for one in left)
 
 
-def test_moments_that_are_none_are_an_error_for_people() -> None:
-    sums = Sums(24, 6)
-    message = dict(next(messages_of(tagged().train)))
-    message[MOMENTS] = -message[MOMENTS]
-    assert list(sums.taken_from([message]))
-    sums.half *= np.where(np.arange(len(sums.half)) == 0, -100, 1)
-    with pytest.raises(UserError, match="no second moments"):
-        sums.solved(1e-9)
+HOSTILE = {
+    "sums longer than its examples": lambda one: {**one, SUMS: 1e6 * one[SUMS]},
+    "moments below zero": lambda one: {**one, MOMENTS: -1e6 * one[MOMENTS]},
+    "no second moments": lambda one: {**one, MOMENTS: np.where(np.arange(300) == 1, 1e6, one[MOMENTS])},
+    "a length below zero": lambda one: {**one, LENGTHS: -one[LENGTHS]},
+}
+
+
+@pytest.mark.parametrize("attack", HOSTILE.values(), ids=HOSTILE.keys())
+def test_what_no_examples_could_have_made_is_refused(attack: Callable[..., dict[str, np.ndarray]]) -> None:
+    sums, messages = Sums(24, 6), list(messages_of(tagged().train))
+    changed = {name: np.asarray(one, messages[0][name].dtype) for name, one in attack(messages[0]).items()}
+    list(sums.taken_from([changed, *messages[1:]]))
+    assert sums.refused == 1
+    assert not sums.right[0].any()
+    assert torch.isfinite(sums.solved(0.5)).all()
+
+
+def test_a_client_counts_for_so_many_examples_at_most() -> None:
+    message = next(messages_of(tagged().train))
+    loud = {name: one if name == CLASSES else np.float32(1e6) * one for name, one in message.items()}
+    capped, plain = Sums(24, 6, most=5), Sums(24, 6)
+    list(capped.taken_from([loud]))
+    list(plain.taken_from([message]))
+    assert (capped.refused, plain.refused) == (0, 0)
+    assert capped.examples == pytest.approx(5, rel=1e-5)
+    np.testing.assert_allclose(capped.right, plain.right * (5 / plain.examples), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_the_start_does_not_depend_on_the_scale_of_features(scale: float) -> None:
+    x, y = load_digits(return_X_y=True)
+    x = (x * scale).astype(np.float32)
+    train = so.FederatedDataset.from_arrays(x, y, client=y)
+    data = so.Splits("digits", train, so.Examples.from_arrays(x, y))
+    e = so.Experiment.of({**STANDING, "method": STILL, "model": {**LINEAR, "dim": 16}})
+    result = so.run(e, data=data, device="cpu")
+    assert result.metrics["P@1"] > 85
+
+
+def test_a_method_given_in_python_is_refused_with_robust_rules_too() -> None:
+    e = tagged_config({"name": "fedaws"}, model=LINEAR, rounds=1, server={"robust": "median"})
+    with pytest.raises(UserError, match="adds up whatever clients send"):
+        so.run(e, data=tagged(), method=FedAwS(start="ridge"), device="cpu")
+
+
+def test_a_deployment_that_limits_updates_does_not_start_so() -> None:
+    server_app = pytest.importorskip("spreadout.flower.server_app")
+    e = tagged_config(RIDGE, model=LINEAR, rounds=1)
+    with pytest.raises(UserError, match='or server.robust = "mean"'):
+        server_app.refuse_misfits(e, e.method)
+    plain = tagged_config(RIDGE, model=LINEAR, rounds=1, server={"robust": "mean"})
+    server_app.refuse_misfits(plain, plain.method)
 
 
 @pytest.mark.parametrize(

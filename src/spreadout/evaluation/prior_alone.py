@@ -44,7 +44,7 @@ def adds_nothing(
     own: whether counts are of these very examples, so that each one's labels are in them.
     """
     prior = log_prior(counts)
-    labelled = (examples.labels.lengths > 0).nonzero()[:, 0]
+    labelled = _trained(examples, model.first_class, model.class_count).nonzero()[:, 0]
     if len(labelled) < FEWEST or not bool((prior[model.first_class :] < prior.max()).any()):
         return False
     chosen = labelled[:: max(1, -(-len(labelled) // MOST))]  # evenly: a file may be sorted
@@ -53,7 +53,7 @@ def adds_nothing(
     wanted = [NEXT_ITEMS] if model.takes_histories else list(LOOKS_AT) if sets else [1]
     depths = [k for k in wanted if k <= model.class_count] or [model.class_count]
     places = max(depths)
-    found = []
+    found, right = [], torch.zeros(2)
     for part in torch.split(chosen, 256):
         embedded, labels = with_one(embed(model, state, examples, part)), examples.labels.select(part)
         wide = min(places + int(labels.lengths.max()), model.class_count)
@@ -64,6 +64,9 @@ def adds_nothing(
                 best = without_own_votes(best, labels, own_votes(counts, weight), places)
             hits.append(_right(best, labels.offsets, labels.values).cumsum(1))
         found.append(hits[0] - hits[1])
+        right += torch.stack([one[:, depths[0] - 1].sum() for one in hits])
+    if right[1] < right[0] / 2:
+        return False
     gained = torch.cat(found)  # (n, places), up to each place
     deep = torch.stack([gained[:, k - 1] / k for k in depths]).mean(0)
     return not (is_more(gained[:, depths[0] - 1]) or is_more(deep))
@@ -79,6 +82,14 @@ def is_more(gained: Tensor) -> bool:
     n, mean = len(gained), gained.double().mean()
     error = math.sqrt((float((gained.double() - mean).square().sum()) + 1) / (n * (n - 1)))
     return float(mean) > error
+
+
+def _trained(examples: Examples, first: int, last: int) -> Tensor:
+    """Whether an example has a label that can be found at all: (n,)."""
+    labels = examples.labels
+    owner = torch.repeat_interleave(torch.arange(len(labels)), labels.lengths.cpu())
+    known = (labels.values.cpu() >= first) & (labels.values.cpu() < last)
+    return torch.zeros(len(labels), dtype=torch.long).index_add_(0, owner, known.long()) > 0
 
 
 def _right(best: Nearest, offsets: Tensor, labels: Tensor) -> Tensor:

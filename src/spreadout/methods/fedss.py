@@ -166,8 +166,18 @@ class SampledSoftmax(AdjustedLogits):
         """The popularity of all classes, which is then sent to every client."""
         if not self.needs_popularity:
             return super().server_setup(setup, state, model)
-        if self.collects_counts:
-            return self._with_counts(setup, state, model)
+        if not self.collects_counts:
+            return self._popularity(setup, state, model)
+        # Both from one message: who holds a class, and how often it occurs.
+        messages = list(setup.messages)
+        holders = ({"classes": message["classes"]} for message in messages if "classes" in message)
+        sent = super().server_setup(replace(setup, messages=messages), state, model)
+        down = self._popularity(replace(setup, messages=holders), state, model)
+        return Traffic(once_up=sent.once_up, once_down=sent.once_down + down.once_down)
+
+    @staticmethod
+    def _popularity(setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
+        """How many clients hold each class, by what they say."""
         counts, sent = torch.zeros(model.tables["classes"].count), 0
         for message in setup.messages:
             rows = message.get("classes")
@@ -178,15 +188,6 @@ class SampledSoftmax(AdjustedLogits):
             sent += rows.nbytes
         state.recall(PopularityState).popularity = counts / counts.sum().clamp_min(1)
         return Traffic(once_up=sent, once_down=setup.clients * nbytes([counts]))
-
-    def _with_counts(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
-        """Both from one message: who holds a class, and how often it occurs."""
-        messages = list(setup.messages)
-        holders = ({"classes": message["classes"]} for message in messages if "classes" in message)
-        alone = self.model_copy(update={"prior": 0.0, "logit_adjustment": 0.0})
-        sent = super().server_setup(replace(setup, messages=messages), state, model)
-        down = alone.server_setup(replace(setup, messages=holders), state, model)
-        return Traffic(once_up=sent.once_up, once_down=sent.once_down + down.once_down)
 
     def public_state(self, state: ServerState) -> Tensors:
         popularity = state.recall(PopularityState).popularity if self.needs_popularity else None
@@ -283,10 +284,12 @@ class FedAwSSoftmax(SampledSoftmax, Spreadout):
 
         Clients that hide their classes among others do not tell them for the sake of a prior.
         """
+        if not isinstance(values, Mapping):
+            return values
         sizes = ("negatives", "sampled_rows", "cover")
-        if isinstance(values, Mapping) and any(values.get(size) is not None for size in sizes):
-            return {"loss_form": "sampled", "prior": 0.0, **values}
-        return values
+        given = any(values.get(size) is not None for size in sizes)
+        form = values.get("loss_form", "sampled" if given else "positives")
+        return values if form == "positives" else {"loss_form": form, "prior": 0.0, **values}
 
 
 def _alone(own: Tensor, method: str) -> str | None:

@@ -8,7 +8,7 @@ sums of these over clients are all that ridge regression of labels on features n
 so clients with positives only get what examples in one place would give: an example of another class is
 in G, whoever holds it. (Here an instance with m labels is m examples, and counts m times.) With class
 rows R at right angles to each other the encoder x → RᵀBᵀx has these scores as its cosines, up to a
-factor that all classes share; rounds then go on from there.
+factor that all classes share (and but for a small bias); rounds then go on from there.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.build import DataShape, ModelConfig
 from spreadout.models.embedding import EmbeddingModel
 
-CLASSES, MOMENTS, SUMS = "classes", "ridge_moments", "ridge_sums"
+CLASSES, MOMENTS, SUMS, LENGTHS = "classes", "ridge_moments", "ridge_sums", "ridge_lengths"
 MOST_FEATURES = 4096  # G has half as many numbers as their square
 AT_ONCE = 4096  # examples in memory at once
+LITTLE = 1 / 8  # of an example's length, the bias's: it is to matter where features are dropped alone
+SLACK = 1e-3  # of a client's examples, for sums in float32
 
 
 class RidgeStart(PositiveOnly):
@@ -51,7 +53,9 @@ class RidgeStart(PositiveOnly):
     @property
     def sends_at_setup(self) -> str | None:
         told = super().sends_at_setup
-        return "second moments of their features" if self.start == "ridge" else told
+        if self.start == "random":
+            return told
+        return " and ".join(filter(None, (told, "second moments of their features")))
 
     @property
     def can_shard(self) -> bool:
@@ -85,7 +89,7 @@ class RidgeStart(PositiveOnly):
         if self.start == "random":
             return super().server_setup(setup, state, model)
         weight, table = linear_in(state), local_of(state.tables["classes"])
-        sums = Sums(weight.shape[1], len(table))
+        sums = Sums(weight.shape[1], len(table), setup.most)
         messages = sums.taken_from(setup.messages)
         traffic = super().server_setup(replace(setup, messages=messages), state, model)
         for _ in messages:  # where nothing else was asked for
@@ -99,25 +103,28 @@ class RidgeStart(PositiveOnly):
             # As large as the random start was: rates are meant for that.
             weight.copy_((found.T * (float(weight.std()) / float(found.std()))).to(weight))
             # Without a bias, an example whose features are all dropped has no direction and an endless
-            # gradient; with this one it is like the mean example.
+            # gradient; with this one it is like the mean example, and others are hardly moved.
+            little = min(1.0, LITTLE * sums.length)
             for name, value in state.dense.items():
                 if name.endswith("bias"):
-                    value.copy_(weight @ sums.mean.to(weight))
+                    value.copy_(little * (weight @ sums.mean.to(weight)))
         return traffic + Traffic(once_up=sums.bytes)
 
 
 def messages_of(data: FederatedDataset) -> Iterator[SetupMessage]:
-    """Of each client the upper half of G_i, its classes, and S_c of these, float32."""
+    """Of each client the upper half of G_i, its classes, S_c of these, and Σ|x|; float32."""
     x, y = data.columns["x"], data.columns["y"]
     for first, last in zip(data.offsets[:-1].tolist(), data.offsets[1:].tolist(), strict=True):
         if first == last:
             yield {}
             continue
-        gram, totals = torch.zeros(()), torch.zeros(())
+        gram, totals, length = torch.zeros(()), torch.zeros(()), 0.0
         classes, place = torch.unique(y.take(torch.arange(first, last)), return_inverse=True)
         for some in torch.split(torch.arange(first, last), AT_ONCE):
             rows = x.take(some).flatten(1).float()
-            rows = rows / rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+            norms = rows.norm(dim=1, keepdim=True)
+            length += float(norms.double().sum())
+            rows = rows / norms.clamp_min(torch.finfo(torch.float32).tiny)
             gram = gram + rows.T @ rows
             named = rows.new_zeros(len(classes), rows.shape[1])
             totals = totals + named.index_add_(0, place[some - first].to(rows.device), rows)
@@ -126,60 +133,90 @@ def messages_of(data: FederatedDataset) -> Iterator[SetupMessage]:
             CLASSES: classes.cpu().numpy().astype(np.int64),
             MOMENTS: half.cpu().numpy(),
             SUMS: totals.cpu().numpy(),
+            LENGTHS: np.array([length], np.float32),
         }
 
 
 class Sums:
-    """G and S, as the server adds them up."""
+    """G and S, as the server adds them up.
 
-    def __init__(self, features: int, classes: int) -> None:
+    What a client can change is bounded: a message that no examples could have made is refused, and
+    one of more than `most` examples counts as so many.
+    """
+
+    def __init__(self, features: int, classes: int, most: int | None = None) -> None:
         self.half = np.zeros(features * (features + 1) // 2)
         self.right = np.zeros((classes, features))
-        self.refused, self.bytes = 0, 0
+        self.most, self.lengths, self.refused, self.bytes = most, 0.0, 0, 0
+        self.diagonal = np.cumsum([0, *range(features, 1, -1)])  # where rows of the upper half begin
 
     def taken_from(self, messages: Iterable[SetupMessage]) -> Iterator[SetupMessage]:
         """The messages without what is meant for this; that is added."""
+        ours = (MOMENTS, SUMS, LENGTHS)
         for message in messages:
-            if MOMENTS in message or SUMS in message:
+            if any(name in message for name in ours):
                 self._add(message)
-            yield {name: array for name, array in message.items() if name not in (MOMENTS, SUMS)}
+            yield {name: array for name, array in message.items() if name not in ours}
 
     def _add(self, message: SetupMessage) -> None:
         if not self._is_sound(message):
             self.refused += 1
             return
-        self.half += message[MOMENTS]
-        self.right[message[CLASSES]] += message[SUMS]
-        self.bytes += message[MOMENTS].nbytes + message[SUMS].nbytes
+        said = float(message[MOMENTS][self.diagonal].sum(dtype=np.float64))  # how many examples
+        share = 1.0 if self.most is None or said <= self.most else self.most / said
+        self.half += share * message[MOMENTS]
+        self.right[message[CLASSES]] += share * message[SUMS]
+        self.lengths += share * float(message[LENGTHS][0])
+        self.bytes += sum(message[name].nbytes for name in (MOMENTS, SUMS, LENGTHS))
 
     def _is_sound(self, message: SetupMessage) -> bool:
-        if not {CLASSES, MOMENTS, SUMS} <= message.keys():
+        """Whether some examples of unit length, each of one of these classes, can have made it."""
+        if not {CLASSES, MOMENTS, SUMS, LENGTHS} <= message.keys():
             return False
-        classes, moments, sums = (message[name] for name in (CLASSES, MOMENTS, SUMS))
+        classes, moments, sums, length = (message[name] for name in (CLASSES, MOMENTS, SUMS, LENGTHS))
         shaped = moments.shape == self.half.shape and sums.shape == (len(classes), self.right.shape[1])
-        typed = moments.dtype == sums.dtype == np.float32 and is_row_list(classes, len(self.right))
-        return bool(shaped and typed and np.isfinite(moments).all() and np.isfinite(sums).all())
+        typed = moments.dtype == sums.dtype == length.dtype == np.float32
+        if not (shaped and typed and length.shape == (1,) and is_row_list(classes, len(self.right))):
+            return False
+        if not all(np.isfinite(one).all() for one in (moments, sums, length)) or length[0] < 0:
+            return False
+        examples = float(moments[self.diagonal].sum(dtype=np.float64))
+        longest = float(np.linalg.norm(sums.astype(np.float64), axis=1).sum())
+        if longest > examples * (1 + SLACK):
+            return False
+        gram = self._square(moments)
+        gram.diagonal().add_(SLACK * max(examples, 1.0))  # rounding
+        return not bool(torch.linalg.cholesky_ex(gram)[1])
+
+    def _square(self, half: np.ndarray) -> Tensor:
+        """The symmetric matrix of its upper half: (F, F) double."""
+        features = self.right.shape[1]
+        gram = torch.zeros(features, features, dtype=torch.float64)
+        gram[torch.triu_indices(features, features).unbind()] = torch.from_numpy(half).double()
+        return gram + gram.triu(1).T
+
+    @property
+    def examples(self) -> float:
+        """The diagonal of G sums to how many there are."""
+        return max(float(self.half[self.diagonal].sum()), 1.0)
 
     @property
     def mean(self) -> Tensor:
-        """x̂ of the mean example: (F,) double. The diagonal of G sums to how many there are."""
-        features = self.right.shape[1]
-        diagonal = np.cumsum([0, *range(features, 1, -1)])  # where rows of the upper half begin
-        return torch.from_numpy(self.right.sum(0) / max(self.half[diagonal].sum(), 1.0))
+        """x̂ of the mean example: (F,) double."""
+        return torch.from_numpy(self.right.sum(0) / self.examples)
+
+    @property
+    def length(self) -> float:
+        """Of the mean example."""
+        return self.lengths / self.examples
 
     def solved(self, strength: float) -> Tensor:
         """B = (G + λI)⁻¹ S, with λ in units of G's mean eigenvalue: (F, C) double."""
-        features = self.right.shape[1]
-        gram = torch.zeros(features, features, dtype=torch.float64)
-        gram[torch.triu_indices(features, features).unbind()] = torch.from_numpy(self.half)
-        gram = gram + gram.triu(1).T
-        unit = float(gram.trace()) / features
+        gram = self._square(self.half)
+        unit = float(gram.trace()) / len(gram)
         gram.diagonal().add_(strength * unit if unit > 0 else 1.0)
         factor, failed = torch.linalg.cholesky_ex(gram)
-        if failed:
-            raise UserError(
-                'method.start = "ridge": what clients sent are no second moments; take start = "random"'
-            )
+        assert not failed  # each client's part was looked at
         return torch.cholesky_solve(torch.from_numpy(self.right).T, factor)
 
 

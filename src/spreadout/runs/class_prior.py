@@ -49,7 +49,8 @@ def set_alone_(
 ) -> float | None:
     """Leave the ranking to the prior where the model is no better on validation examples; its τ.
 
-    Only where τ is found, and not where it was set.
+    Only where τ is found by ranking (`auto`, `validation`), and in one process: a table that is split
+    over several keeps its τ.
     """
     held_out = f.method.prior == "validation"
     sharded = any(isinstance(table, Sharded) for table in state.tables.values())

@@ -169,7 +169,12 @@ def unfit_for_robust_rules(e: Experiment) -> str | None:
             f"clients.drift = {e.clients.drift.name!r} has a control that is the mean of whatever "
             'clients send, which no rule guards; take "fedprox", or no drift correction'
         )
-    if getattr(e.method, "start", "random") == "ridge":
+    return None
+
+
+def unguarded_start(method: Method) -> str | None:
+    """What a method adds up before the first round that no robust rule looks at, or None."""
+    if getattr(method, "start", "random") == "ridge":
         return 'method.start = "ridge" adds up whatever clients send once; take start = "random"'
     return None
 
