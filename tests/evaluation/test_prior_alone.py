@@ -129,18 +129,3 @@ def test_labels_that_nobody_has_trained_say_nothing_of_the_model(tmp_path: Path)
     e = so.Experiment.of({"rounds": 40, "method": {"name": "fedaws"}, "eval": {"metrics": ["P@1"]}})
     result = so.run(e, data=data, device="cpu", progress=False)
     assert result.metrics["P@1"] > 80
-
-
-def test_a_prior_that_is_rarely_right_replaces_no_model() -> None:
-    """Ten rows of a hundred classes: one that is right once knows ten times as much."""
-    assert not is_more(torch.tensor([1.0] + [0.0] * 9))  # not beyond an error
-    dim, classes = 100, 100
-    model, state = so_model(classes, dim)
-    counts = torch.full((classes,), 10.0)
-    counts[7] = 11.0
-    labels = [0, *range(20, 29)]
-    examples = so.Examples.from_arrays(torch.eye(dim)[[0, *range(40, 49)]], labels)
-    assert not adds_nothing(model, state, counts, examples, 0.0, own=False)
-    frequent = counts.clone()
-    frequent[20] = 1000.0  # right once too
-    assert adds_nothing(model, state, frequent, examples, 0.0, own=False)

@@ -29,7 +29,7 @@ from spreadout.federated.batches import row_info
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round, run_setup
-from spreadout.methods import FedSS
+from spreadout.methods import FedAwSSoftmax, FedSS
 from spreadout.methods.negatives import with_popular_negatives
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import activation_floats
@@ -755,9 +755,11 @@ def test_a_softmax_over_one_class_is_named_before_training(method: dict[str, Any
     )
 
 
-def test_counts_and_popularity_come_from_one_message() -> None:
+def test_counts_and_popularity_come_from_one_message(tmp_path: Path) -> None:
     """With features of classes, counts are collected whatever the prior is."""
-    method = {"name": "fedaws-softmax", "negatives": 2, "draw": "popular", "class_features": "names"}
+    np.save(tmp_path / "features.npy", np.eye(pictures().train.classes, dtype=np.float32))
+    features = {"class_features": str(tmp_path / "features.npy")}
+    method = {"name": "fedaws-softmax", "negatives": 2, "draw": "popular", **features}
     f, state = built(pictures(), config(method, clients={"per_round": 3}))
     run_round(f, state)
     assert state.method_tensors()["popularity"].sum() == pytest.approx(1.0)

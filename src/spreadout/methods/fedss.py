@@ -300,5 +300,6 @@ def _alone(own: Tensor, method: str) -> str | None:
     return (
         f"method.name = {method!r}: {int((held == 1).sum())} of {len(held)} clients hold one class, and "
         "a softmax over one learns nothing; "
-        'take data.partition = "few_classes", or method.name = "fedaws"'
+        'take data.partition = "few_classes", method.name = "fedaws", or some negatives (fedss, or '
+        "method.negatives of fedaws-softmax)"
     )
