@@ -760,8 +760,7 @@ def test_counts_and_popularity_come_from_one_message(tmp_path: Path) -> None:
     np.save(tmp_path / "features.npy", np.eye(pictures().train.classes, dtype=np.float32))
     features = {"class_features": str(tmp_path / "features.npy")}
     method = {"name": "fedaws-softmax", "negatives": 2, "draw": "popular", **features}
-    f, state = built(pictures(), config(method, clients={"per_round": 3}))
-    run_round(f, state)
+    state = so.run(config(method, rounds=1), data=pictures(), device="cpu").state
     assert state.method_tensors()["popularity"].sum() == pytest.approx(1.0)
     assert "counts" in state.scoring
 
