@@ -256,6 +256,7 @@ ARMS: dict[str, dict[str, object]] = {
     "cover": {"draw": "cover", "cover": 4},
     "spread": {"name": "fedaws-softmax", "strength": 0.05},
     "spread, with rows": {"name": "fedaws-softmax", "strength": 0.05, "negatives": 3},
+    "spread, popular": {"name": "fedaws-softmax", "strength": 0.05, "negatives": 3, "draw": "popular"},
     "full": {"name": "fedavg"},
 }
 
@@ -760,8 +761,10 @@ def test_counts_and_popularity_come_from_one_message(tmp_path: Path) -> None:
     np.save(tmp_path / "features.npy", np.eye(pictures().train.classes, dtype=np.float32))
     features = {"class_features": str(tmp_path / "features.npy")}
     method = {"name": "fedaws-softmax", "negatives": 2, "draw": "popular", **features}
-    state = so.run(config(method, rounds=1), data=pictures(), device="cpu").state
-    assert state.method_tensors()["popularity"].sum() == pytest.approx(1.0)
+    state = so.run(config(method, rounds=2), data=pictures(), device="cpu").state
+    kept = state.method_tensors()
+    assert kept["popularity"].sum() == pytest.approx(1.0)
+    assert {"tower", "length"} <= kept.keys()  # what both remember
     assert "counts" in state.scoring
 
 

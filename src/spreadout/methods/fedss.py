@@ -39,6 +39,7 @@ from spreadout.methods.by_frequency import AdjustedLogits
 from spreadout.methods.class_counts import SetupMessage, is_row_list
 from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.negatives import with_negatives, with_popular_negatives
+from spreadout.methods.spreadout_state import SpreadoutState
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
 from spreadout.privacy.cover import blocks_of, covered
@@ -59,9 +60,15 @@ class PopularityState(MethodState):
     popularity: Tensor | None = None  # (C,)
 
 
+@dataclass
+class PopularSpreadState(SpreadoutState, PopularityState):
+    """Both."""
+
+
 class SampledSoftmax(AdjustedLogits):
     """Softmax over a client's own classes and a sample of the others."""
 
+    state_type: ClassVar[type[PopularityState]] = PopularityState
     needs_own: ClassVar[bool] = True
     read_if: ClassVar = {"correct": ({"loss_form": ("sampled", "negatives")},)}
 
@@ -175,8 +182,7 @@ class SampledSoftmax(AdjustedLogits):
         down = self._popularity(replace(setup, messages=holders), state, model)
         return Traffic(once_up=sent.once_up, once_down=sent.once_down + down.once_down)
 
-    @staticmethod
-    def _popularity(setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
+    def _popularity(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """How many clients hold each class, by what they say."""
         counts, sent = torch.zeros(model.tables["classes"].count), 0
         for message in setup.messages:
@@ -186,11 +192,11 @@ class SampledSoftmax(AdjustedLogits):
                 continue
             counts[torch.from_numpy(rows)] += 1
             sent += rows.nbytes
-        state.recall(PopularityState).popularity = counts / counts.sum().clamp_min(1)
+        state.recall(self.state_type).popularity = counts / counts.sum().clamp_min(1)
         return Traffic(once_up=sent, once_down=setup.clients * nbytes([counts]))
 
     def public_state(self, state: ServerState) -> Tensors:
-        popularity = state.recall(PopularityState).popularity if self.needs_popularity else None
+        popularity = state.recall(self.state_type).popularity if self.needs_popularity else None
         known = super().public_state(state)
         return known if popularity is None else {**known, "popularity": popularity}
 
@@ -268,6 +274,7 @@ class FedAwSSoftmax(SampledSoftmax, Spreadout):
     FedAwS whose clients get rows of other classes beside their own.
     """
 
+    state_type: ClassVar[type[PopularSpreadState]] = PopularSpreadState
     has_softmax: ClassVar[bool] = True
     # Neither the other loss of positives nor its margin.
     read_if: ClassVar = {"margin_by_frequency": ({},), "margin": ({"loss_form": ()},)}
