@@ -51,7 +51,7 @@ def words_of(text: str) -> str:
         (["--lr=0.3"], "No such option '--lr'; a key is set without dashes: clients.lr=0.3 or server.lr=0.3\n"),
         (["--local-steps"], "a key is set without dashes: clients.local_steps=VALUE\n"),
         (["--hush"], "error: No such option '--hush'; see --help\n"),
-        (["lr=0.1"], "digits-fedaws: lr: unknown key; did you mean clients.lr or server.lr?\n"),
+        (["lr=0.1"], "error: override lr: unknown key; did you mean clients.lr or server.lr?\n"),
         (["clients.rounds=3"], "clients.rounds: unknown key; did you mean rounds?\n"),
         (["server.row_lr=3"], "server.row_lr: unknown key; did you mean clients.row_lr?\n"),
         (["method.sampled_rows=3"], "method.sampled_rows: unknown key; known: "),  # of another method

@@ -119,7 +119,7 @@ def test_a_run_with_few_evaluations_can_be_unfinished() -> None:
     found = diagnosis.unfinished(EvalConfig(), records(10.0, 40.0, 60.0), 20)
     assert found is not None
     assert found.sign == "P@1 rose by 20.00 up to the last of 3 evaluations, in round 20"
-    assert found.remedy.startswith("set rounds = 80")
+    assert found.remedy.startswith("set rounds = 160")
     assert diagnosis.unfinished(EvalConfig(), records(10.0, 60.0, 60.5), 20) is None
     assert diagnosis.unfinished(EvalConfig(), records(10.0, 60.0, 55.0), 20) is None
     assert diagnosis.unfinished(EvalConfig(), records(10.0, 100.0), 20) is None
