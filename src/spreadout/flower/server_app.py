@@ -45,7 +45,7 @@ from spreadout.runs.claim import DEPLOYMENT
 from spreadout.runs.cohort_statistics import refuse_where_deployed
 from spreadout.runs.deployed import EVENTS
 from spreadout.runs.folder import RunFolder
-from spreadout.runs.misfits import unfit_for_robust_rules, unguarded_start
+from spreadout.runs.misfits import unfit_for_robust_rules
 from spreadout.runs.observer import Interrupted, Observer
 from spreadout.runs.result import Result
 from spreadout.runs.unprotected import refuse_unprotected
@@ -288,7 +288,7 @@ def refuse_misfits(e: Experiment, method: Method) -> None:
         raise UserError(
             f"method.name = {method.name!r}: pools the data, and here it stays on its clients"
         )
-    if e.server.robust is None and (problem := unguarded_start(method)):
+    if e.server.robust is None and (problem := method.unguarded_setup):
         raise UserError(
             f'a deployment limits what clients send, and {problem}, or server.robust = "mean"'
         )

@@ -198,6 +198,16 @@ class Method(NamedSection, ABC):
         return "their label counts" if self.collects_counts else None
 
     @property
+    def without_setup(self) -> str:
+        """What a config takes so that clients send nothing before the first round."""
+        return 'method.name = "fedaws"'
+
+    @property
+    def unguarded_setup(self) -> str | None:
+        """What is added up before the first round that no robust rule looks at, with the remedy."""
+        return None
+
+    @property
     def needs_counts(self) -> Counted | None:
         """Of whose examples the loss must know how many each class has; None: of nobody's."""
         return None

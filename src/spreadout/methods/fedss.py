@@ -110,6 +110,10 @@ class SampledSoftmax(AdjustedLogits):
         return "their classes" if self.needs_popularity else super().sends_at_setup
 
     @property
+    def without_setup(self) -> str:
+        return 'method.draw = "fresh" or "fixed"' if self.needs_popularity else super().without_setup
+
+    @property
     def draws(self) -> Draws:
         fixed = self.draw.endswith("fixed") or self.cover is not None
         return Draws(by_popularity=self.needs_popularity, fixed=fixed, cover=self.cover)

@@ -58,6 +58,16 @@ class RidgeStart(PositiveOnly):
         return " and ".join(filter(None, (told, "second moments of their features")))
 
     @property
+    def without_setup(self) -> str:
+        return super().without_setup if self.start == "random" else 'method.start = "random"'
+
+    @property
+    def unguarded_setup(self) -> str | None:
+        if self.start == "random":
+            return super().unguarded_setup
+        return 'method.start = "ridge" adds up whatever clients send once; take start = "random"'
+
+    @property
     def can_shard(self) -> bool:
         return self.start == "random" and super().can_shard  # all rows at once
 

@@ -28,12 +28,7 @@ from spreadout.models.build import UNFIT_LAYERS, DataShape, unmoved_buffers
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.models.nn.images import ImageEncoder
 from spreadout.runs.cohort_statistics import refuse_cohort_statistics
-from spreadout.runs.misfits import (
-    refuse_misfits,
-    refuse_unfit_optimizers,
-    unfit_for_robust_rules,
-    unguarded_start,
-)
+from spreadout.runs.misfits import refuse_misfits, refuse_unfit_optimizers, unfit_for_robust_rules
 from spreadout.runs.unprotected import refuse_empty_budget, refuse_own_scaling
 from spreadout.runtime import distributed
 
@@ -205,7 +200,7 @@ def _robust(e: Experiment, method: Method) -> RobustRule | None:
             f"server.robust = {rule.name!r}: method.name = {method.name!r} pools the data, "
             "and nobody sends updates"
         )
-    if problem := unfit_for_robust_rules(e) or unguarded_start(method):
+    if problem := unfit_for_robust_rules(e) or method.unguarded_setup:
         raise UserError(f"server.robust = {rule.name!r}: {problem}")
     return rule
 

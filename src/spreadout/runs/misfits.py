@@ -172,13 +172,6 @@ def unfit_for_robust_rules(e: Experiment) -> str | None:
     return None
 
 
-def unguarded_start(method: Method) -> str | None:
-    """What a method adds up before the first round that no robust rule looks at, or None."""
-    if getattr(method, "start", "random") == "ridge":
-        return 'method.start = "ridge" adds up whatever clients send once; take start = "random"'
-    return None
-
-
 def _unseen(splits: Splits) -> bool:
     """Whether no test class has a row in the table."""
     labels = splits.test.labels.values

@@ -235,11 +235,16 @@ class Session:
                     "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
                 )
         tau = class_prior.set_(self.federation, self.state, self.data.validation)
-        validated = self._validated(tau)  # what chooses a model is what it learnt, not what is frequent
+        known = known_examples(config, self.federation.model, self.state, self.data.validation)
+        learnt, found = tau, None
+        if config.split == "validation":
+            found = self._scored("validation", config.metrics, tau, known)
+        # What chooses a model is what it learnt, not what is frequent.
+        validated = self._validated(tau, found)
         if config.decode == "classes":
             tau = class_prior.set_alone_(self.federation, self.state, self.data.validation, tau)
-        known = known_examples(config, self.federation.model, self.state, self.data.validation)
-        found = self._scored(config.split, config.metrics, tau, known)
+        if found is None or tau != learnt:
+            found = self._scored(config.split, config.metrics, tau, known)
         report = self.last_report
         loss = report.loss if report else None
         record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
@@ -278,18 +283,18 @@ class Session:
         seen = self._seen
         return evaluate(f.model, self.state, examples, names, seen=seen, known=known, votes=votes)
 
-    def _validated(self, tau: float | None) -> Record:
-        """Scores on the validation part, where that chooses a model or an end; how far chance goes."""
+    def _validated(self, tau: float | None, found: Evaluation | None) -> Record:
+        """Scores on the validation part, where that chooses a model or an end; how far chance goes.
+
+        found: those of the part the run is judged by, if it is this one.
+        """
         config, held = self.experiment.eval, self.data.validation
         if held is None or (config.keep == "last" and config.patience is None):
             return {}
         names = judged_by(config)
-        known = None
-        if config.split == "validation":
-            known = known_examples(config, self.federation.model, self.state, held)
-        scores = self._scored("validation", names, tau, known).metrics
-        found = {VALIDATION + name: scores[name] for name in names}
-        return {**found, CHANCE: chance(config, scores[names[0]], len(held))}
+        scores = (found or self._scored("validation", names, tau)).metrics
+        kept = {VALIDATION + name: scores[name] for name in names}
+        return {**kept, CHANCE: chance(config, scores[names[0]], len(held))}
 
     @cached_property
     def _seen(self) -> Frequencies | None:

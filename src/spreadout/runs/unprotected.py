@@ -203,14 +203,9 @@ def _refuse_setup(method: Method) -> None:
             "leave it out"
         )
     if method.sends_at_setup is not None:
-        remedy = 'method.name = "fedaws"'
-        if method.needs_popularity:
-            remedy = 'method.draw = "fresh" or "fixed"'
-        elif getattr(method, "start", "random") == "ridge":
-            remedy = 'method.start = "random"'
         raise UserError(
             f"method.name = {method.name!r}: clients would send {method.sends_at_setup} without noise; "
-            f"with [privacy] take {remedy}"
+            f"with [privacy] take {method.without_setup}"
         )
     if not _declares_setup(type(method)):
         raise UserError(
