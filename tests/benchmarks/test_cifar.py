@@ -30,7 +30,7 @@ def run_of(job: Job, score: float) -> dict[str, object]:
 
 
 def test_arms_have_equally_many_points_and_all_are_configs_without_idle_keys() -> None:
-    assert {len(points) for points in ARMS.values()} == {4}
+    assert {len(points) for points in ARMS.values()} == {6}
     for net in NETS:
         for arm, points in ARMS.items():
             for i in range(len(points)):
@@ -74,7 +74,7 @@ def test_all_arms_share_one_recipe() -> None:
             (e.rounds, e.server.momentum, e.server.lr_decay, e.clients.lr_decay) for e in made.values()
         }
         assert len(shared) == 1
-        assert all(len({repr(p["server"]) for p in points}) == 4 for points in ARMS.values())
+        assert all(len({repr(p["server"]) for p in points}) == 6 for points in ARMS.values())
         seen = {arm: e.clients.batch for arm, e in made.items()}
         images = {seen[arm] * cifar.CLIENTS[NETS[net][0]][0] for arm in ARMS if arm != "centralized"}
         assert images == {seen["centralized"]}
@@ -83,7 +83,7 @@ def test_all_arms_share_one_recipe() -> None:
 def test_the_best_point_on_held_out_images_is_the_one_that_is_tested(tmp_path: Path) -> None:
     results = Results(tmp_path / "found.json", {"norm": "batch"})
     nets = ["cifar-10 resnet8", "cifar-10 resnet32"]
-    tuning = tuning_jobs(nets, ["fedaws", "centralized"], 3, Epochs(2, {}))
+    tuning = tuning_jobs(nets, ["fedaws", "centralized"], range(3), Epochs(2, {}))
     assert {job.net for job in tuning} == {"cifar-10 resnet8"}
     assert not list(final_jobs(results, nets, ["fedaws"], tuning, Epochs(5, {}), 1))
     for job in tuning:
@@ -143,7 +143,7 @@ def test_epochs_may_differ_by_arm_and_network() -> None:
 
 def test_a_point_that_diverged_is_never_the_chosen_one(tmp_path: Path) -> None:
     results = Results(tmp_path / "found.json", {"norm": "batch"})
-    tuning = tuning_jobs(["cifar-10 resnet8"], ["fedaws"], 2, Epochs(2, {}))
+    tuning = tuning_jobs(["cifar-10 resnet8"], ["fedaws"], range(2), Epochs(2, {}))
     results.add(cifar.failed(tuning[0]))
     results.add(run_of(tuning[1], 11.0))
     assert results.chosen("cifar-10 resnet8", "fedaws", tuning) == 1
