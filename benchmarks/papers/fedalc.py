@@ -125,6 +125,11 @@ ARMS = {
 FLAT: dict[str, Any] = {"encoder": "mlp", "hidden": []}
 ROW_RATES = {"clients.row_lr": [0.01, 0.03, 0.1, 0.3, 1.0]}
 SERVER_RATES = {"server.lr": [3e-4, 1e-3, 3e-3, 1e-2, 3e-2]}
+RIDGE_SETTINGS: dict[str, Any] = {
+    "method": {"name": "fedaws", **HINGE, "strength": 0.1},
+    "clients": {"batch": 32, "row_lr": 0.03, "input_dropout": 0.4},
+    "server": {"lr": 1e-3},
+}
 LINEAR_ARMS = {
     **{arm: ARMS[arm] for arm in ("fedaws", "fedalc", "fedaws-mined")},
     "fedalc-mined": replace(
@@ -139,15 +144,16 @@ LINEAR_ARMS = {
     "fedmlh-fixed": ARMS["fedmlh-fixed"],
     "fedavg-fixed": replace(ARMS["fedavg-fixed"], grid={**SERVER_RATES, **WEIGHTING}),
     "fedalc-fixed": ARMS["fedalc-fixed"],
-    # Beside the paper's arms, a start in closed form. Rates and dropout by trials on other fifths of
-    # Bibtex's training part.
+    # Beside the paper's arms, a start in closed form, and what its settings do without it. Rates and
+    # dropout by trials on other fifths of Bibtex's training part.
     "fedaws-ridge": Candidate(
         "FedAwS from ridge regression",
-        {
-            "method": {"name": "fedaws", **HINGE, "start": "ridge", "strength": 0.1},
-            "clients": {"batch": 32, "row_lr": 0.03, "input_dropout": 0.4},
-            "server": {"lr": 1e-3},
-        },
+        overlay(RIDGE_SETTINGS, {"method": {"start": "ridge"}}),
+        {"method.prior": [0.0, 0.01, 0.02, 0.03, 0.05], **WEIGHTING},
+    ),
+    "fedaws-no-ridge": Candidate(
+        "FedAwS, its settings, random start",
+        RIDGE_SETTINGS,
         {"method.prior": [0.0, 0.01, 0.02, 0.03, 0.05], **WEIGHTING},
     ),
     **{
@@ -174,9 +180,10 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
     }
     some = on_ladder(PLAIN, MORE_CLASSES.get(name, 0))
     found["fedaws"] = replace(found["fedaws"], grid={**found["fedaws"].grid, "method.strength": some})
-    ridge = found["fedaws-ridge"]
     model = {"model": {"dim": DIMS.get(name, 256)}}
-    return {**found, "fedaws-ridge": replace(ridge, changes=overlay(ridge.changes, model))}
+    for arm in ("fedaws-ridge", "fedaws-no-ridge"):
+        found[arm] = replace(found[arm], changes=overlay(found[arm].changes, model))
+    return found
 
 
 def fewer(arms: Mapping[str, Candidate], points: int) -> dict[str, Candidate]:
