@@ -152,6 +152,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "left-out": lambda: defaults.left_out("results/defaults/leave-one-out.json"),
     "defaults-rules": lambda: defaults.rules("results/defaults/leave-one-out.json"),
     "picture-sides": lambda: defaults.sides("results/defaults/mirror.json"),
+    "defaults-moved": lambda: defaults.moved("results/defaults/cifar-moved.json"),
     "picture-cohorts": lambda: defaults.trials("results/defaults/cohorts.json"),
     "defaults-pictures": lambda: defaults.pictures("results/defaults/first-search.json"),
     "drift-digits": lambda: drift.corrections("digits"),

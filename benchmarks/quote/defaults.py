@@ -247,6 +247,22 @@ def trials(path: str) -> str:
     return table(("set", "method", "changed", "score"), rows, path)
 
 
+def moved(path: str) -> str:
+    """Default runs that were cut off: test scores of those that ended, the last told ones of others."""
+    rows = []
+    made = read(path)
+    for method in dict.fromkeys(run["method"] for run in made["runs"]):
+        for split in ("test", "validation"):
+            runs = [run for run in made["runs"] if (run["method"], run["split"]) == (method, split)]
+            if runs:
+                scores = ", ".join(f"{run['metrics']['P@1']:.1f}" for run in runs)
+                at = sorted({run["round"] for run in runs})
+                span = f"{at[0]:,}" if len(at) == 1 else f"{at[0]:,} to {at[-1]:,}"
+                label = {**ALL, **CENTRAL}[method]
+                rows.append([label, split, scores, f"{span} of {runs[0]['rounds']:,}"])
+    return table(("", "images", "P@1, a seed each", "round"), rows, path)
+
+
 def sides(path: str) -> str:
     """What is common to the odd parts of a class, what is known in a mirror, and what follows."""
     rows, order = [], ("", "odd parts", "all")
