@@ -3,9 +3,9 @@
     python -m benchmarks.defaults.trust_rules --npz heart=heart.npz --keep cosines
 
 Each model is trained once, with `--keep` for its cosines at every evaluation (as `prior_rules` has it).
-Then each rule ranks by the model's own τ, by the likeliest one, or by the prior alone. A rule is how
-many standard errors more examples a model is to put right to keep its τ, and by how much labels are to be
-likelier (twice the log-likelihood) by the likeliest τ than by the prior, or else the prior ranks.
+Then each rule ranks by the model's own τ, by the likeliest one, or by the prior alone. A rule is by
+how many standard errors a model is to put more examples right to keep its τ, and by how much (twice the
+log-likelihood) labels are to be likelier by the likeliest τ than by the prior; else the prior ranks.
 `--share` holds out another part of the training rows for validation. Writes the mean P@1 over all sets
 and seeds, how many runs are below always the most frequent label, and by how many points together.
 """
