@@ -139,8 +139,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
     "defaults-tiny": lambda: defaults.unseen("results/defaults/tiny.json"),
     "defaults-little": lambda: defaults.with_floor(
-        "results/defaults/little.json", "results/defaults/little-before.json"
+        "results/defaults/little.json", "results/defaults/little-one-error.json"
     ),
+    "trust-rules": lambda: defaults.trust("results/defaults/trust-rules.json"),
     "prior-rules": lambda: defaults.prior_rules("results/defaults/prior-rules.json"),
     "prior-gains": lambda: defaults.prior_gains("results/defaults/prior-rules.json"),
     "defaults-beside-tuned": lambda: defaults.beside_tuned("results/defaults/table.json"),

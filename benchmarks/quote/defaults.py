@@ -22,6 +22,7 @@ TUNED = {  # files of configs that were tuned on a set: their arms, and which me
     "omniglot": ("results/fedss/omniglot.json", {"fedss-10": "fedss", "full": "fedavg"}),
 }
 PRIORS = {"fedss": "validation counts, cautiously", "fedaws": "clients' counts, cautiously"}
+TRUST = "2 errors, else likeliest beyond 3.84"  # the default of the package
 FLOOR = ("fedaws", "fedss")  # methods that were run on small sets before and after
 Runs = list[dict[str, Any]]
 
@@ -76,7 +77,7 @@ def unseen(path: str, known: Collection[str] = ()) -> str:
 
 
 def with_floor(now: str, before: str) -> str:
-    """Small sets with the rule for models that are no better than the prior, and without."""
+    """Small sets with the rule for models that are no better than the prior, and with the one before."""
     rows, below = [], dict.fromkeys(((path, method) for method in FLOOR for path in (before, now)), 0)
     runs = dict.fromkeys(below, 0)
     for name, found in _by_set(now).items():
@@ -98,6 +99,23 @@ def with_floor(now: str, before: str) -> str:
     head = [f"{METHODS[method]}{when}" for method in FLOOR for when in (", before", "", ", by prior")]
     note = "P@1, mean of three seeds; by prior: runs that rank by the prior alone."
     return table(("", "most frequent", *head), rows, now, before, note=note)
+
+
+def trust(path: str) -> str:
+    """Rules of how far a model is trusted: means over sets, and runs below always the most frequent."""
+    by_rule: dict[str, list[str]] = {}
+    for one in read(path)["rules"]:
+        marks = "**" if one["rule"] == TRUST else ""
+        cells = [f"{marks}{one['P@1']:.1f}{marks}", f"{one['below']} of {one['runs']}, {one['by']:.1f}"]
+        by_rule.setdefault(one["rule"], []).extend(cells)
+    head = [cell for method in FLOOR for cell in (METHODS[method], "below")]
+    note = "P@1, mean over sets and seeds. Below: runs below always the most frequent label, and by how"
+    note += " many points together. In bold the default."
+    return table(("rule", *head), list(map(_row, by_rule.items())), path, note=note)
+
+
+def _row(named: tuple[str, list[str]]) -> list[str]:
+    return [named[0], *named[1]]
 
 
 def _references(found: dict[str, Runs]) -> dict[str, float]:

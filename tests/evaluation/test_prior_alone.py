@@ -1,5 +1,6 @@
 """Models that know no more than what is frequent: they answer that, and say so."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 import spreadout as so
+from spreadout.evaluation.cautious_prior import LIKELIER, STEEPNESS, likelier_weight
 from spreadout.evaluation.prior_alone import ALONE, is_more
 
 SHARES = (0.7, 0.2, 0.1)
@@ -70,14 +72,57 @@ def test_what_is_kept_ranks_as_it_was_scored(tmp_path: Path) -> None:
 
 
 def test_a_larger_validation_part_tells_more_surely(tmp_path: Path) -> None:
-    """The remedy: of a dozen rows nobody can tell that the model is better."""
-    path = table(800, 1.5, 0, tmp_path)
+    """The remedy: of a dozen rows nobody can tell that a weak model knows anything."""
+    path = table(800, 0.5, 5, tmp_path)
     few = ended(path, "fedaws", "data.validation_fraction=0.02", "rounds=auto")
     assert found(few) == ["inputs unused"]
     assert few.summary["findings"][0]["remedy"].endswith("a larger data.validation_fraction tells more")
     more = ended(path, "fedaws", "data.validation_fraction=0.3", "rounds=auto")
     assert "inputs unused" not in found(more)
-    assert more.metrics["P@1"] > few.metrics["P@1"] + 5
+    assert more.metrics["P@1"] >= few.metrics["P@1"]
+
+
+def test_of_a_dozen_rows_their_likelihood_tells_what_their_number_cannot(tmp_path: Path) -> None:
+    result = ended(
+        table(800, 1.5, 0, tmp_path), "fedaws", "data.validation_fraction=0.02", "rounds=auto"
+    )
+    assert "inputs unused" not in found(result)
+    assert result.metrics["P@1"] > result.references["most frequent"].metrics["P@1"] + 5
+
+
+def test_the_likeliest_weight_is_taken_where_it_beats_the_counts_beyond_chance() -> None:
+    """Two classes: of n examples r are right by a cosine of 1, so κ = log(r / (n − r)), by hand."""
+    even = torch.zeros(40, 2)
+    right = torch.eye(2).repeat(20, 1)
+    for wrong in range(1, 20):
+        cosines = torch.cat([1 - right[:wrong], right[wrong:]])
+        share = 1 - wrong / 40
+        kappa = math.log(share / (1 - share))
+        gain = 40 * (math.log(2) + share * math.log(share) + (1 - share) * math.log(1 - share))
+        weight = likelier_weight(cosines, right, even)
+        if abs(2 * gain - LIKELIER) > 0.5:  # κ is one of a grid
+            assert (weight is not None) == (2 * gain > LIKELIER)
+        if weight is not None:
+            assert abs(math.log(1 / weight / kappa)) < 0.25  # the next of the grid
+
+
+def test_the_likeliest_weight_is_that_of_the_whole_sum_of_likelihoods() -> None:
+    torch.manual_seed(0)
+    labels = torch.randint(3, (60,))
+    right = torch.nn.functional.one_hot(labels, 3).float()
+    scores, bias = torch.randn(60, 3) * 0.2 + 0.2 * right, torch.log(torch.tensor([3.0, 2.0, 1.0]))
+    sums = {
+        kappa: sum(
+            kappa * float(scores[i, labels[i]])
+            + float(bias[labels[i]])
+            - math.log(sum(math.exp(kappa * float(scores[i, c]) + float(bias[c])) for c in range(3)))
+            for i in range(60)
+        )
+        for kappa in (0, *STEEPNESS)
+    }
+    best = max(sums, key=lambda kappa: sums[kappa])
+    assert 2 * (sums[best] - sums[0]) > LIKELIER
+    assert likelier_weight(scores, right, bias.expand_as(scores)) == 1 / best
 
 
 @pytest.mark.parametrize("method", ["fedaws", "fedss"])
@@ -109,13 +154,15 @@ def test_equally_frequent_classes_have_no_prior_to_fall_back_on(tmp_path: Path) 
     assert all(record["prior"] < 1 for record in result.history)
 
 
-def test_better_is_beyond_a_standard_error() -> None:
+def test_better_is_beyond_two_standard_errors() -> None:
     for n in (10, 30, 100):
         assert not is_more(torch.zeros(n))
         assert not is_more(-torch.ones(n))
         assert is_more(torch.ones(n))
     balanced = torch.tensor([1.0, -1.0] * 20 + [1.0])
     assert not is_more(balanced)
+    assert not is_more(torch.tensor([1.0] * 59 + [-1.0] * 41))  # 0.18, and the error is 0.1
+    assert is_more(torch.tensor([1.0] * 62 + [-1.0] * 38))
 
 
 def test_labels_that_nobody_has_trained_say_nothing_of_the_model(tmp_path: Path) -> None:

@@ -9,11 +9,15 @@ frequent, and would count it twice. Of next items it is the first ten places tha
 Where clients hide their classes among others (FedSS), their counts would tell what the samples hide,
 while the server holds the validation labels anyway. Then n_c is how often a class is a label there. No
 example votes for its own labels, and every class counts once more than it was seen.
+
+A model that does not surely put more examples right than the counts alone (`prior_alone.py`) is trusted
+no more than the likeliest κ says; and not at all where chance cannot tell that from κ = 0.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -28,6 +32,7 @@ from spreadout.models.embedding import EmbeddingModel
 # From counts alone to the model alone: a cosine's whole range is worth a factor of e to one of e⁸⁰⁰.
 STEEPNESS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200, 400)
 SCORES = 5e6  # numbers that a choice may go through, for each κ
+LIKELIER = 3.84  # twice a gain in log-likelihood that comes by luck one time in twenty (χ², one κ)
 NEXT_ITEMS = 10  # places that a right one may have: what comes next is seldom in the first
 
 
@@ -45,11 +50,28 @@ def choose(
 
     own: whether counts are `counted` of these very examples, so that each one's labels are in them.
     """
+    found = _scored(model, state, counts, examples, own=own)
+    return 0.0 if found is None else weight(*found, NEXT_ITEMS if model.takes_histories else 1)
+
+
+@torch.no_grad()
+def likeliest(
+    model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples, *, own: bool
+) -> float | None:
+    """τ = 1/κ of the likeliest κ; None where labels are as likely by the counts alone. own: as above."""
+    found = _scored(model, state, counts, examples, own=own)
+    return None if found is None else likelier_weight(*found)
+
+
+def _scored(
+    model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples, *, own: bool
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Cosines of some examples, 1 for their labels, log n_c as each has it: (n, C); None of none."""
     classes, first = whole_of(class_vectors(model, state)), model.first_class
     owner, label = _pairs(examples, first, len(classes))
     labelled = torch.unique(owner)
     if not len(labelled):
-        return 0.0
+        return None
     most = int(min(2000, max(50, SCORES / len(classes))))
     evenly = slice(None, None, max(1, -(-len(labelled) // most)))  # a file may be sorted
     chosen = labelled[evenly].contiguous()  # as searchsorted wants it
@@ -61,7 +83,7 @@ def choose(
     right[row, label[inside].to(scores.device)] = 1.0
     known = counts[first:].to(scores)
     bias = torch.log(known - right) if own else log_prior(known).expand_as(scores)
-    return weight(scores, right, bias, NEXT_ITEMS if model.takes_histories else 1)
+    return scores, right, bias
 
 
 def weight(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -> float:
@@ -77,10 +99,28 @@ def weight(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -> floa
     return next((1 / STEEPNESS[k] for k in fitting), 0.0)
 
 
-def log_likelihood(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
+def likelier_weight(scores: Tensor, right: Tensor, bias: Tensor) -> float | None:
+    """1/κ of the likeliest κ; None where κ = 0 is as likely, as far as chance can tell.
+
+    >>> import torch
+    >>> right, even = torch.eye(2).repeat(10, 1), torch.zeros(20, 2)  # two classes, ten examples each
+    >>> mostly = torch.cat([right[:15], 1 - right[15:]])  # 15 of 20 right: log 3 is what it says
+    >>> likelier_weight(mostly, right, even), likelier_weight(even, right, even)
+    (1.0, None)
+    """
+    if not bool(scores.isfinite().all()):
+        return None
+    best = int(log_likelihood(scores, right, bias).sum(1).argmax())
+    by_counts, by_model = log_likelihood(scores, right, bias, (0, STEEPNESS[best])).sum(1)
+    return 1 / STEEPNESS[best] if 2 * float(by_model - by_counts) > LIKELIER else None
+
+
+def log_likelihood(
+    scores: Tensor, right: Tensor, bias: Tensor, steepness: Sequence[float] = STEEPNESS
+) -> Tensor:
     """The mean log-likelihood of each example's labels for each κ: (K, n)."""
     found = []
-    for kappa in STEEPNESS:
+    for kappa in steepness:
         logits = kappa * scores + bias
         each = ((logits - logits.logsumexp(1, keepdim=True)) * right).sum(1) / right.sum(1)
         found.append(each.double().cpu())

@@ -1,10 +1,12 @@
-"""Whether a model says more than the prior alone: more than always the most frequent classes.
+"""How far a model is trusted that may say no more than the prior: always the most frequent classes.
 
 score = cosine + τ · log n_c is the prior alone as τ grows. Where little can be learnt from few examples,
-that is better than a model that knows a little and is sure of too much. So a model is to put more
-validation examples right than the prior does, by more than a standard error of the difference, example
-by example; else it ranks by the prior, and the cosine decides between classes that are as frequent. Of
-label sets it is enough to be better in the mean of P@1, P@3 and P@5. Examples of classes that nobody
+that is better than a model that knows a little and is sure of too much. A model keeps its τ if it puts
+more validation examples right than the prior does, by more than two standard errors of the difference,
+example by example: the model that is kept and its τ are the best of many on the same examples. Of label
+sets it is enough to be better in the mean of P@1, P@3 and P@5. Else τ is the likeliest one, which trusts
+the model as far as it was right; and where that is no likelier than the prior, beyond chance, the prior
+ranks alone, and the cosine decides between classes that are as frequent. Examples of classes that nobody
 trains say nothing, and a prior that is right less than half as often never takes the model's place.
 """
 
@@ -17,6 +19,7 @@ from torch import Tensor
 
 from spreadout.core.state import ServerState
 from spreadout.data.dataset import Examples
+from spreadout.evaluation import cautious_prior
 from spreadout.evaluation.cautious_prior import NEXT_ITEMS
 from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.own_vote import own_votes, without_own_votes
@@ -28,10 +31,27 @@ ALONE = 100.0  # τ by which a cosine decides only between classes that are equa
 LOOKS_AT = (1, 3, 5)  # places in the ranking of label sets
 FEWEST = 10  # examples, below which nothing is said
 MOST = 2000  # that are looked at
+ERRORS = 2  # standard errors by which a model is to be better
+
+
+def weighed(
+    model: EmbeddingModel,
+    state: ServerState,
+    counts: Tensor,
+    examples: Examples,
+    tau: float,
+    *,
+    own: bool,
+) -> float:
+    """τ as it is, the likeliest one, or ALONE; own: as below."""
+    if is_better(model, state, counts, examples, tau, own=own):
+        return tau
+    likeliest = cautious_prior.likeliest(model, state, counts, examples, own=own)
+    return ALONE if likeliest is None else likeliest
 
 
 @torch.no_grad()
-def adds_nothing(
+def is_better(
     model: EmbeddingModel,
     state: ServerState,
     counts: Tensor,
@@ -40,14 +60,14 @@ def adds_nothing(
     *,
     own: bool,
 ) -> bool:
-    """Whether a model with τ ranks these examples no better than the prior alone.
+    """Whether a model with τ surely ranks these examples better than the prior, or that cannot be told.
 
     own: whether counts are of these very examples, so that each one's labels are in them.
     """
     prior = log_prior(counts)
     labelled = _trained(examples, model.first_class, model.class_count).nonzero()[:, 0]
     if len(labelled) < FEWEST or not bool((prior[model.first_class :] < prior.max()).any()):
-        return False
+        return True
     chosen = labelled[:: max(1, -(-len(labelled) // MOST))]  # evenly: a file may be sorted
     rules = [(with_prior(class_vectors(model, state), t * prior), t) for t in (tau, ALONE)]
     sets = int(examples.labels.lengths.max()) > 1
@@ -67,10 +87,10 @@ def adds_nothing(
         found.append(hits[0] - hits[1])
         right += torch.stack([one[:, depths[0] - 1].sum() for one in hits])
     if not may_replace(*right.tolist()):
-        return False
+        return True
     gained = torch.cat(found)  # (n, places), up to each place
     deep = torch.stack([gained[:, k - 1] / k for k in depths]).mean(0)
-    return not (is_more(gained[:, depths[0] - 1]) or is_more(deep))
+    return is_more(gained[:, depths[0] - 1]) or is_more(deep)
 
 
 def may_replace(model: float, prior: float) -> bool:
@@ -86,15 +106,15 @@ def may_replace(model: float, prior: float) -> bool:
 
 
 def is_more(gained: Tensor) -> bool:
-    """Whether the mean is above 0 by more than a standard error; as if one more were lost.
+    """Whether the mean is above 0 by more than two standard errors; as if one more were lost.
 
     >>> import torch
-    >>> is_more(torch.tensor([1.0] * 3 + [0.0] * 17)), is_more(torch.tensor([1.0] * 1 + [0.0] * 19))
+    >>> is_more(torch.tensor([1.0] * 6 + [0.0] * 14)), is_more(torch.tensor([1.0] * 3 + [0.0] * 17))
     (True, False)
     """
     n, mean = len(gained), gained.double().mean()
     error = math.sqrt((float((gained.double() - mean).square().sum()) + 1) / (n * (n - 1)))
-    return float(mean) > error
+    return float(mean) > ERRORS * error
 
 
 def _trained(examples: Examples, first: int, last: int) -> Tensor:

@@ -47,7 +47,7 @@ def _set_held_out(f: Federation, state: ServerState, validation: Examples | None
 def set_alone_(
     f: Federation, state: ServerState, validation: Examples | None, tau: float | None
 ) -> float | None:
-    """Leave the ranking to the prior where the model is no better on validation examples; its τ.
+    """Weigh the prior more, or leave the ranking to it, where the model is not surely better; its τ.
 
     Only where τ is found by ranking (`auto`, `validation`), and in one process: a table that is split
     over several keeps its τ.
@@ -57,10 +57,9 @@ def set_alone_(
     if tau is None or validation is None or sharded or not (held_out or f.method.prior == "auto"):
         return tau
     counts = _held_out_counts(state, validation) if held_out else state.scoring["counts"]
-    if not prior_alone.adds_nothing(f.model, state, counts, validation, tau, own=held_out):
-        return tau
-    state.scoring["prior"] = prior_alone.ALONE * log_prior(counts)
-    return prior_alone.ALONE
+    tau = prior_alone.weighed(f.model, state, counts, validation, tau, own=held_out)
+    state.scoring["prior"] = tau * log_prior(counts)
+    return tau
 
 
 def own_votes_in(

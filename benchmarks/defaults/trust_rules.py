@@ -1,0 +1,144 @@
+"""When a model is trusted, and how far, that may be no better than the prior: rules on the same models.
+
+    python -m benchmarks.defaults.trust_rules --npz heart=heart.npz --keep cosines
+
+Each model is trained once, with `--keep` for its cosines at every evaluation (as `prior_rules` has it).
+Then each rule ranks by the model's own τ, by the likeliest one, or by the prior alone. A rule is by
+how many standard errors a model is to put more examples right to keep its τ, and by how much (twice the
+log-likelihood) labels are to be likelier by the likeliest τ than by the prior; else the prior ranks.
+`--share` holds out another part of the training rows for validation. Writes the mean P@1 over all sets
+and seeds, how many runs are below always the most frequent label, and by how many points together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+import spreadout as so
+from benchmarks.common import record
+from benchmarks.common.command import command
+from benchmarks.common.paths import RESULTS
+from benchmarks.defaults.jobs import Job, own_sets, parser_for
+from benchmarks.defaults.prior_rules import PATIENCE, PLAIN, _by_rank, _first, _table
+from spreadout.core.tables import whole_of
+from spreadout.evaluation import cautious_prior, prior, prior_alone
+from spreadout.evaluation.embed import class_vectors, embed
+from spreadout.evaluation.scoring import log_prior
+from spreadout.runs.session import Session
+
+OUT = RESULTS / "defaults" / "trust-rules.json"
+NEVER = math.inf
+RULES = {  # standard errors; twice the log-likelihood
+    "the model's own weight": (-NEVER, 0.0),
+    "the likeliest weight": (NEVER, -NEVER),
+    "1 error, else the prior": (1.0, NEVER),
+    "1.5 errors, else the prior": (1.5, NEVER),
+    "2 errors, else the prior": (2.0, NEVER),
+    "1 error, else likeliest beyond 3.84": (1.0, 3.84),
+    "2 errors, else likeliest beyond 0": (2.0, 0.0),
+    "2 errors, else likeliest beyond 2": (2.0, 2.0),
+    "2 errors, else likeliest beyond 3.84": (2.0, 3.84),
+    "2 errors, else likeliest beyond 6": (2.0, 6.0),
+    "3 errors, else likeliest beyond 3.84": (3.0, 3.84),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = parser_for(__doc__, sets="", methods=("fedaws", "fedss"), seeds="0,1,2", out=OUT)
+    parser.add_argument("--keep", type=Path, required=True)
+    parser.add_argument("--share", type=float, default=0.1)
+    given = parser.parse_args(arguments)
+    given.keep.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    for method in given.methods:
+        scored: list[dict[str, float]] = []
+        for name, data in own_sets(given).items():
+            for seed in given.seeds:
+                path = given.keep / f"{name}-{given.share}-{seed}-{method}.pt"
+                if not path.exists():
+                    changes = (*PLAIN, f"data.validation_fraction={given.share}")
+                    torch.save(trained(Job(name, method, seed, changes, data=data)), path)
+                scored.append(scores(torch.load(path), own=method == "fedss"))
+        rows += [{"method": method, "rule": rule, **_summed(scored, rule)} for rule in RULES]
+        print(*rows[-len(RULES) :], sep="\n", flush=True)
+    about = {"sets": sorted(own_sets(given)), "seeds": given.seeds, "share": given.share}
+    record.write(given.out, {**about, "rules": rows})
+
+
+def _summed(scored: Sequence[Mapping[str, float]], rule: str) -> dict[str, Any]:
+    missing = [one["most frequent"] - one[rule] for one in scored]
+    below = [some for some in missing if some > 1e-6]
+    mean = sum(one[rule] for one in scored) / len(scored)
+    return {"runs": len(scored), "P@1": round(mean, 2), "below": len(below), "by": round(sum(below), 1)}
+
+
+def trained(job: Job) -> dict[str, Any]:
+    """Cosines at every evaluation: `validation` and `test` (E, n, C), their labels, clients' counts."""
+    found: dict[str, list[Tensor]] = {"validation": [], "test": []}
+    labels: dict[str, Any] = {}
+    evaluate = Session._evaluate
+
+    def kept(session: Session) -> None:
+        evaluate(session)
+        data, model, state = session.data, session.federation.model, session.state
+        classes = whole_of(class_vectors(model, state))
+        for name, held in (("validation", data.validation), ("test", data.test)):
+            assert held is not None
+            found[name].append(embed(model, state, held, torch.arange(len(held))) @ classes.T)
+            labels[f"{name} labels"] = _table(held, len(classes))
+        named, times = data.train.label_counts
+        labels["counts"] = torch.zeros(len(classes)).index_add_(0, named.values, times.values.float())
+
+    with patch.object(Session, "_evaluate", kept):
+        so.run(job.experiment(), device="cpu", progress=False)
+    return {**{name: torch.stack(each) for name, each in found.items()}, **labels}
+
+
+def scores(made: Mapping[str, Tensor], *, own: bool) -> dict[str, float]:
+    """P@1 on the test part for each rule, and of always the most frequent label. One label only."""
+    held, theirs = made["validation labels"], made["test labels"]
+    seen = 1 + held.sum(0).float() if own else made["counts"]
+    each = torch.log(seen - held.float()) if own else log_prior(seen).expand(len(held), -1)
+    taus, chosen = list[float](), list[float]()
+    for cosines in made["validation"]:
+        few = own or len(held) < prior.FEW
+        ranked = _by_rank(cosines, held, seen)  # τ · log n_c
+        by_rank = float((ranked / log_prior(seen)).nan_to_num(0).max())
+        taus.append(cautious_prior.weight(cosines, held.float(), each) if few else by_rank)
+        chosen.append(_first(cosines + taus[-1] * each, held))
+        if len(chosen) - 1 - chosen.index(max(chosen)) >= PATIENCE:
+            break
+    share = max(chosen) / 100
+    least = max(chosen) - 100 * math.sqrt(share * (1 - share) / len(held))
+    at = max(i for i, score in enumerate(chosen) if score >= least)
+    cosines, tau = made["validation"][at], taus[at]
+    right = [
+        held.gather(1, (cosines + t * each).argmax(1, keepdim=True)).double()[:, 0]
+        for t in (tau, prior_alone.ALONE)
+    ]
+    gained = right[0] - right[1]
+    error = math.sqrt((float((gained - gained.mean()).square().sum()) + 1) / len(held) / (len(held) - 1))
+    likely = cautious_prior.log_likelihood(cosines, held.float(), each).sum(1)
+    best = cautious_prior.STEEPNESS[int(likely.argmax())]
+    none = cautious_prior.log_likelihood(cosines, held.float(), each, (0,)).sum()
+    twice, tests = 2 * float(likely.max() - none), made["test"][at]
+    sure = len(held) < prior_alone.FEWEST or not prior_alone.may_replace(
+        *(float(one.sum()) for one in right)
+    )
+    reached = {"most frequent": 100 * float(theirs[:, int(made["counts"].argmax())].double().mean())}
+    for rule, (errors, likelier) in RULES.items():
+        keeps = sure or float(gained.mean()) > errors * error
+        weight = tau if keeps else 1 / best if twice > likelier else prior_alone.ALONE
+        reached[rule] = _first(tests + weight * log_prior(seen), theirs)
+    return reached
+
+
+if __name__ == "__main__":
+    command(main)
