@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Collection, Iterable
 
@@ -48,6 +49,35 @@ def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: give a whole number, 1 or more")
     return int(text)
+
+
+def duration(text: str) -> float:
+    """The type of an argument that is a time; 0: begin nothing, `inf`: take all the time there is."""
+    if (found := _number(text)) is None or found < 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number, 0 or more")
+    return found
+
+
+def fraction(text: str) -> float:
+    """The type of an argument that is a part of a whole."""
+    if (found := _number(text)) is None or not 0 < found <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number above 0, at most 1")
+    return found
+
+
+def above_zero(text: str) -> float:
+    """The type of an argument that is an amount."""
+    if (found := _number(text)) is None or not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: give a number above 0")
+    return found
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(found) else found
 
 
 def refuse_unknown(argument: str, given: Iterable[str], known: Collection[str]) -> None:

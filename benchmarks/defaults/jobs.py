@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import spreadout as so
-from benchmarks.common.command import at_least_one, names, refuse_unknown, whole_numbers
+from benchmarks.common.command import at_least_one, duration, names, refuse_unknown, whole_numbers
 from spreadout.core.errors import UserError
 from spreadout.methods import METHODS as KNOWN
 
@@ -68,7 +68,7 @@ def parser_for(
     parser.add_argument("--seeds", type=whole_numbers, default=seeds)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=at_least_one, default=1)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after these")
+    parser.add_argument("--seconds", type=duration, default=float("inf"), help="begin none after these")
     parser.add_argument("--out", type=Path, default=out)
     parser.add_argument("--again", action="store_true", help="replace what the file has")
     parser.add_argument("--folder", action="append", default=[], metavar="NAME=PATH")

@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 import spreadout as so
-from benchmarks.common.command import command, parser_of
+from benchmarks.common.command import at_least_one, command, duration, parser_of
 from benchmarks.common.record import read, write
 from benchmarks.papers.published import figures_of
 from spreadout.config.values import overlay
@@ -347,8 +347,8 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=4, help="to choose from, 0: the first, untuned")
     parser.add_argument("--from", type=int, default=0, dest="first", help="leave out so many points")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=4, help="runs at once, each in a process")
-    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--jobs", type=at_least_one, default=4, help="runs at once, each in a process")
+    parser.add_argument("--seconds", type=duration, default=float("inf"))
     parser.add_argument("--norm", choices=["batch", "group"], default="batch")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, required=True)

@@ -7,6 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spreadout.report.charts import Line, line_chart
+from spreadout.report.document import document
+
+
+def write_report(out: Path, title: str, about: str, sections: Sequence[str]) -> None:
+    """A page of the sections; where there are none yet, a page that is there stays as it is."""
+    if not sections:
+        print(f"{out}: not written; no result file has anything to draw yet")
+        return
+    out.write_text(document(title, about, sections), encoding="utf-8")
+    print(f"wrote {out}")
 
 
 def table(head: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:

@@ -19,7 +19,7 @@ from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read, write
 from benchmarks.papers import dual_encoder_choice, user_errors
-from benchmarks.papers.drawing import chart, table
+from benchmarks.papers.drawing import chart, table, write_report
 from benchmarks.papers.published import figures_of
 from benchmarks.papers.side_by_side import add_running, running_of
 from benchmarks.papers.suite import keep, run_suites
@@ -29,7 +29,6 @@ from spreadout.config.values import changes_of
 from spreadout.data.load import load_data
 from spreadout.evaluation.references import references_of
 from spreadout.report.charts import Line
-from spreadout.report.document import document
 from spreadout.runs.compare import Suite
 
 SUITES = tuple(dual_encoder_choice.CHOICES)
@@ -79,8 +78,8 @@ def main() -> None:
                 keep(suite, kept, a.out / f"{name}.json", into=bool(a.only))
     held = {name: a.out / f"{name}.json" for name in SUITES}
     made = {name: read(path) for name, path in held.items() if path.is_file()}
-    a.report.write_text(page(made), encoding="utf-8")
-    print(f"wrote {a.report}")
+    about = "MovieLens-1M, next movie, 16 dimensions"
+    write_report(a.report, "Federated dual encoders", about, sections_of(made))
 
 
 def keep_references(out: Path) -> None:
@@ -102,7 +101,8 @@ def only(suite: Suite, names: Sequence[str]) -> Suite:
     return Suite(suite.name, suite.seeds, chosen, suite.labels)
 
 
-def page(made: Mapping[str, Made]) -> str:
+def sections_of(made: Mapping[str, Made]) -> list[str]:
+    """Of the page: what the result files that are there suffice for."""
     sections = []
     halves = [made.get(name, {"variants": []}) for name in ("table2", "centralized")]
     both = all({v["label"] for v in half["variants"]} >= set(LOSSES) for half in halves)
@@ -115,7 +115,7 @@ def page(made: Mapping[str, Made]) -> str:
     for name, title in (("ablation", "What made the difference"), ("ours", "Beyond the paper")):
         if name in made:
             sections += [f"<h2>{title}</h2>", plain_table(made[name])]
-    return document("Federated dual encoders", "MovieLens-1M, next movie, 16 dimensions", sections)
+    return sections
 
 
 def drop_table(federated: Made, centralized: Made) -> str:

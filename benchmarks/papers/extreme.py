@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.common.command import command, parser_of
+from benchmarks.common.command import at_least_one, command, duration, fraction, parser_of
 from benchmarks.common.paths import RESULTS, ROOT
 from benchmarks.common.record import commit, read, write
 from benchmarks.common.start import start
@@ -74,13 +74,13 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=sorted(SETS))
     parser.add_argument("--arms", nargs="+", help="these only")
     parser.add_argument("--rows", action="store_true", help="arms by rows beside a client's own")
-    parser.add_argument("--seconds", type=float, default=1e9, help="after which no run is begun")
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seconds", type=duration, default=1e9, help="after which no run is begun")
+    parser.add_argument("--jobs", type=at_least_one, default=1)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=RESULTS / "extreme")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="for a quick look")
-    parser.add_argument("--scale", type=float, help="of the shape, instead of its own")
+    parser.add_argument("--scale", type=fraction, help="of the shape, instead of its own")
     parser.add_argument("--rounds", type=int, help="instead of the set's own")
     parser.add_argument("--points", type=int, help="so many of each arm, for a quick look")
     parser.add_argument("--profile", action="store_true", help="time some rounds of each arm")

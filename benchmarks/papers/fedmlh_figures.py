@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.record import read
-from benchmarks.papers.drawing import chart, table
+from benchmarks.papers.drawing import chart, table, write_report
 from spreadout.report.charts import Line
-from spreadout.report.document import document
 
 Made = Mapping[str, Any]
 SHAPES = ("eurlex", "wiki31", "amztitle", "wikititle")
@@ -22,8 +21,7 @@ def write_page(results: Path, out: Path) -> None:
     made = {shape: results / f"{shape}.json" for shape in DRAWN}
     found = {shape: read(path) for shape, path in made.items() if path.is_file()}
     sections = [section for shape, one in found.items() for section in sections_of(shape, one)]
-    out.write_text(document("Federated multiple label hashing", "FedMLH and FedAvg", sections), "utf-8")
-    print(f"wrote {out}")
+    write_report(out, "Federated multiple label hashing", "FedMLH and FedAvg", sections)
 
 
 def sections_of(shape: str, made: Made) -> Iterator[str]:

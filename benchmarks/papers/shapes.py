@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common.command import command, parser_of
+from benchmarks.common.command import command, fraction, parser_of
 from benchmarks.common.paths import RESULTS
 from benchmarks.common.record import read, write
 from benchmarks.common.timing import alone
@@ -45,7 +45,7 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--oracle", action="store_true", help="train the softmax, too")
-    parser.add_argument("--scale", type=float, help="of the sets it is trained on; else as calibrated")
+    parser.add_argument("--scale", type=fraction, help="of what it is trained on; else as calibrated")
     parser.add_argument("--shown", nargs="+", type=float, default=list(SHOWN))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=RESULTS / "data" / "shapes.json")

@@ -26,6 +26,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
+from benchmarks.common.command import at_least_one, duration
 from benchmarks.common.record import commit, hardware
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import asks_the_same
@@ -149,11 +150,11 @@ class Running:
 def add_running(parser: argparse.ArgumentParser) -> None:
     """The options of every command that makes many runs."""
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=1, help="runs side by side, a process each")
+    parser.add_argument("--jobs", type=at_least_one, default=1, help="runs side by side, a process each")
     parser.add_argument("--runs", type=Path, help="keep runs here, and go on with those there")
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=duration,
         default=float("inf"),
         help="begin no run that would not end in time, and stop after these; 0: write what is kept",
     )

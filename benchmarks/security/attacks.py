@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import record
-from benchmarks.common.command import command, parser_of
+from benchmarks.common.command import command, duration, parser_of
 from benchmarks.common.paths import RESULTS
 from benchmarks.security.cases import ABSENT, RULES, SHARES, Case, cases_of, chosen, guards_of
 from benchmarks.security.hostile import ATTACKS, HostileSimulator, poisoned, with_mark
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1, help="processes, of one thread each")
     parser.add_argument("--tuning", action="store_true", help="try every setting on validation data")
-    parser.add_argument("--minutes", type=float, default=1e6, help="begin no run after so many")
+    parser.add_argument("--minutes", type=duration, default=1e6, help="begin no run after so many")
     a = parser.parse_args()
     if unknown := set(a.methods) - set(SCENARIOS):
         parser.error(f"no method {', '.join(sorted(unknown))}; there are {', '.join(SCENARIOS)}")

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 import spreadout as so
-from benchmarks.common.command import command, parser_of
+from benchmarks.common.command import above_zero, command, parser_of
 from benchmarks.common.paths import RESULTS
 from benchmarks.common.record import write
 from benchmarks.common.timing import timed
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "serve" / "cpu.json")
     parser.add_argument("--classes", type=int, default=1_000_000)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 16])
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=above_zero, default=5.0)
     parser.add_argument("--probes", type=int, nargs="+", default=[8, 32])
     a = parser.parse_args()
     results: list[dict[str, Any]] = []
