@@ -54,7 +54,9 @@ def words_of(text: str) -> str:
         (["lr=0.1"], "error: override lr: unknown key; did you mean clients.lr or server.lr?\n"),
         (["clients.rounds=3"], "clients.rounds: unknown key; did you mean rounds?\n"),
         (["server.row_lr=3"], "server.row_lr: unknown key; did you mean clients.row_lr?\n"),
-        (["method.sampled_rows=3"], "method.sampled_rows: unknown key; known: "),  # of another method
+        (["method.sampled_rows=3"], "method.sampled_rows: unknown key; it is one of fedaws-softmax and fedss. Known: "),
+        (["method.name=fedss", "method.margin=1"], "unknown key; it is one of baseline-1, baseline-2, dual_encoder, fedalc"),
+        (["data.source.window=3"], "unknown key; it is one of interactions, movielens, "),
         (["rouns=1"], "rouns: unknown key; did you mean 'rounds'?"),
     ],
 )  # fmt: skip

@@ -27,7 +27,7 @@ _KINDS = {
     "model": "a section",
     "path": "a path",
 }
-
+MOST_NAMED = 8  # in one line
 
 # Keys of earlier versions, and what became of them: in a method, whichever of these it has.
 RENAMED: dict[str, list[str]] = {
@@ -91,7 +91,10 @@ def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str,
             )
         if places := [place for place in places_of(name) if place != key]:  # the key of another section
             return f"{key}: unknown key; did you mean {' or '.join(places)}?"
-        return f"{key}: unknown key{near(name, _siblings(model, found['loc'], values))}"
+        here = _siblings(model, found["loc"], values)
+        if others := _others_with(name, model, found["loc"], values):
+            return f"{key}: unknown key; it is one of {_listed(others)}. Known: {', '.join(here)}"
+        return f"{key}: unknown key{near(name, here)}"
     if kind == "missing":
         return f"{key}: is required"
     if kind == "union_tag_invalid":
@@ -172,6 +175,30 @@ def _siblings(
     model: type[BaseModel], location: Sequence[int | str], values: Mapping[str, Any]
 ) -> list[str]:
     """The known keys of the section in which an unknown one was found."""
+    section = _section(model, location, values)
+    found = [c for c in kinds_of(section) if hasattr(c, "model_fields")]
+    return sorted({name for c in found for name in c.model_fields})
+
+
+def _others_with(
+    key: str, model: type[BaseModel], location: Sequence[int | str], values: Mapping[str, Any]
+) -> list[str]:
+    """Beside the method (or source, or …) that a section names: those that do have this key."""
+    section = _section(model, location, values)
+    if not (isinstance(section, type) and issubclass(section, NamedSection)):
+        return []
+    parts = section.registry.parts()
+    return sorted({name for part in parts if key in part.model_fields for name in part.names()})
+
+
+def _listed(names: Sequence[str]) -> str:
+    """As in a sentence; of many, the first."""
+    *most, last = [*names[:MOST_NAMED], "others"] if len(names) > MOST_NAMED else names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _section(model: type[BaseModel], location: Sequence[int | str], values: Mapping[str, Any]) -> Any:
+    """The type of the section in which a key was found."""
     section: Any = model
     here: Any = values
     for step in location[:-1]:
@@ -188,8 +215,7 @@ def _siblings(
             name = str(here.get("name") if isinstance(here, Mapping) else here)
             if name in section.registry:
                 section = section.registry[name]
-    found = [c for c in kinds_of(section) if hasattr(c, "model_fields")]
-    return sorted({name for c in found for name in c.model_fields})
+    return section
 
 
 def _tags(cls: Any) -> tuple[Any, ...]:
