@@ -32,7 +32,7 @@ from spreadout.models.embedding import EmbeddingModel
 # From counts alone to the model alone: a cosine's whole range is worth a factor of e to one of e⁸⁰⁰.
 STEEPNESS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200, 400)
 SCORES = 5e6  # numbers that a choice may go through, for each κ
-LIKELIER = 3.84  # twice a gain in log-likelihood that comes by luck one time in twenty (χ², one κ)
+LIKELIER = 3.84  # twice a gain in log-likelihood; by luck one time in forty (χ², κ = 0 is an edge)
 NEXT_ITEMS = 10  # places that a right one may have: what comes next is seldom in the first
 
 

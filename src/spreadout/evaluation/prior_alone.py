@@ -43,11 +43,11 @@ def weighed(
     *,
     own: bool,
 ) -> float:
-    """τ as it is, the likeliest one, or ALONE; own: as below."""
+    """τ as it is, the likeliest one if that is larger, or ALONE; own: as below."""
     if is_better(model, state, counts, examples, tau, own=own):
         return tau
     likeliest = cautious_prior.likeliest(model, state, counts, examples, own=own)
-    return ALONE if likeliest is None else likeliest
+    return ALONE if likeliest is None else max(tau, likeliest)  # it is trusted no more than before
 
 
 @torch.no_grad()
