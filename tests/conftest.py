@@ -4,14 +4,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
 
 from spreadout.data.dataset import Examples, FederatedDataset, Splits
 
 collect_ignore = ["support/fuzz/guided.py"]  # no tests in it, and it needs atheris
 
-settings.register_profile("calm", deadline=None)  # a busy machine is not a failing property
-settings.load_profile("calm")
+try:
+    from hypothesis import settings
+except ModuleNotFoundError:  # those of a GPU need pytest alone
+    pass
+else:
+    settings.register_profile("calm", deadline=None)  # a busy machine is not a failing property
+    settings.load_profile("calm")
 # Tests run side by side, and colliding thread pools are slower than one thread: here, and in all
 # processes that tests start.
 torch.set_num_threads(1)
