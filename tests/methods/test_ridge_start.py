@@ -11,7 +11,7 @@ import spreadout as so
 from spreadout.core.errors import UserError
 from spreadout.methods.fedaws import FedAwS
 from spreadout.methods.ridge_start import CLASSES, LENGTHS, LITTLE, MOMENTS, SUMS, Sums, messages_of
-from tests.support.toys import tagged, tagged_config
+from toys import tagged, tagged_config
 
 LINEAR = {"encoder": "mlp", "hidden": [], "dim": 8}
 RIDGE: dict[str, object] = {"name": "fedaws", "start": "ridge", "prior": 0.0}
@@ -75,7 +75,7 @@ def test_with_fewer_numbers_than_classes_rows_stay_as_they_were_drawn() -> None:
 
 
 @pytest.mark.parametrize("name", [CLASSES, MOMENTS, SUMS, LENGTHS])
-@pytest.mark.parametrize("how", ["missing", "nan", "short", "double"])
+@pytest.mark.parametrize("how", ["missing", "nan", "short", "double", "no list"])
 def test_a_malformed_message_is_refused_and_counted(name: str, how: str) -> None:
     sums, messages = Sums(24, 6), list(messages_of(tagged().train))
     good = messages[0]
@@ -84,6 +84,7 @@ def test_a_malformed_message_is_refused_and_counted(name: str, how: str) -> None
         "nan": {**good, name: np.full_like(good[name], np.nan if name != CLASSES else 99)},
         "short": {**good, name: good[name][:-1]},
         "double": {**good, name: good[name].astype(np.float64)},
+        "no list": {**good, name: np.asarray(good[name].flat[0])},
     }[how]
     left = list(sums.taken_from([bad, *messages[1:]]))
     assert sums.refused == 1

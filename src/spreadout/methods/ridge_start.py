@@ -184,9 +184,11 @@ class Sums:
         if not {CLASSES, MOMENTS, SUMS, LENGTHS} <= message.keys():
             return False
         classes, moments, sums, length = (message[name] for name in (CLASSES, MOMENTS, SUMS, LENGTHS))
+        if not is_row_list(classes, len(self.right)):
+            return False
         shaped = moments.shape == self.half.shape and sums.shape == (len(classes), self.right.shape[1])
         typed = moments.dtype == sums.dtype == length.dtype == np.float32
-        if not (shaped and typed and length.shape == (1,) and is_row_list(classes, len(self.right))):
+        if not (shaped and typed and length.shape == (1,)):
             return False
         if not all(np.isfinite(one).all() for one in (moments, sums, length)) or length[0] < 0:
             return False
