@@ -27,6 +27,7 @@ from spreadout.core.tables import whole_of
 from spreadout.data.dataset import Examples
 from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.scoring import log_prior
+from spreadout.evaluation.standings import trained_labels
 from spreadout.models.embedding import EmbeddingModel
 
 # From counts alone to the model alone: a cosine's whole range is worth a factor of e to one of e⁸⁰⁰.
@@ -68,7 +69,7 @@ def _scored(
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Cosines of some examples, 1 for their labels, log n_c as each has it: (n, C); None of none."""
     classes, first = whole_of(class_vectors(model, state)), model.first_class
-    owner, label = _pairs(examples, first, len(classes))
+    owner, label = trained_labels(examples.labels, len(classes), first=first)
     labelled = torch.unique(owner)
     if not len(labelled):
         return None
@@ -80,7 +81,7 @@ def _scored(
     inside = torch.isin(owner, chosen)
     row = torch.searchsorted(chosen, owner[inside]).to(scores.device)
     right = torch.zeros_like(scores)
-    right[row, label[inside].to(scores.device)] = 1.0
+    right[row, (label[inside] - first).to(scores.device)] = 1.0
     known = counts[first:].to(scores)
     bias = torch.log(known - right) if own else log_prior(known).expand_as(scores)
     return scores, right, bias
@@ -156,11 +157,3 @@ def last_as_good(values: Tensor) -> int:
     lost = values[best] - values  # (K, n)
     error = lost.std(1, correction=min(1, lost.shape[1] - 1)) / math.sqrt(lost.shape[1])
     return int((lost.mean(1) <= error).nonzero()[-1])
-
-
-def _pairs(examples: Examples, first: int, classes: int) -> tuple[Tensor, Tensor]:
-    """An example, ascending, and a trained class of it, counted from the first one: (p,) each."""
-    labels = examples.labels.values.cpu()
-    owner = torch.repeat_interleave(torch.arange(len(examples)), examples.labels.lengths.cpu())
-    known = (labels >= first) & (labels < classes)
-    return owner[known], labels[known] - first

@@ -14,12 +14,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.tables import whole_of
 from spreadout.data.dataset import Examples
 from spreadout.evaluation import cautious_prior
 from spreadout.evaluation.embed import class_vectors, embed
+from spreadout.evaluation.metrics import hits
 from spreadout.evaluation.scoring import log_prior, with_one, with_prior
+from spreadout.evaluation.standings import trained_labels
 from spreadout.models.embedding import EmbeddingModel
 
 UNKNOWN = 0.03  # τ where there is no validation data to choose it by
@@ -77,7 +80,7 @@ def choose(model: EmbeddingModel, state: ServerState, counts: Tensor, examples: 
         for i, tau in enumerate(TRIED):
             table = wide[i] if wide is not None else with_prior(classes, tau * scale)
             ranking = model.best_classes(embedded, table, max(depths)).ids.cpu()
-            found[i] += _precision(ranking, right.values, right.offsets, depths)
+            found[i] += _precision(ranking, right, depths)
     return TRIED[int(found.argmax())]
 
 
@@ -85,22 +88,18 @@ def choose(model: EmbeddingModel, state: ServerState, counts: Tensor, examples: 
 def most_likely(model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples) -> float:
     """1/κ for the κ under which the labels of these examples are most likely, each label by itself."""
     classes, first = whole_of(class_vectors(model, state)), model.first_class
-    lengths, labels = examples.labels.lengths.cpu(), examples.labels.values.cpu()
-    owner = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    trained = owner[(labels < len(classes)) & (labels >= first)]
-    labelled = torch.unique(trained)
+    labelled = trained_labels(examples.labels, len(classes), first=first)[0].unique()
     if not len(labelled):
         return UNKNOWN
     every = max(1, -(-len(labelled) // int(min(2000, max(50, SCORES / len(classes))))))
     chosen = labelled[::every]
     parts = [embed(model, state, examples, some) @ classes.T for some in torch.split(chosen, 512)]
     right = examples.labels.select(chosen)
-    owner = torch.repeat_interleave(torch.arange(len(chosen)), right.lengths.cpu())
-    known = (right.values.cpu() < len(classes)) & (right.values.cpu() >= first)
+    owner, label = trained_labels(right, len(classes), classes.device, first=first)
     return 1 / steepness(
         torch.cat(parts)[:, first:],
-        owner[known].to(classes.device),
-        (right.values.cpu()[known] - first).to(classes.device),
+        owner,
+        label - first,
         log_prior(counts)[first:].to(classes.device),
     )
 
@@ -136,10 +135,7 @@ def steepness(scores: Tensor, owner: Tensor, label: Tensor, bias: Tensor) -> flo
     return kappa
 
 
-def _precision(ranking: Tensor, labels: Tensor, offsets: Tensor, depths: Sequence[int]) -> float:
+def _precision(ranking: Tensor, labels: Ragged, depths: Sequence[int]) -> float:
     """Σ over examples of the mean of P@k; ranking: (n, k)."""
-    count = int(max(int(ranking.max()), int(labels.max()))) + 1
-    owner = torch.repeat_interleave(torch.arange(len(ranking)), offsets.diff())
-    right = torch.isin(torch.arange(len(ranking))[:, None] * count + ranking, owner * count + labels)
-    hits = right.double().cumsum(1)  # (n, k)
-    return float(sum((hits[:, k - 1] / k).sum() for k in depths)) / len(depths)
+    reached = hits(ranking, labels).double().cumsum(1)  # (n, k)
+    return float(sum((reached[:, k - 1] / k).sum() for k in depths)) / len(depths)

@@ -22,10 +22,11 @@ from spreadout.data.dataset import Examples
 from spreadout.evaluation import cautious_prior
 from spreadout.evaluation.cautious_prior import NEXT_ITEMS
 from spreadout.evaluation.embed import class_vectors, embed
+from spreadout.evaluation.metrics import hits
 from spreadout.evaluation.own_vote import own_votes, without_own_votes
 from spreadout.evaluation.scoring import log_prior, with_one, with_prior
+from spreadout.evaluation.standings import trained_labels
 from spreadout.models.embedding import EmbeddingModel
-from spreadout.objectives.neighbours import Nearest
 
 ALONE = 100.0  # τ by which a cosine decides only between classes that are equally frequent, but for 2 %
 LOOKS_AT = (1, 3, 5)  # places in the ranking of label sets
@@ -65,7 +66,8 @@ def is_better(
     own: whether counts are of these very examples, so that each one's labels are in them.
     """
     prior = log_prior(counts)
-    labelled = _trained(examples, model.first_class, model.class_count).nonzero()[:, 0]
+    last = model.first_class + model.class_count
+    labelled = trained_labels(examples.labels, last, first=model.first_class)[0].unique()
     if len(labelled) < FEWEST or not bool((prior[model.first_class :] < prior.max()).any()):
         return True
     chosen = labelled[:: max(1, -(-len(labelled) // MOST))]  # evenly: a file may be sorted
@@ -78,14 +80,14 @@ def is_better(
     for part in torch.split(chosen, 256):
         embedded, labels = with_one(embed(model, state, examples, part)), examples.labels.select(part)
         wide = min(places + int(labels.lengths.max()), model.class_count)
-        hits = []
+        reached = []
         for table, weight in rules:
             best = model.best_classes(embedded, table, wide if own else places)
             if own:
                 best = without_own_votes(best, labels, own_votes(counts, weight), places)
-            hits.append(_right(best, labels.offsets, labels.values).cumsum(1))
-        found.append(hits[0] - hits[1])
-        right += torch.stack([one[:, depths[0] - 1].sum() for one in hits])
+            reached.append(hits(best.ids.cpu(), labels).float().cumsum(1))
+        found.append(reached[0] - reached[1])
+        right += torch.stack([one[:, depths[0] - 1].sum() for one in reached])
     if not may_replace(*right.tolist()):
         return True
     gained = torch.cat(found)  # (n, places), up to each place
@@ -115,20 +117,3 @@ def is_more(gained: Tensor) -> bool:
     n, mean = len(gained), gained.double().mean()
     error = math.sqrt((float((gained.double() - mean).square().sum()) + 1) / (n * (n - 1)))
     return float(mean) > ERRORS * error
-
-
-def _trained(examples: Examples, first: int, last: int) -> Tensor:
-    """Whether an example has a label that can be found at all: (n,)."""
-    labels = examples.labels
-    owner = torch.repeat_interleave(torch.arange(len(labels)), labels.lengths.cpu())
-    known = (labels.values.cpu() >= first) & (labels.values.cpu() < last)
-    return torch.zeros(len(labels), dtype=torch.long).index_add_(0, owner, known.long()) > 0
-
-
-def _right(best: Nearest, offsets: Tensor, labels: Tensor) -> Tensor:
-    """1 where a best class of an example is a label of it, else 0: (n, k)."""
-    ids = best.ids.cpu()
-    count = int(max(int(ids.max()), int(labels.max()))) + 1
-    owner = torch.repeat_interleave(torch.arange(len(ids)), offsets.cpu().diff())
-    known = owner * count + labels.cpu()
-    return torch.isin(torch.arange(len(ids))[:, None] * count + ids, known).float()

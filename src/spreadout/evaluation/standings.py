@@ -23,6 +23,7 @@ from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives.neighbours import nearest
 
 BATCH = 16  # examples of a batch whose items are rivals (003, Fig. 3)
+HOST = torch.device("cpu")
 RANKED_AT_ONCE = 1 << 26  # scores in memory at once when ranks are counted
 
 
@@ -115,8 +116,10 @@ def distance_to_own(embedded: Tensor, classes: Table, labels: Ragged) -> Tensor:
     return (2 - 2 * s).clamp_min(0).sqrt()
 
 
-def trained_labels(labels: Ragged, end: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Which example has which label, of those below `end`: others have no row."""
+def trained_labels(
+    labels: Ragged, end: int, device: torch.device = HOST, *, first: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Which example has which label, of those from `first` on and below `end`: others have no row."""
     owner = torch.repeat_interleave(torch.arange(len(labels)), labels.lengths)
-    trained = labels.values < end
+    trained = (labels.values >= first) & (labels.values < end)
     return owner[trained].to(device), labels.values[trained].to(device)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from spreadout.core.types import Record
 from spreadout.evaluation.activity import Activity
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.early_stopping import goodness, judged_by, shown_of
+from spreadout.evaluation.early_stopping import goodness, shown_of
 from spreadout.evaluation.references import Reference
 from spreadout.methods.base import LOWER_RATES
-from spreadout.runs.finding import Finding, differ, grown, is_known
+from spreadout.runs.finding import Finding, differ, grown, trivial
 
 DEAD = 0.6  # share of a layer's units that may be 0 for all inputs …
 SOME_DEAD, ALIKE = 0.4, 0.75  # … where embeddings are much alike: their mean has such a length
@@ -72,10 +72,5 @@ def tells_inputs_apart(
 
     A model to which all inputs are the same gives one answer: no better than always the most frequent.
     """
-    names, ours = judged_by(config), goodness(config, history[shown_of(config, history)])
-    known = [
-        goodness(config, one.metrics)
-        for one in references.values()
-        if one.is_trivial and all(is_known(one.metrics.get(name)) for name in names)
-    ]
-    return bool(known) and differ(config, ours - max(known), ours, examples)
+    known, ours = trivial(config, references), goodness(config, history[shown_of(config, history)])
+    return bool(known) and differ(config, ours - max(known)[0], ours, examples)

@@ -28,6 +28,7 @@ from spreadout.runs.finding import (
     judged,
     quarter_of,
     scores_of,
+    trivial,
 )
 from spreadout.runs.large_steps import divergence, overshoot
 from spreadout.runs.still_rising import cut_short, unfinished
@@ -181,19 +182,14 @@ def mirrored_classes(
 
     Mirroring is the one choice that can make two classes one, which no training mends.
     """
-    names, ours = judged_by(config), goodness(config, history[shown_of(config, history)])
-    floor = [
-        goodness(config, one.metrics)
-        for one in references.values()
-        if one.is_trivial and all(is_known(one.metrics.get(name)) for name in names)
-    ]
-    known = central(config, references)
-    if not floor or not known:
+    floors, known = trivial(config, references), central(config, references)
+    if not floors or not known:
         return None
-    best, who = max(known)
-    if ours - max(floor) >= LITTLE * (best - max(floor)):
+    (floor, _), (best, who) = max(floors), max(known)
+    ours = goodness(config, history[shown_of(config, history)])
+    if ours - floor >= LITTLE * (best - floor):
         return None
-    sign = described(names[0]).sign
+    sign = described(judged_by(config)[0]).sign
     return Finding(
         "mirrored classes",
         f"{judged(config)} is {sign * ours:.2f}, {who} in one place has {sign * best:.2f}",
@@ -224,19 +220,15 @@ def below_trivial(
     takes_prior: bool = False,
 ) -> Finding | None:
     """A prediction that looks at no input is better."""
-    names = judged_by(config)
-    for one in references.values():
-        if not one.is_trivial or not all(is_known(one.metrics.get(name)) for name in names):
-            continue
-        shown = history[shown_of(config, history)]
-        ours, theirs = goodness(config, shown), goodness(config, one.metrics)
-        if ours >= theirs:
-            continue
-        sign = described(names[0]).sign
-        always = "always the most popular items" if one.name == "popularity" else ALWAYS
-        return Finding(
-            "below a trivial reference",
-            f"{judged(config)} is {sign * ours:.2f}, {always} have {sign * theirs:.2f}",
-            others[0].remedy if others else WITH_PRIOR if takes_prior else AT_A_LOSS,
-        )
-    return None
+    ours = goodness(config, history[shown_of(config, history)])
+    better = [(theirs, name) for theirs, name in trivial(config, references) if theirs > ours]
+    if not better:
+        return None
+    theirs, name = better[0]
+    sign = described(judged_by(config)[0]).sign
+    always = "always the most popular items" if name == "popularity" else ALWAYS
+    return Finding(
+        "below a trivial reference",
+        f"{judged(config)} is {sign * ours:.2f}, {always} have {sign * theirs:.2f}",
+        others[0].remedy if others else WITH_PRIOR if takes_prior else AT_A_LOSS,
+    )

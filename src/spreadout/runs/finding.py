@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -68,11 +68,20 @@ def differ(config: EvalConfig, difference: float, score: float, examples: int) -
 
 def central(config: EvalConfig, references: Mapping[str, Reference]) -> list[tuple[float, str]]:
     """How good models in one place are that look at inputs, and what they are called."""
+    return _scored(config, (one for one in references.values() if not one.is_trivial))
+
+
+def trivial(config: EvalConfig, references: Mapping[str, Reference]) -> list[tuple[float, str]]:
+    """The same of predictions that look at no input."""
+    return _scored(config, (one for one in references.values() if one.is_trivial))
+
+
+def _scored(config: EvalConfig, references: Iterable[Reference]) -> list[tuple[float, str]]:
     names = judged_by(config)
     return [
         (goodness(config, one.metrics), one.name)
-        for one in references.values()
-        if not one.is_trivial and all(is_known(one.metrics.get(name)) for name in names)
+        for one in references
+        if all(is_known(one.metrics.get(name)) for name in names)
     ]
 
 
