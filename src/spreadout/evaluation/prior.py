@@ -88,7 +88,8 @@ def choose(model: EmbeddingModel, state: ServerState, counts: Tensor, examples: 
 def most_likely(model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples) -> float:
     """1/κ for the κ under which the labels of these examples are most likely, each label by itself."""
     classes, first = whole_of(class_vectors(model, state)), model.first_class
-    labelled = trained_labels(examples.labels, len(classes), first=first)[0].unique()
+    owner, _ = trained_labels(examples.labels, len(classes), first=first)
+    labelled = torch.unique(owner)
     if not len(labelled):
         return UNKNOWN
     every = max(1, -(-len(labelled) // int(min(2000, max(50, SCORES / len(classes))))))

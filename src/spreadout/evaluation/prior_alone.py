@@ -67,7 +67,8 @@ def is_better(
     """
     prior = log_prior(counts)
     last = model.first_class + model.class_count
-    labelled = trained_labels(examples.labels, last, first=model.first_class)[0].unique()
+    owner, _ = trained_labels(examples.labels, last, first=model.first_class)
+    labelled = torch.unique(owner)
     if len(labelled) < FEWEST or not bool((prior[model.first_class :] < prior.max()).any()):
         return True
     chosen = labelled[:: max(1, -(-len(labelled) // MOST))]  # evenly: a file may be sorted

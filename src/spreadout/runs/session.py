@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,23 +19,14 @@ from spreadout.core.kept_memory import keep_memory
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.types import Record
-from spreadout.data.dataset import Examples, Splits
-from spreadout.evaluation.early_stopping import (
-    CHANCE,
-    VALIDATION,
-    chance,
-    judged_by,
-    out_of_patience,
-    shown_of,
-)
-from spreadout.evaluation.evaluate import Evaluation, evaluate, needed_frequencies
-from spreadout.evaluation.frequencies import Frequencies
-from spreadout.evaluation.known import KnownExamples, known_examples
+from spreadout.data.dataset import Splits
+from spreadout.evaluation.early_stopping import out_of_patience, shown_of
+from spreadout.evaluation.geometry import Geometry
 from spreadout.federated.central import count_releases_, settle_all_
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import RoundReport, run_round, run_setup
 from spreadout.methods.base import Method
-from spreadout.runs import advice, class_prior
+from spreadout.runs import advice
 from spreadout.runs.build import pick_device
 from spreadout.runs.data_advice import of_data
 from spreadout.runs.ending import Ending
@@ -49,6 +40,7 @@ from spreadout.runs.parts import refuse_other_kinds
 from spreadout.runs.promises import epsilon_by_now, is_spent
 from spreadout.runs.release_ledger import ReleaseLedger
 from spreadout.runs.result import Result
+from spreadout.runs.scored import Judge, refuse_diverged
 from spreadout.runs.summary import record_of
 from spreadout.runs.tracking import tracked
 from spreadout.runtime import distributed
@@ -227,28 +219,11 @@ class Session:
     def _evaluate(self) -> None:
         config = self.experiment.eval
         settle_all_(self.federation, self.state)
-        for name, value in (*self.state.tables.items(), *self.state.dense.items()):
-            if distributed.any_of(not bool(local_of(value).isfinite().all())):
-                what = f"the table of {name}" if name in self.state.tables else name
-                raise UserError(
-                    f"diverged by round {self.state.round}: {what} is not finite; "
-                    "lower the rates (clients.lr, clients.row_lr, server.lr, method.strength)"
-                )
-        tau = class_prior.set_(self.federation, self.state, self.data.validation)
-        known = known_examples(config, self.federation.model, self.state, self.data.validation)
-        learnt, found = tau, None
-        if config.split == "validation":
-            found = self._scored("validation", config.metrics, tau, known)
-        # What chooses a model is what it learnt, not what is frequent.
-        validated = self._validated(tau, found)
-        if config.decode == "classes":
-            tau = class_prior.set_alone_(self.federation, self.state, self.data.validation, tau)
-        if found is None or tau != learnt:
-            found = self._scored(config.split, config.metrics, tau, known)
-        report = self.last_report
-        loss = report.loss if report else None
-        record = record_of(self.federation.model, self.state, found, tau, loss, self.seconds)
-        record |= self.federation.method.signs(self.state) | validated
+        refuse_diverged(self.state)
+        scored = self._judge.scored(self.state)
+        found, loss = scored.evaluation, self.last_report.loss if self.last_report else None
+        record = record_of(self.federation.model, self.state, found, scored.tau, loss, self.seconds)
+        record |= self.federation.method.signs(self.state) | scored.validated
         spent = epsilon_by_now(self.federation, self.state)
         if spent is not None:
             record["epsilon"] = spent if math.isfinite(spent) else None
@@ -258,47 +233,20 @@ class Session:
         if self.folder is not None:
             self.folder.append(record)
         self.observer.evaluated(record)
-        if (
-            found.geometry
-            and found.geometry.collapsing
-            and self.state.round
-            and not self.collapse_warned
-        ):
-            self.collapse_warned = True
-            overshot = overshoot([record])  # harder pushes would make that worse
-            advice = self.federation.method.collapse_advice(found.geometry)
-            self.observer.warned(str(overshot) if overshot else advice)
-
-    def _scored(
-        self,
-        part: Literal["test", "validation"],
-        names: Sequence[str],
-        tau: float | None,
-        known: KnownExamples | None = None,
-    ) -> Evaluation:
-        """Metrics of the model as it is. No validation example votes for itself in the prior."""
-        f, held, examples = self.federation, self.data.validation, self.data.scored(part)
-        assert examples is not None
-        votes = class_prior.own_votes_in(f, self.state, held, tau) if part == "validation" else None
-        seen = self._seen
-        return evaluate(f.model, self.state, examples, names, seen=seen, known=known, votes=votes)
-
-    def _validated(self, tau: float | None, found: Evaluation | None) -> Record:
-        """Scores on the validation part, where that chooses a model or an end; how far chance goes.
-
-        found: those of the part the run is judged by, if it is this one.
-        """
-        config, held = self.experiment.eval, self.data.validation
-        if held is None or (config.keep == "last" and config.patience is None):
-            return {}
-        names = judged_by(config)
-        scores = (found or self._scored("validation", names, tau)).metrics
-        kept = {VALIDATION + name: scores[name] for name in names}
-        return {**kept, CHANCE: chance(config, scores[names[0]], len(held))}
+        self._warn_of_collapse(record, found.geometry)
 
     @cached_property
-    def _seen(self) -> Frequencies | None:
-        return needed_frequencies(self.federation.data, self.experiment.eval)
+    def _judge(self) -> Judge:
+        return Judge(self.federation, self.data, self.experiment.eval)
+
+    def _warn_of_collapse(self, record: Record, geometry: Geometry | None) -> None:
+        """Once a run, and not of the rows it began with."""
+        if self.collapse_warned or not self.state.round or not (geometry and geometry.collapsing):
+            return
+        self.collapse_warned = True
+        overshot = overshoot([record])  # harder pushes would make that worse
+        advised = self.federation.method.collapse_advice(geometry)
+        self.observer.warned(str(overshot) if overshot else advised)
 
     def _checkpoint_is_due(self) -> bool:
         every = self.experiment.run.checkpoint_every or self.experiment.eval.every
@@ -320,13 +268,6 @@ class Session:
                 "data": self.federation.data.fingerprint,
             }
             self.folder.save(whole, extra)
-
-    @property
-    def _examples(self) -> Examples:
-        """Those that are scored."""
-        scored = self.data.scored(self.experiment.eval.split)
-        assert scored is not None
-        return scored
 
     def _so_far(self) -> Result:
         """Of a run in no folder that was stopped: as if it had been meant to end here."""
