@@ -4,15 +4,26 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo docs links test test-deploy fuzz check install benchmark clean
+# Hundreds of processes start in the tests: each would compile PyTorch and what it tests anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo docs links test test-deploy fuzz check types suite install benchmark clean
 
 demo: $(READY)
 	$(BIN)/spreadout compare digits-demo --out runs/demo --force
 	@echo
 	@echo "The report: $(CURDIR)/runs/demo/report.html"
 
+# Types are checked beside the tests: that is one process, and a second core would have nothing to do.
+test: $(READY)
+	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory -j 2 types suite
+
+types: $(READY)
+	$(BIN)/mypy
+
 # -rs: what was skipped, and why (no Chromium, no data sets).
-test: $(READY) check
+suite: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -rs
 
 # The longer scenarios of killed, interrupted and attacked deployments: real processes, about five minutes.
@@ -33,9 +44,8 @@ docs: $(READY)
 links:
 	$(PYTHON) docs/_site/links.py
 
-check: $(READY)
+check: types
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/pytest -q tests/test_layers.py
 
 benchmark: $(READY)
