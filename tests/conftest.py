@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 
 collect_ignore = ["support/fuzz/guided.py"]  # no tests in it, and it needs atheris
 

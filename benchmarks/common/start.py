@@ -6,8 +6,8 @@ import torch
 
 from spreadout.config.experiment import Experiment
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Splits
 from spreadout.data.load import load_data
+from spreadout.data.splits import Splits
 from spreadout.federated.federation import Federation
 from spreadout.runs.build import build_federation
 

@@ -32,7 +32,7 @@ from benchmarks.defaults.jobs import Job, parser_for
 from benchmarks.defaults.small_sets import drawn
 from spreadout.core.errors import UserError
 from spreadout.core.tables import whole_of
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation import cautious_prior, prior
 from spreadout.evaluation.cautious_prior import STEEPNESS
 from spreadout.evaluation.embed import class_vectors, embed

@@ -37,8 +37,8 @@ from benchmarks.common.record import read, write
 from benchmarks.papers.published import figures_of
 from spreadout.config.values import overlay
 from spreadout.core.errors import UserError
-from spreadout.data.dataset import Splits
 from spreadout.data.load import DataConfig, load_data
+from spreadout.data.splits import Splits
 
 Changes = Mapping[str, Mapping[str, Any]]
 HELD_OUT = 0.1

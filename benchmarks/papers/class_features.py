@@ -28,9 +28,10 @@ from benchmarks.common.paths import RESULTS
 from benchmarks.common.record import read, write
 from spreadout.config.experiment import Experiment
 from spreadout.core import randomness
-from spreadout.data.dataset import Examples, Splits
+from spreadout.data.held_out import Examples
 from spreadout.data.load import DataConfig, load_data
 from spreadout.data.sources.synthetic import Synthetic
+from spreadout.data.splits import Splits
 from spreadout.evaluation.embed import ranked
 from spreadout.methods.class_features import of_names
 from spreadout.runs.result import Result

@@ -36,8 +36,9 @@ from benchmarks.papers.seen_rows import draw_rows
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Examples, Splits
+from spreadout.data.held_out import Examples
 from spreadout.data.load import DataConfig, load_data
+from spreadout.data.splits import Splits
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.evaluate import evaluate, frequencies, needed_frequencies
 from spreadout.evaluation.metrics import compute

@@ -31,7 +31,7 @@ from benchmarks.papers.suite import ended, keep, run_suites
 from benchmarks.papers.two_stage import TwoStage, choose_and_run, refuse_unknown
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import changes_of, overlay
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.data.load import load_data
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.evaluation.pooled import pool_of

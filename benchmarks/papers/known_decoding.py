@@ -28,7 +28,7 @@ from benchmarks.papers.correlations import LINEAR, SETS, study_of
 from benchmarks.papers.side_by_side import Kept, Made, add_running, config_of, running_of
 from benchmarks.papers.suite import Runs, run_suites
 from spreadout.config.values import overlay
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.data.load import load_data
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.evaluation.known import TIE, KnownExamples

@@ -24,7 +24,7 @@ from benchmarks.common.paths import RESULTS, ROOT
 from benchmarks.common.record import read, write
 from benchmarks.papers.drawing import picture
 from spreadout.config.experiment import Experiment
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.data.load import load_data
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.evaluate import evaluate, needed_frequencies

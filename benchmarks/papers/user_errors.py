@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from spreadout.config.experiment import Experiment
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.data.load import load_data
 from spreadout.evaluation.embed import ranked
 from spreadout.evaluation.metrics import hits

@@ -22,7 +22,9 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.columns import Dense, Lists, Sparse
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.cohort import Cohort, request_rows
 from spreadout.federated.executor import Executor

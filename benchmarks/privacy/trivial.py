@@ -26,7 +26,8 @@ from spreadout.config.sound import prepared
 from spreadout.core import randomness
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Lists
-from spreadout.data.dataset import FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.evaluation.pooled import Pool, pool_of
 from spreadout.evaluation.references import references_of

@@ -34,7 +34,7 @@ from benchmarks.security.results import Results
 from benchmarks.security.scenarios import SCENARIOS, Scenario
 from spreadout.config.experiment import Experiment
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.federated.checks import MOST_EXAMPLES
 from spreadout.federated.claims import claim_cap

@@ -17,7 +17,9 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params, Tensors
 from spreadout.data.columns import Column, Dense, Lists
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.checks import MOST_EXAMPLES
 from spreadout.federated.cohort import Cohort

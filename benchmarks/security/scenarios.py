@@ -16,10 +16,12 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.ragged import Ragged
 from spreadout.core.randomness import generator
 from spreadout.data.columns import Lists
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
 from spreadout.data.load import DataConfig, distribute, load_data
 from spreadout.data.partition import by_user, each_label
 from spreadout.data.sources.timeline import Windows
+from spreadout.data.splits import Splits
 
 CLIENTS = 30  # of the digits
 USERS, WALKERS = 60, 160  # of the ring: those who train, and with those held out

@@ -22,7 +22,9 @@ from benchmarks.common.record import write
 from benchmarks.common.timing import alone
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 
 STORED = 1000  # distinct inputs; every example is one of them
 EACH = 4  # examples a client

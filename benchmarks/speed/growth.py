@@ -28,7 +28,9 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.data.columns import Dense
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.federated.aggregate import Aggregate, total
 from spreadout.federated.executor import Executor
 from spreadout.federated.federation import Federation

@@ -29,7 +29,7 @@ from benchmarks.common.command import command, parser_of
 from benchmarks.common.record import write
 from benchmarks.common.timing import timed, wait
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round

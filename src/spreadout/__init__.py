@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from spreadout.core.traffic import Traffic
     from spreadout.core.types import Batch, Params, RowInfo
     from spreadout.data.columns import Dense, Lists, Sparse
-    from spreadout.data.dataset import Examples, FederatedDataset, Splits
+    from spreadout.data.dataset import FederatedDataset
+    from spreadout.data.held_out import Examples
     from spreadout.data.load import DataConfig, load_data
     from spreadout.data.partition import Assignment, Pairs
     from spreadout.data.partitions import Partition, register_partition
     from spreadout.data.published import PublishedDataset, PublishedFile
     from spreadout.data.sources.base import Instances, RawDataset, Source, register_source
+    from spreadout.data.splits import Splits
     from spreadout.evaluation import metrics
     from spreadout.evaluation.metrics import Metric, MetricInputs, register_metric
     from spreadout.evaluation.references import Reference, best_central, references_of
@@ -169,12 +171,14 @@ _HOMES = {  # module → the names that are imported from it
     "core.traffic": "Traffic",
     "core.types": "Batch Params RowInfo",
     "data.columns": "Dense Lists Sparse",
-    "data.dataset": "Examples FederatedDataset Splits",
+    "data.dataset": "FederatedDataset",
+    "data.held_out": "Examples",
     "data.load": "DataConfig load_data",
     "data.partition": "Assignment Pairs",
     "data.partitions": "Partition register_partition",
     "data.published": "PublishedDataset PublishedFile",
     "data.sources.base": "Instances RawDataset Source register_source",
+    "data.splits": "Splits",
     "evaluation.metrics": "Metric MetricInputs register_metric",
     "evaluation.references": "Reference best_central references_of",
     "federated.drift.base": "DriftCorrection register_drift_correction",

@@ -20,13 +20,15 @@ from spreadout.cli.main import main
 from spreadout.core.ragged import Ragged
 from spreadout.data.catalog import catalogue, formats
 from spreadout.data.columns import Dense, Lists
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
 from spreadout.data.describe import describe
+from spreadout.data.held_out import Examples
 from spreadout.data.io.download import fetch
 from spreadout.data.published import PublishedDataset, PublishedFile
 from spreadout.data.sources import SOURCES
 from spreadout.data.sources.base import single
 from spreadout.data.sources.movielens import MovieLens
+from spreadout.data.splits import Splits
 from spreadout.report.data_view import histogram, page, ranked
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import spreadout as so
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.federated import central
 from spreadout.federated.aggregate import Aggregate, total
 from spreadout.federated.cohort import Cohort

@@ -22,7 +22,9 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.columns import Dense
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.federated.cohort import draw_clients
 from spreadout.federated.drift import DRIFT_CORRECTIONS
 from spreadout.federated.federation import Federation

@@ -11,7 +11,7 @@ from torch import nn
 
 import spreadout as so
 from spreadout.core.types import Params, RowInfo
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.federated.example_noise import ExampleNoise
 from spreadout.federated.schedule import Schedule, plan
 from spreadout.methods import FedAvg, FedSS

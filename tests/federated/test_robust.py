@@ -17,7 +17,7 @@ import spreadout as so
 from spreadout.core.ragged import Ragged
 from spreadout.core.rows import Update, sub_model
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import (

@@ -11,7 +11,7 @@ from spreadout.core.optimizers import Optimizer
 from spreadout.core.rows import Rows, project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params, RowInfo
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.federated.aggregate import ServerOptimizers, apply_
 from spreadout.federated.batches import places_in
 from spreadout.federated.local import LocalTraining, local_update

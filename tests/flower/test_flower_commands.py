@@ -18,7 +18,7 @@ from memory_grid import MemoryGrid, Node
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.traffic import Traffic
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.round import RoundReport
 from spreadout.flower.client_app import client_app

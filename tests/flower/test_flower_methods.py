@@ -14,7 +14,7 @@ from deployment import AS_SIMULATED, TOY, assert_same
 from memory_grid import deployed, served
 from spreadout.config.experiment import Experiment
 from spreadout.data.columns import Lists
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.runs.result import Result
 from toys import several_classes, shop, tagged
 

@@ -17,7 +17,9 @@ from spreadout.config.experiment import Experiment
 from spreadout.core import randomness
 from spreadout.core.errors import UserError
 from spreadout.core.rows import Rows
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.federated.federation import Federation
 from spreadout.flower import keys, messages
 from spreadout.flower.client_app import FAILED, client_app

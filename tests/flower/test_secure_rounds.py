@@ -18,7 +18,7 @@ from memory_grid import MemoryGrid, Node, deployed, served
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.flower import keys, messages, secure_messages
 from spreadout.flower.access import fingerprint_of
 from spreadout.flower.agreed import config_digest

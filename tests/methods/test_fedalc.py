@@ -19,7 +19,9 @@ from spreadout.core.rows import Rows, project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params
 from spreadout.data.columns import Dense, Sparse
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.federated.batches import positives_of
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round, run_setup

@@ -21,9 +21,10 @@ from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Params
 from spreadout.data.columns import Dense, Lists, Sparse
-from spreadout.data.dataset import FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
 from spreadout.data.feature_hashing import hashed
 from spreadout.data.load import DataConfig, load_data
+from spreadout.data.splits import Splits
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import evaluate, frequencies
 from spreadout.federated.cohort import Cohort

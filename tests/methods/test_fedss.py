@@ -21,7 +21,9 @@ from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params, RowInfo
 from spreadout.data.columns import Dense
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.federated.augment import Augment

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 import spreadout as so
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round
 from spreadout.models.nn.cohort_norm import CohortNorm, over_cohort, statistics_in

@@ -10,7 +10,7 @@ import spreadout as so
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.federated.round import run_round
 from spreadout.objectives.regularizers import FarPenalty, HingePenalty, all_pairs, mined_pairs
 from spreadout.runs.build import build_federation

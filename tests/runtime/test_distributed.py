@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import spreadout as so
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Sharded, Table
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.evaluate import Evaluation, evaluate
 from spreadout.federated.round import run_round
 from spreadout.models.embedding import TableShape

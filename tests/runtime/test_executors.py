@@ -14,7 +14,9 @@ from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.core.state import ServerState
 from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.columns import Dense, Sparse
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round

@@ -9,7 +9,7 @@ import torch
 import spreadout as so
 from spreadout.core.state import ServerState
 from spreadout.core.types import Tensors
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round
 from spreadout.runs.build import build_federation

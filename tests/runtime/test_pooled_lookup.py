@@ -14,8 +14,8 @@ import spreadout as so
 from spreadout.core.merging import RowMerge
 from spreadout.core.state import ServerState
 from spreadout.data.columns import Sparse
-from spreadout.data.dataset import Splits
 from spreadout.data.load import load_data
+from spreadout.data.splits import Splits
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round

@@ -18,7 +18,8 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.task_identity import TaskIdentity
 
 from spreadout.config.experiment import Experiment
-from spreadout.data.dataset import FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.splits import Splits
 from spreadout.flower.client_app import client_app
 from spreadout.flower.data import NodeConfig
 from spreadout.flower.server_app import serve

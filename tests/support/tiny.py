@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 import spreadout as so
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 
 
 def tiny_data() -> Splits:

@@ -8,10 +8,12 @@ import torch
 import spreadout as so
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.data.columns import Dense, Lists, Sparse
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
 from spreadout.data.load import distribute
 from spreadout.data.partition import by_user, each_label
 from spreadout.data.sources.timeline import Windows
+from spreadout.data.splits import Splits
 
 
 def shop(users: int = 8, items: int = 12, seed: int = 0) -> so.Splits:

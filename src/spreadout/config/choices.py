@@ -18,9 +18,11 @@ from spreadout.config.keys import is_open
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Lists, Sparse
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Iid, Partition
 from spreadout.data.sources.base import RawDataset
+from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods import DualEncoder, FedMLH, FedSS
 from spreadout.methods.base import Method

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from spreadout.config.keys import without
 from spreadout.core.errors import UserError
 from spreadout.core.registry import Section, conditions_of
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods.base import Method
 from spreadout.models.build import idle_keys as unused_keys

@@ -13,7 +13,7 @@ from typing import Any
 from spreadout.config.choices import hides_sizes, is_small, is_text, one_step, sees_pictures
 from spreadout.config.experiment import Experiment
 from spreadout.core.optimizers import Optimizer
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.methods import DualEncoder
 from spreadout.methods.base import Method
 from spreadout.methods.positive_only import PositiveOnly

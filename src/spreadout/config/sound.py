@@ -17,9 +17,9 @@ from spreadout.config.keys import DECIDED, has, is_open, value_of, with_value, w
 from spreadout.config.rates import OF_SGD, rate_alone, rates
 from spreadout.core.errors import UserError
 from spreadout.core.registry import NamedSection
-from spreadout.data.dataset import Splits
 from spreadout.data.load import DataConfig, load_data, read
 from spreadout.data.sources.python import GivenInPython
+from spreadout.data.splits import Splits
 from spreadout.methods.base import Method
 
 Decision = Callable[[Experiment, Splits], Mapping[str, Any]]

@@ -66,6 +66,32 @@ def table_of(
     )
 
 
+def table_of_parts(partitions: Any, label: str, features: Columns = None) -> Table:
+    """The tables of all clients as one, by the names of the first one's columns."""
+    if not hasattr(partitions, "__iter__"):
+        kind = type(partitions).__name__
+        raise UserError(f"partitions: is a {kind}; give a table for every client, in a list")
+    named = dict(partitions) if isinstance(partitions, Mapping) else dict(enumerate(partitions))
+    if not named:
+        raise UserError("partitions: there are none; give a table for every client")
+    tables: dict[Any, Table] = {}
+    for name, one in named.items():
+        like = next(iter(tables.values())).input_columns if tables else None
+        tables[name] = table_of(one, label, None, features, like)
+    parts = list(tables.values())
+    for name, part in tables.items():
+        if not len(part.x):
+            raise UserError(f"partitions: client {name} has no examples; leave it out")
+        if part.class_names != parts[0].class_names:
+            raise UserError(f"partitions: client {name} calls its classes by other names")
+    labels = [one for part in parts for one in list(part.y)]
+    owner = [name for name, part in tables.items() for _ in range(len(part.x))]
+    if len({part.x.shape[1:] for part in parts}) > 1:
+        raise UserError("partitions: examples of two clients have different shapes")
+    x = np.concatenate([part.x for part in parts])
+    return Table(x, labels, owner, parts[0].class_names, parts[0].input_columns)
+
+
 class _Mapping:
     """Columns by name."""
 

@@ -7,10 +7,10 @@ a whole cohort are one gather per column.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged, offsets_from_lengths, runs
 from spreadout.core.randomness import Ints
-from spreadout.data.adapters import Columns, Table, table_of
+from spreadout.data.adapters import Columns, Table, table_of, table_of_parts
 from spreadout.data.arrays import (
     class_count,
     has_sets,
@@ -34,7 +34,7 @@ from spreadout.data.in_words import counted, inputs_in_words
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.label_counts import counts_by_client
 from spreadout.data.moments import are_numbers
-from spreadout.data.naming import client_numbers, joined
+from spreadout.data.naming import client_numbers
 
 BLOCK = 1 << 20  # examples looked at in one go by whole-set work
 REMEMBERED = 1 << 24  # up to so many row ids, every client's rows are worked out once and kept
@@ -319,28 +319,7 @@ class FederatedDataset:
         `from_partitions(fds.load_partition(i) for i in range(n))` is the federation of a
         `flwr_datasets.FederatedDataset`.
         """
-        if not hasattr(partitions, "__iter__"):
-            kind = type(partitions).__name__
-            raise UserError(f"partitions: is a {kind}; give a table for every client, in a list")
-        named = dict(partitions) if isinstance(partitions, Mapping) else dict(enumerate(partitions))
-        if not named:
-            raise UserError("partitions: there are none; give a table for every client")
-        tables: dict[Any, Table] = {}
-        for name, one in named.items():  # by the names of the first one's columns
-            like = next(iter(tables.values())).input_columns if tables else None
-            tables[name] = table_of(one, label, None, features, like)
-        parts = list(tables.values())
-        for name, part in tables.items():
-            if not len(part.x):
-                raise UserError(f"partitions: client {name} has no examples; leave it out")
-            if part.class_names != parts[0].class_names:
-                raise UserError(f"partitions: client {name} calls its classes by other names")
-        labels = [one for part in parts for one in list(part.y)]
-        owner = [name for name, part in tables.items() for _ in range(len(part.x))]
-        if len({part.x.shape[1:] for part in parts}) > 1:
-            raise UserError("partitions: examples of two clients have different shapes")
-        x = np.concatenate([part.x for part in parts])
-        return cls._of_table(Table(x, labels, owner, parts[0].class_names, parts[0].input_columns))
+        return cls._of_table(table_of_parts(partitions, label, features))
 
     @classmethod
     def _of_table(cls, table: Table) -> FederatedDataset:
@@ -363,162 +342,6 @@ class FederatedDataset:
         sorted_columns = {name: column.select(order).compact() for name, column in columns.items()}
         lengths = torch.bincount(owner, minlength=clients)
         return cls(sorted_columns, offsets_from_lengths(lengths), classes)
-
-
-@dataclass(frozen=True, repr=False)
-class Examples:
-    """Held-out examples: inputs and the set of right labels of each. They have no clients, so they
-    cannot be trained on. Labels from `classes` on are classes that no client ever trains.
-
-    >>> import spreadout as so
-    >>> held_out = so.Examples.from_arrays(x=[[0.0], [1.0]], y=[[0, 2], [1]])  # a list: several classes
-    >>> len(held_out), held_out.labels[0].tolist()
-    (2, [0, 2])
-    """
-
-    inputs: Mapping[str, Column]
-    labels: Ragged  # n label sets; a set may be empty
-    class_names: tuple[str, ...] = ()  # by which text was numbered: those of the training data first
-    column_names: tuple[str, ...] = ()  # the named columns that x was made of, in their order
-    user: Tensor | None = None  # (n,) int64 whose example each is, where the source says it
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __repr__(self) -> str:
-        return f"<Examples: {counted(len(self), 'example')}, {inputs_in_words(self.inputs)}>"
-
-    def renumbered(self, places: Sequence[int], class_names: tuple[str, ...]) -> Examples:
-        """The same examples; class `i` is now class `places[i]`."""
-        owner = torch.repeat_interleave(torch.arange(len(self)), self.labels.lengths)
-        labels = Ragged.from_pairs(owner, torch.tensor(places)[self.labels.values], len(self))
-        return replace(self, labels=labels, class_names=class_names)
-
-    @classmethod
-    def from_arrays(cls, x: Any, y: Any, *, like: FederatedDataset | None = None) -> Examples:
-        """Features (n, …), and one class or a list of classes per example.
-
-        like: the training data, if its classes have names: then these are numbered by them. A class
-        that no client has comes after theirs.
-        """
-        known, counted = ((), 0) if like is None else (like.class_names, like.classes)
-        y, names = with_numbers(y, known, counted)
-        inputs, labels = with_label_sets(x, y)
-        if not isinstance(labels, Ragged):
-            labels = Ragged(torch.arange(len(labels) + 1), labels)
-        return cls({"x": inputs}, labels, names)
-
-    @classmethod
-    def from_frame(
-        cls, frame: Any, *, label: str, features: Columns = None, like: FederatedDataset | None = None
-    ) -> Examples:
-        """A data frame or a dictionary of columns; like: the training data, by whose names to number."""
-        columns = None if like is None else like.input_columns
-        return cls._of_table(table_of(frame, label, None, features, columns), like)
-
-    @classmethod
-    def from_huggingface(
-        cls,
-        dataset: Any,
-        *,
-        label: str = "label",
-        features: Columns = None,
-        like: FederatedDataset | None = None,
-    ) -> Examples:
-        """A `datasets.Dataset`; like: the training data."""
-        columns = None if like is None else like.input_columns
-        return cls._of_table(table_of(dataset, label, None, features, columns), like)
-
-    @classmethod
-    def from_torch(cls, dataset: Any, *, like: FederatedDataset | None = None) -> Examples:
-        """A torch data set of pairs (x, y); like: the training data."""
-        return cls._of_table(table_of(dataset, ""), like)
-
-    @classmethod
-    def _of_table(cls, table: Table, like: FederatedDataset | None) -> Examples:
-        if table.class_names:  # numbered by the library, which knows what they are called
-            called = table.class_names
-            named = [called[i] for i in table.y] if like is not None and like.class_names else table.y
-            found = cls.from_arrays(table.x, named, like=like)
-        else:
-            found = cls.from_arrays(table.x, table.y, like=like)
-        return replace(found, column_names=table.input_columns.names if table.input_columns else ())
-
-
-@dataclass(frozen=True, repr=False)
-class Splits:
-    """Data kept apart by construction: only `train` has clients, only the others are scored.
-
-    >>> import spreadout as so
-    >>> x, y = [[0.0, 1.0], [1.0, 0.0]], [0, 1]
-    >>> train = so.FederatedDataset.from_arrays(x, y, client=y)
-    >>> data = so.Splits("toy", train, test=so.Examples.from_arrays(x, y))
-    >>> so.run(so.Experiment(rounds=2), data=data).summary["dataset"]
-    'toy'
-    """
-
-    name: str
-    train: FederatedDataset
-    test: Examples
-    validation: Examples | None = None
-    class_names: tuple[str, ...] = ()
-    class_ids: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # what a user should know of how the files were read
-    published_test: bool = False  # whether the source has a test part of its own
-
-    def __post_init__(self) -> None:
-        """Classes with names are numbered alike in all parts, and keep their names."""
-        for name, kind in (("train", FederatedDataset), ("test", Examples)):
-            if not isinstance(getattr(self, name), kind):
-                found = type(getattr(self, name)).__name__
-                raise UserError(f"{name}: is a {found}; give so.{kind.__name__}.from_arrays(…)")
-        names = called = self.train.class_names
-        for part, held in (("test", self.test), ("validation", self.validation)):
-            if held is None:
-                continue
-            if held.class_names[: len(names)] != names or (held.class_names and not names):
-                raise UserError(
-                    f"{part}: its classes are not numbered as those of the training data are; make it "
-                    "with like=train, so that names mean the same"
-                )
-            trained = self.train.input_columns.names if self.train.input_columns else ()
-            if trained and held.column_names and held.column_names != trained:
-                raise UserError(
-                    f"{part}: its columns are {', '.join(held.column_names)[:80]}, those of the "
-                    f"training data {', '.join(trained)[:80]}; make it with like=train"
-                )
-            x, own = self.train.columns.get("x"), held.inputs.get("x")
-            if x is not None and own is not None and x.example_bytes != own.example_bytes:
-                raise UserError(
-                    f"{part}: its inputs have {own.example_bytes // 4} numbers, those of the training "
-                    f"data {x.example_bytes // 4}; they must agree"
-                )
-            if own is not None and _are_bytes(x) != _are_bytes(own):  # a node scores nothing
-                raise UserError(
-                    f"{part}: its images or those of the training data are bytes, the others numbers; "
-                    "bytes are scaled, so give both as bytes or neither"
-                )
-            if part == "test":
-                called = held.class_names
-                continue
-            called, places = joined(called, held.class_names, len(names))
-            if places != list(range(len(places))):  # new classes of both parts are numbered together
-                object.__setattr__(self, part, held.renumbered(places, called))
-        if called and not self.class_names:
-            object.__setattr__(self, "class_names", called)
-            object.__setattr__(self, "class_ids", called)
-
-    def scored(self, split: Literal["test", "validation"]) -> Examples | None:
-        """The held-out part of that name; None where there is none."""
-        return self.test if split == "test" else self.validation
-
-    def __repr__(self) -> str:
-        held = "" if self.validation is None else f", validation {self.validation!r}"
-        return f"<Splits {self.name}: train {self.train!r}, test {self.test!r}{held}>"
-
-
-def _are_bytes(column: Column | None) -> bool:
-    return isinstance(column, Dense) and column.scale is not None
 
 
 def _own_tensors(column: Column, at: Tensor) -> list[Tensor]:

@@ -13,7 +13,9 @@ from torch import Tensor
 from spreadout.core import randomness
 from spreadout.core.randomness import Bits, Ints
 from spreadout.data.columns import Column, Dense, Lists, Sparse
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 
 Floats = npt.NDArray[np.float64]
 LabelCounts = tuple[Ints, Ints]  # a client's labels, and how often it holds each

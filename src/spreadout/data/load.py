@@ -17,8 +17,9 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.registry import Section
 from spreadout.data import partition
 from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
 from spreadout.data.feature_hashing import hashed
+from spreadout.data.held_out import Examples
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.partition import Assignment
 from spreadout.data.partitions import AnyPartition, ByLabel, ByUser, Given, users_of
@@ -26,6 +27,7 @@ from spreadout.data.sources import SOURCES, AnySource
 from spreadout.data.sources.base import Instances, RawDataset, Source
 from spreadout.data.sources.digits import Digits
 from spreadout.data.sources.python import source_for
+from spreadout.data.splits import Splits
 
 
 class DataConfig(Section):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from spreadout.core.state import ServerState
 from spreadout.data.columns import Dense
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.embed import embed
 from spreadout.models.embedding import EmbeddingModel
 

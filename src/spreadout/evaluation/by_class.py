@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.embed import ranked
 from spreadout.models.embedding import EmbeddingModel
 

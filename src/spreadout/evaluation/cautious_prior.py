@@ -24,7 +24,7 @@ from torch import Tensor
 
 from spreadout.core.state import ServerState
 from spreadout.core.tables import whole_of
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.scoring import log_prior
 from spreadout.evaluation.standings import trained_labels

@@ -12,7 +12,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import Table, each_row, local_of, whole_of
 from spreadout.core.types import Params
 from spreadout.data.columns import Lists, Sparse
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.scoring import with_one, with_prior
 from spreadout.federated.batches import over_rows
 from spreadout.models.embedding import EmbeddingModel

@@ -14,7 +14,8 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Table, each_row, whole_of
-from spreadout.data.dataset import Examples, FederatedDataset
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.embed import blocks, class_vectors, embed
 from spreadout.evaluation.frequencies import PROPENSITY, Frequencies

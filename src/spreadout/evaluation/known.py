@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.config import Decode, EvalConfig
 from spreadout.evaluation.embed import blocks, embed
 from spreadout.models.embedding import EmbeddingModel

@@ -17,7 +17,7 @@ from torch import Tensor
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.tables import whole_of
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation import cautious_prior
 from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.metrics import hits

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation import cautious_prior
 from spreadout.evaluation.cautious_prior import NEXT_ITEMS
 from spreadout.evaluation.embed import class_vectors, embed

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.by_class import looked_at
 from spreadout.evaluation.evaluate import evaluate
 from spreadout.evaluation.frequencies import Frequencies

@@ -9,7 +9,7 @@ import torch
 
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.embed import embed
 from spreadout.models.embedding import EmbeddingModel
 

@@ -16,7 +16,7 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.rows import project_to_sphere
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Table
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.embed import embed
 from spreadout.evaluation.metric import Neighbours
 from spreadout.models.embedding import EmbeddingModel

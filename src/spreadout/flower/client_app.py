@@ -22,7 +22,8 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
 from spreadout.core.errors import UserError, one_line
 from spreadout.core.rows import SubModel
-from spreadout.data.dataset import FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.splits import Splits
 from spreadout.federated.federation import Federation
 from spreadout.federated.setup import client_setup
 from spreadout.flower import client_host, messages

@@ -17,9 +17,11 @@ from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.data.arrays import as_examples, whole_numbers
 from spreadout.data.columns import Dense, Lists
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
 from spreadout.data.io.npz import read_npz
 from spreadout.data.load import load_data
+from spreadout.data.splits import Splits
 
 NOTHING_HELD_OUT = Examples({}, Ragged.from_lists([]))  # a node scores nothing
 NodeConfig = Mapping[str, Any]  # what `flower-supernode --node-config` says

@@ -19,7 +19,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.federated.claims import WHERE_DEPLOYED
 from spreadout.federated.federation import Federation

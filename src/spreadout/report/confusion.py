@@ -14,7 +14,8 @@ from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.data.columns import Lists
-from spreadout.data.dataset import Examples, FederatedDataset
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
 from spreadout.data.load import load_data
 from spreadout.evaluation.embed import ranked
 from spreadout.models.embedding import EmbeddingModel

@@ -20,8 +20,8 @@ from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.data.arrays import from_scipy, refuse_infinite
 from spreadout.data.columns import Column, Dense, Lists, Sparse
-from spreadout.data.dataset import Examples
 from spreadout.data.feature_hashing import hashed as hash_features
+from spreadout.data.held_out import Examples
 from spreadout.data.input_columns import InputColumns, by_name
 from spreadout.data.sources.base import Source
 from spreadout.data.sources.interactions import Interactions

@@ -12,8 +12,9 @@ from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.core.randomness import Ints
 from spreadout.data.columns import Dense, Lists, Sparse, total_bytes
-from spreadout.data.dataset import FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
 from spreadout.data.label_counts import total_counts
+from spreadout.data.splits import Splits
 from spreadout.federated.aggregate import ServerOptimizers
 from spreadout.federated.augment import Augment
 from spreadout.federated.central import rounds_of

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from spreadout.core.state import ServerState
 from spreadout.core.tables import Sharded
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation import cautious_prior, prior, prior_alone
 from spreadout.evaluation.evaluate import frequencies
 from spreadout.evaluation.own_vote import own_votes

@@ -24,8 +24,8 @@ from spreadout.core.checksums import write_sealed
 from spreadout.core.errors import UserError
 from spreadout.core.files import sweep
 from spreadout.core.registry import Section, import_modules
-from spreadout.data.dataset import Splits
 from spreadout.data.load import DataConfig
+from spreadout.data.splits import Splits
 from spreadout.runs.arms import COMPARISON, Arm, as_json, best_central_of, gather
 from spreadout.runs.build import build_federation, pick_device
 from spreadout.runs.claim import COMPARISON_MARK, CONFIG, Claim, contents, refuse_foreign

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense, Lists
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.models.nn.scaling import standardized_in
 
 LOOKED_AT = 2000  # examples whose features are looked at

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from spreadout.core.state import ServerState
-from spreadout.data.dataset import Examples
+from spreadout.data.held_out import Examples
 from spreadout.evaluation.by_class import as_written, by_class
 from spreadout.evaluation.by_client import by_client
 from spreadout.evaluation.pooled import pool_of

@@ -14,7 +14,7 @@ from spreadout.core.files import as_json, json_bytes
 from spreadout.core.state import ServerState
 from spreadout.core.tensor_files import tensor_file_bytes
 from spreadout.core.types import Record
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.early_stopping import CHANCE, VALIDATION, judged_by
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet

@@ -11,7 +11,8 @@ from spreadout.config.rates import could_take_prior
 from spreadout.config.sound import usual_rounds
 from spreadout.core.state import ServerState
 from spreadout.core.types import Record
-from spreadout.data.dataset import Examples, Splits
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.early_stopping import shown_of
 from spreadout.evaluation.geometry import Geometry

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from spreadout.config.experiment import Experiment
 from spreadout.config.keys import with_value
 from spreadout.core.errors import UserError
-from spreadout.data.dataset import Splits
 from spreadout.data.sources.python import GivenInPython
+from spreadout.data.splits import Splits
 
 
 def refuse_without_own(experiment: Experiment, given: Collection[str]) -> None:

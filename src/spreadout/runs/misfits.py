@@ -8,7 +8,7 @@ from spreadout.config.effect import refuse_idle
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense, Lists
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods.base import Method
 from spreadout.runs.unprotected import refuse_unprotected

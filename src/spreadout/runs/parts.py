@@ -13,7 +13,9 @@ from spreadout.config.experiment import Experiment, as_experiment
 from spreadout.config.whereabouts import places_of
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
-from spreadout.data.dataset import Examples, FederatedDataset, Splits
+from spreadout.data.dataset import FederatedDataset
+from spreadout.data.held_out import Examples
+from spreadout.data.splits import Splits
 from spreadout.methods.base import Method
 
 OWN_DATA = {"data": {"source": "python"}}  # what takes the place of a preset's

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import whole_of
-from spreadout.data.dataset import Examples, Splits
+from spreadout.data.held_out import Examples
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.load import DataConfig
 from spreadout.data.sources.base import Source
+from spreadout.data.splits import Splits
 from spreadout.data.unlabelled.wanted import Unlabelled
 from spreadout.evaluation.config import Decode
 from spreadout.evaluation.embed import blocks, class_vectors, embed

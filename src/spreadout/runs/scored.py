@@ -11,7 +11,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.types import Record
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.early_stopping import CHANCE, VALIDATION, chance, judged_by
 from spreadout.evaluation.evaluate import Evaluation, evaluate, needed_frequencies

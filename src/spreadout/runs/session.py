@@ -19,7 +19,7 @@ from spreadout.core.kept_memory import keep_memory
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.types import Record
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.early_stopping import out_of_patience, shown_of
 from spreadout.evaluation.geometry import Geometry
 from spreadout.federated.central import count_releases_, settle_all_

@@ -17,7 +17,7 @@ from spreadout.core.rows import nbytes
 from spreadout.core.state import ServerState
 from spreadout.core.tables import table_bytes
 from spreadout.core.types import Record, Tensors
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.early_stopping import best_of, shown_of
 from spreadout.evaluation.evaluate import Evaluation
 from spreadout.evaluation.geometry import Geometry

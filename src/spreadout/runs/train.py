@@ -13,7 +13,7 @@ from torch import nn
 from spreadout.config.experiment import Experiment
 from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.methods.base import Method
 from spreadout.runs import checkpoint
 from spreadout.runs.build import build_federation

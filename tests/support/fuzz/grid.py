@@ -14,7 +14,7 @@ from fuzz.target import Target
 from fuzz.twist import answers, twisted, twists
 from memory_grid import MemoryGrid, deployed, over_the_wire, served
 from spreadout.config.experiment import Experiment
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from toys import several_classes
 
 logging.getLogger("flwr").setLevel(logging.CRITICAL)

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from spreadout.data.columns import Dense, Lists, Sparse
-from spreadout.data.dataset import Examples, Splits
+from spreadout.data.held_out import Examples
 from spreadout.data.moments import are_numbers
+from spreadout.data.splits import Splits
 from spreadout.evaluation.frequencies import PROPENSITY, Frequencies
 from spreadout.evaluation.metric import Metric
 from spreadout.evaluation.pooled import Pool, pool_of

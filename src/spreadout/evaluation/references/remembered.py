@@ -10,7 +10,7 @@ import torch
 
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Column
-from spreadout.data.dataset import Splits
+from spreadout.data.splits import Splits
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.pooled import pool_of
 from spreadout.evaluation.references.compute import references_of, why_none
