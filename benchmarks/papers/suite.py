@@ -156,6 +156,8 @@ def _row(arm: Arm, runs: Sequence[Made]) -> dict[str, Any]:
         "seeds": [one["config"]["seed"] for one in runs],
         "curve": curve(arm),
     }
+    if cut := [one["config"]["seed"] for one in runs if one.get("cut_short")]:
+        row["cut_short"] = cut  # seeds whose runs time ended, not their own patience
     measured = [one["more"] for one in runs if one.get("more")]
     for name in measured[0] if measured else ():
         row[name] = _means([one[name] for one in measured if name in one])

@@ -15,7 +15,7 @@ all points' and one more. If not, its rounds are given.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -78,7 +78,7 @@ class TwoStage:
     the second stage. into: whether the arms take the place of those with their names in files that are
     there. whole: whether rates fall to the last round, so that a point is judged by its last evaluation
     and trained again for all its rounds. turn: all runs of an earlier turn are begun before those of a
-    later one.
+    later one. once: arms whose second stage is of one seed.
     """
 
     name: str
@@ -93,6 +93,7 @@ class TwoStage:
     more: More | None = None
     whole: bool = False
     turn: int = 0
+    once: Collection[str] = ()
 
     @property
     def suite(self) -> str:
@@ -123,7 +124,10 @@ class TwoStage:
         """All points, and the second stage of arms whose points are all there."""
         chosen = self.chosen(kept)
         runs = Runs(self.final(chosen), self.more, self._rank(FINAL), self.stops)
-        return [*(one.job for one in self.points), *runs.jobs(kept)]
+        final = (
+            job for job in runs.jobs(kept) if job.variant not in self.once or not job.experiment.seed
+        )
+        return [*(one.job for one in self.points), *final]
 
     def chosen(self, kept: Kept) -> dict[str, tuple[Point, Mapping[str, float]]]:
         """The best point of each arm whose points are all there, and its best evaluation."""
@@ -187,11 +191,13 @@ def choose_and_run(plans: Sequence[TwoStage], out: Path, running: Running) -> No
         plan.write(kept, out)
 
 
-def refuse_unknown(only: Sequence[str] | None, plans: Sequence[TwoStage]) -> None:
+def refuse_unknown(
+    only: Sequence[str] | None, plans: Sequence[TwoStage], option: str = "--only"
+) -> None:
     """Arms that were asked for and are in none of the plans."""
     known = [arm for plan in plans for arm in plan.arms]
     if unknown := [name for name in only or () if name not in known]:
-        raise UserError(f"--only {unknown[0]}: no such arm in what is to be run")
+        raise UserError(f"{option} {unknown[0]}: no such arm in what is to be run")
 
 
 def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:

@@ -304,3 +304,49 @@ def test_points_whose_rates_decay_are_compared_at_their_end(tmp_path: Path) -> N
     assert final.rounds == point.job.experiment.rounds
     on_the_way, _ = replace(plan, whole=False).chosen(kept)["slow"]
     assert on_the_way.name == "0.1"
+
+
+@pytest.mark.parametrize("settles", [False, True])
+def test_a_run_that_time_ends_is_scored_at_its_best_round_so_far_if_it_is_to_settle(
+    tmp_path: Path, settles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(BASE, encoding="utf-8")
+    arms = {"a": Candidate("a", {"eval": {"patience": 100_000}}, {"clients.lr": [0.1]})}
+    plan = TwoStage("some", base, arms, seeds=1, still_held=0.2, long={"rounds": 100_000})
+    monkeypatch.setattr(side_by_side, "START", 1.0)
+    timed = replace(now(tmp_path / "runs", seconds=1e9), settles=settles)
+    run_plans([plan], replace(timed, jobs=1, begun=time.time() - 1e9 + side_by_side.START + 3))
+    found = Kept(tmp_path / "runs", plan.suite).runs.get("a 0")
+    assert (found is not None) == settles
+    if found is not None:
+        assert found["cut_short"]
+        assert 0 < found["history"][-1]["round"] < 100_000
+        assert found["config"]["rounds"] == 100_000
+        assert found["summary"]["best"]["P@1"] == found["summary"]["metrics"]["P@1"]
+        plan.write(Kept(tmp_path / "runs", plan.suite), tmp_path)
+        assert read(tmp_path / "some.json")["variants"][0]["cut_short"] == [0]
+
+
+def test_some_arms_are_run_with_the_first_seed_only(tmp_path: Path, made: list[str]) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(BASE, encoding="utf-8")
+    arms = {name: Candidate(name, {}, {"clients.lr": [0.1]}) for name in ("a", "b")}
+    plan = TwoStage("some", base, arms, seeds=2, long={"rounds": 2}, once=("b",))
+    choose_and_run([plan], tmp_path, now(tmp_path / "runs"))
+    assert [name for name in made if "tuning" not in name] == [
+        f"{plan.suite} {one}" for one in ("a 0", "b 0", "a 1")
+    ]
+    seeds = {one["name"]: one["seeds"] for one in read(tmp_path / "some.json")["variants"]}
+    assert seeds == {"a": [0, 1], "b": [0]}
+
+
+def test_with_parts_runs_are_begun_that_will_not_end_in_time(tmp_path: Path, made: list[str]) -> None:
+    suite = suite_of(a=0.1, b=0.1)
+    job = Runs(suite).of_variant("a")[0]
+    Kept(tmp_path, "some").add(job, {"summary": {"seconds": 300.0}, "history": [{"round": 2}]})
+    short = Running(tmp_path, "cpu", seconds=400.0, begun=time.time() - 200)
+    run_plans([Runs(suite)], short)
+    assert made == []
+    run_plans([Runs(suite)], replace(short, in_parts=True))
+    assert len(made) == 3
