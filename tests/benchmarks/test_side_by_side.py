@@ -12,7 +12,7 @@ from benchmarks.common.record import read
 from benchmarks.papers import side_by_side
 from benchmarks.papers.side_by_side import Job, Kept, Running, run_plans
 from benchmarks.papers.suite import Runs, ended, keep
-from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
+from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run, tried_points
 from benchmarks.quote.fedmlh import chosen_round
 from spreadout.config.experiment import Experiment
 from spreadout.runs.compare import Suite
@@ -235,6 +235,59 @@ def test_arms_take_the_place_of_those_with_their_names(tmp_path: Path) -> None:
     found = json.loads(out.read_bytes())
     assert [row["name"] for row in found["variants"]] == ["a", "b"]
     assert [found["configs"][name]["clients"]["lr"] for name in "ab"] == [0.1, 0.3]
+
+
+def test_arms_join_those_of_an_unfinished_file_until_all_are_there(tmp_path: Path) -> None:
+    out, so_far, every = tmp_path / "some.json", tmp_path / "some-so-far.json", ("a", "b", "c")
+    for step, arms in enumerate(({"c": 0.1}, {"a": 0.2}, {"b": 0.3, "c": 0.4})):
+        suite = suite_of(seeds=1, **arms)
+        (kept,) = run_plans([Runs(suite)], now(tmp_path / "runs"))
+        keep(suite, kept, out, into=True, beside=every)
+        assert (out.exists(), so_far.exists()) == (step == 2, step < 2)
+        found = read(out if step == 2 else so_far)
+        assert [row["name"] for row in found["variants"]] == [["c"], ["a", "c"], ["a", "b", "c"]][step]
+        assert list(found["configs"]) == [row["name"] for row in found["variants"]]
+    assert [found["configs"][name]["clients"]["lr"] for name in every] == [0.2, 0.3, 0.4]
+
+
+def test_points_of_the_file_that_is_there_are_not_tried_again(tmp_path: Path, made: list[str]) -> None:
+    base = tmp_path / "suites" / "base.toml"
+    base.parent.mkdir()
+    base.write_text(BASE, encoding="utf-8")
+    out, file = tmp_path / "out", tmp_path / "out" / "both-tuning.json"
+    file.parent.mkdir()
+    known = [
+        {
+            "arm": "slow",
+            "point": "0.05",
+            "round": 2,
+            "P@1": 101.0,
+        },  # the best, whatever the other scores
+        {"arm": "plain", "point": "0.05", "failed": "diverged"},
+    ]
+    file.write_text(json.dumps({"commit": "then", "hardware": "there", "points": known}))
+    plan = points_of(str(base), 0.05, 0.2, into=True)
+    plan = replace(plan, seeds=1, tried=tried_points(file))
+    choose_and_run([plan], out, now(tmp_path / "runs"))
+    assert sorted(name.split()[1] for name in made) == [
+        "plain",
+        "slow",
+        "tuning-plain-0.2",
+        "tuning-slow-0.2",
+    ]
+    points = read(file)["points"]
+    assert {(one["arm"], one["point"]) for one in points if one.get("commit") == "then"} == {
+        ("slow", "0.05"),
+        ("plain", "0.05"),
+    }
+    assert len(points) == 4
+    configs = read(out / "both.json")["configs"]
+    assert {name: config["clients"]["lr"] for name, config in configs.items()} == {
+        "slow": 0.05,
+        "plain": 0.2,
+    }
+    assert configs["slow"]["rounds"] == 2
+    assert tried_points(tmp_path / "none.json") == {}
 
 
 def test_several_processes_end_with_the_same_runs(tmp_path: Path) -> None:
