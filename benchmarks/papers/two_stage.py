@@ -216,7 +216,7 @@ def tried_points(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """The points of a tuning file by arm and name, with what made them; none where there is no file."""
     if not path.is_file():
         return {}
-    made, found = read(path), {}
+    made, found = read(path), dict[tuple[str, str], dict[str, Any]]()
     for point in made["points"]:
         about = {"commit": made["commit"], "hardware": made["hardware"], **point}
         found[about.pop("arm"), about.pop("point")] = about

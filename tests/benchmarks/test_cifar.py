@@ -1,6 +1,7 @@
 """Table 1 on CIFAR: arms are treated alike, every point is a config that runs, results are kept."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -177,7 +178,7 @@ def test_how_long_a_run_takes_is_told_by_how_many_ran_beside_the_last_one(tmp_pa
 
 def test_how_many_run_at_once_is_a_mean_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(cifar.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     load = Load()
     first, second = (Job("cifar-10 resnet8", "fedaws", i, False, 1, 0) for i in range(2))
     load.begin(first, 1)
