@@ -10,6 +10,7 @@ A plan says which runs can be made by now: some wait until others have chosen th
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import shutil
@@ -272,8 +273,9 @@ def _keep(job: Job, done: Future[Made | None], kept: Kept) -> bool:
 
 def _made(job: Job, running: Running) -> Made | None:
     """In a process of its own: the run, or its rest; None if it was cut short."""
+    gc.collect()  # graphs of the run before are in cycles
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # what the run before had is for all processes
+        torch.cuda.empty_cache()  # what it had is for all processes
     place, experiment = job.place(running.folder), job.experiment
     if experiment.run.checkpoint_every is None:
         at_end = experiment.run.model_copy(update={"checkpoint_every": AT_END_ONLY})
