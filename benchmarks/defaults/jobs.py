@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import torch
 
 import spreadout as so
 from benchmarks.common.command import at_least_one, duration, names, refuse_unknown, whole_numbers
+from spreadout.config.sound import asks_the_same
 from spreadout.core.errors import UserError
 from spreadout.methods import METHODS as KNOWN
+from spreadout.runs.folder import RunFolder
 
 SETS: dict[str, dict[str, Any]] = {
     "digits": {"source": "digits"},
@@ -138,16 +141,30 @@ class Job:
             values["eval"] = {"references": False}
         return so.Experiment.of(values, overrides=self.changes)
 
-    def run(self) -> dict[str, Any]:
-        """What it reached; a refusal is a result too."""
+    def place(self, folder: Path) -> Path:
+        """Where the run is kept until it ends."""
+        return folder / "-".join(
+            (*map(str, (self.set, self.method, self.seed, self.split)), *self.changes)
+        )
+
+    def run(self, folder: Path | None = None, end: float = float("inf")) -> dict[str, Any] | None:
+        """What it reached; a refusal is a result too.
+
+        folder: of runs that are gone on with. At `end`, by `time.time`, the run is saved there and None
+        is returned; so is one whose process was killed, up to its last evaluation.
+        """
         torch.set_num_threads(1)
         started = time.perf_counter()
+        place = None if folder is None else self.place(folder)
         try:
-            found = so.run(self.experiment(), device=self.device)
+            found = self._result(place, end)
+        except so.Interrupted:
+            return None
         except so.UserError as error:
             result: dict[str, Any] = {"refused": str(error)}
         else:
             summary = found.summary
+            started -= max(0.0, summary["seconds"] - (time.perf_counter() - started))  # of parts before
             result = {
                 "metrics": summary["metrics"],
                 "references": _scores(summary.get("references") or {}),
@@ -156,28 +173,51 @@ class Job:
                 "prior": found.history[-1].get("prior"),
                 "megabytes": round(sum(summary["bytes"][way] for way in ("down", "up")) / 1e6, 1),
             }
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
         return {**self.about, **result, "seconds": round(time.perf_counter() - started, 1)}
+
+    def _result(self, place: Path | None, end: float) -> so.Result:
+        if place is None:
+            return so.run(self.experiment(), device=self.device)
+        how: dict[str, Any] = {"device": self.device, "stop": lambda: time.time() > end}
+        there, asked = RunFolder(place), self.experiment()
+        begun = there.config.is_file() and there.has_checkpoint
+        if begun and asks_the_same(asked, so.Experiment.load(there.config)):
+            return so.resume(place, **how)
+        return so.run(asked, out=place, force=True, **how)
 
 
 def _scores(references: Mapping[str, Any]) -> dict[str, Any]:
     return {name: found["metrics"] for name, found in references.items() if found.get("metrics")}
 
 
-def run_all(jobs: Sequence[Job], workers: int, seconds: float) -> Iterator[tuple[Job, dict[str, Any]]]:
-    """Results in the order in which they come; none is begun after so many seconds."""
-    if workers == 1:
-        end = time.monotonic() + seconds
-        for job in jobs:
-            if time.monotonic() < end:
-                yield job, job.run()
-        return
+def run_all(
+    jobs: Sequence[Job], workers: int, seconds: float, folder: Path | None = None
+) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """Results in the order in which they come; none is begun after so many seconds.
+
+    folder: where runs that still go on then are saved, and gone on with.
+    """
     end = time.time() + seconds
+    asked = ((job, end, folder) for job in jobs)
+    if workers == 1:
+        yield from _ended(map(_run_until, asked))
+        return
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
-        for job, found in pool.imap_unordered(_run_until, ((job, end) for job in jobs)):
-            if found is not None:
-                yield job, found
+        yield from _ended(pool.imap_unordered(_run_until, asked))
 
 
-def _run_until(asked: tuple[Job, float]) -> tuple[Job, dict[str, Any] | None]:
-    job, end = asked
-    return job, job.run() if time.time() < end else None
+def _ended(
+    runs: Iterable[tuple[Job, dict[str, Any] | None]],
+) -> Iterator[tuple[Job, dict[str, Any]]]:
+    for job, found in runs:
+        if found is not None:
+            yield job, found
+
+
+def _run_until(asked: tuple[Job, float, Path | None]) -> tuple[Job, dict[str, Any] | None]:
+    job, end, folder = asked
+    if time.time() >= end:
+        return job, None
+    return job, job.run() if folder is None else job.run(folder, end)

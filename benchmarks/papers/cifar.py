@@ -12,8 +12,9 @@ All arms share the recipe below: one step a client and round, momentum and weigh
 rate that falls with a cosine, images shifted and mirrored. The rate of class rows, which is the
 clients', falls too, and with it that of the encoder falls with the cosine's square, in all arms.
 
-Every result is written as it comes, and what is in the file is not run again. With `--seconds` no run is
-begun that would not end in time, by how long others took.
+Networks and arms are begun in the order in which they are named. Every result is written as it comes,
+and what is in the file is not run again. With `--seconds` no run is begun that would not end in time, by
+how long others took and how many ran beside them.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ NETS = {  # network by network: its data set, and the network its points are tri
     "cifar-100 resnet32": ("cifar-100", "resnet32"),
     "cifar-100 resnet56": ("cifar-100", "resnet32"),
 }
+LONGEST_FIRST = ["cifar-100 resnet56", "cifar-10 resnet32", "cifar-100 resnet32", "cifar-10 resnet8"]
 LABELS = {
     "baseline-1": "Baseline-1",
     "baseline-2": "Baseline-2",
@@ -56,7 +58,8 @@ LABELS = {
     "centralized": "softmax oracle",
 }
 CLIENTS = {"cifar-10": (10, 51), "cifar-100": (100, 5)}  # and how many images each brings to a round
-SECONDS_A_ROUND = {"resnet8": 0.015, "resnet32": 0.03, "resnet56": 0.055}  # of several at once
+SECONDS_A_ROUND = {"resnet8": 0.003, "resnet32": 0.006, "resnet56": 0.011}  # of a device shared by many
+ALONE = {"resnet8": 0.007, "resnet32": 0.013, "resnet56": 0.021}  # less it never is
 START = 25.0  # seconds a process takes to be ready, and a run to end
 
 
@@ -227,12 +230,12 @@ class Results:
             return None
         return int(max(found, key=lambda run: (run["P@1"], -run["point"]))["point"])
 
-    def seconds(self, job: Job) -> float:
-        """How long a run will take, by the last one of the same network: others may have ended since."""
-        ended = [run for run in self.runs if run["seconds"]]
-        known = [run["seconds"] / run["rounds"] for run in ended if _job(run).encoder == job.encoder]
-        each = known[-1] if known else SECONDS_A_ROUND[job.encoder]
-        return START + each * job.rounds
+    def seconds(self, job: Job, at_once: float = 1.0) -> float:
+        """How long a run will take if so many run at once, by the last one of the same network."""
+        ended = [run for run in self.runs if run["seconds"] and _job(run).encoder == job.encoder]
+        shares = [run["seconds"] / run["rounds"] / run.get("at_once", 5.0) for run in ended]
+        each = (shares[-1] if shares else SECONDS_A_ROUND[job.encoder]) * at_once
+        return START + max(each, ALONE[job.encoder]) * job.rounds
 
     def table(self) -> list[dict[str, Any]]:
         """Scores on test images beside the paper's, the mean over seeds."""
@@ -271,8 +274,8 @@ def tuning_jobs(
     return [
         Job(net, arm, i, False, epochs.of(net, arm), 0)
         for net in smaller
-        for i in points
         for arm in arms
+        for i in points
     ]
 
 
@@ -293,6 +296,29 @@ def final_jobs(
                     yield Job(net, arm, best, True, epochs.of(net, arm), seed)
 
 
+class Load:
+    """How many runs there were at once, in the mean over the time of each."""
+
+    def __init__(self) -> None:
+        self.since, self.count, self.sum = time.monotonic(), 0, 0.0
+        self.begun: dict[Job, tuple[float, float]] = {}
+
+    def _now(self, count: int) -> tuple[float, float]:
+        now = time.monotonic()
+        self.sum += self.count * (now - self.since)
+        self.since, self.count = now, count
+        return now, self.sum
+
+    def begin(self, job: Job, count: int) -> None:
+        """count: those that run from now on."""
+        self.begun[job] = self._now(count)
+
+    def end(self, job: Job, count: int) -> float:
+        (first, before), beside = self.begun.pop(job), self.count
+        now, after = self._now(count)
+        return (after - before) / (now - first) if now > first else float(beside)
+
+
 def run_all(
     wanted: Callable[[], Sequence[Job]],
     results: Results,
@@ -309,20 +335,23 @@ def run_all(
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
         running: dict[Future[dict[str, Any]], Job] = {}
         begun: set[Job] = set()
+        load = Load()
         while True:
             left = [job for job in wanted() if job not in begun and not results.has(job)]
             while left and len(running) < workers:
                 job = left.pop(0)
                 begun.add(job)
-                if time.monotonic() + results.seconds(job) > deadline:
+                if time.monotonic() + results.seconds(job, len(running) + 1) > deadline:
                     print(f"no time for {job.name}", flush=True)
                     continue
                 running[pool.submit(train, job, norm, device)] = job
+                load.begin(job, len(running))
             if not running:
                 return
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for one in done:
                 job = running.pop(one)
+                at_once = load.end(job, len(running))
                 try:
                     run = one.result()
                 except BrokenProcessPool:
@@ -332,13 +361,13 @@ def run_all(
                     if job.test or not str(error).startswith("diverged"):
                         continue
                     run = failed(job)  # that is what is known of this point
-                results.add(run)
+                results.add({**run, "at_once": round(at_once, 1)})
                 print(f"{run['P@1']:5.1f} in {run['seconds']:5.1f} s: {job.name}", flush=True)
 
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS), metavar="NET")
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=LONGEST_FIRST, metavar="NET")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS), metavar="ARM")
     told = "of a run that is scored on test images; NAME: an arm or a network"
     parser.add_argument("--epochs", nargs="+", default=["60"], metavar="N|NAME=N", help=told)
@@ -371,8 +400,7 @@ def main() -> None:
 
     def wanted() -> list[Job]:
         final = final_jobs(results, a.nets, a.arms, tuning, epochs, a.seeds)
-        longest_first = sorted(final, key=lambda job: (job.seed, -results.seconds(job)))
-        return [*tuning, *longest_first]
+        return [*tuning, *final]
 
     run_all(wanted, results, a.jobs, a.norm, a.device, deadline)
     for row in results.table():

@@ -23,7 +23,7 @@ from benchmarks.papers.drawing import chart, table, write_report
 from benchmarks.papers.published import figures_of
 from benchmarks.papers.side_by_side import add_running, running_of
 from benchmarks.papers.suite import keep, run_suites
-from benchmarks.papers.two_stage import choose_and_run, refuse_unknown
+from benchmarks.papers.two_stage import choose_and_run, refuse_unknown, tried_points
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import changes_of
 from spreadout.data.load import load_data
@@ -49,6 +49,11 @@ def main() -> None:
         "--only", nargs="+", metavar="ARM", help="run these again, keep the other results"
     )
     parser.add_argument("--choose", action="store_true", help="tune every arm on validation data first")
+    parser.add_argument(
+        "--keep-points",
+        action="store_true",
+        help="with --choose: points that SUITE-tuning.json has are not tried again",
+    )
     parser.add_argument("--seeds", type=int, default=3, help="of arms that are tuned first")
     parser.add_argument("--references", action="store_true", help="only what to compare with")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm")
@@ -60,7 +65,13 @@ def main() -> None:
     if a.choose:
         chosen = (a.seeds, changes_of(a.set), a.only)
         plans = [
-            dual_encoder_choice.plan_of(name, *chosen, turn=turn) for turn, name in enumerate(a.suites)
+            dual_encoder_choice.plan_of(
+                name,
+                *chosen,
+                turn=turn,
+                tried=tried_points(a.out / f"{name}-tuning.json") if a.keep_points else None,
+            )
+            for turn, name in enumerate(a.suites)
         ]
         refuse_unknown(a.only, plans)
         with running_of(a) as running:

@@ -38,9 +38,10 @@ class Choice:
 # and theirs are nearly one setting. The global softmax has the server's rate of earlier sweeps.
 FEDERATED: Grid = {"clients.lr": [2.0, 6.0, 18.0], "rounds": [500, 1500]}
 HINGE: Grid = {"clients.lr": [0.7, 2.0, 6.0], "server.lr": [0.03, 0.1]}
-LONGER: Grid = {"clients.lr": [2.0, 6.0, 18.0], "rounds": [1000, 3000]}
 GLOBAL: Grid = {"clients.lr": [8.0, 20.0, 50.0], "rounds": [1000, 3000]}
 SCALES: Grid = {"method.scale": [10.0, 20.0]}
+EPOCHS: Grid = {"clients.lr": [6.0, 18.0], "rounds": [500, 1500]}
+SINGLE_STEPS: Grid = {"clients.lr": [6.0, 18.0], "rounds": [1000, 3000]}
 CHOICES = {
     "table2": Choice(FEDERATED, 250, {"h-s": HINGE, "gs": GLOBAL}),
     "ours": Choice(
@@ -52,16 +53,16 @@ CHOICES = {
         },
     ),
     "sasrec": Choice({"clients.lr": [0.003, 0.01], **SCALES}, 100),
-    "figures": Choice(LONGER, 125, {"fedavg": FEDERATED}),
-    "centralized": Choice(
-        {"clients.lr": [0.1, 0.3], "rounds": [500, 1500]},
-        125,
-        {"gs": {"clients.lr": [50.0, 150.0], "rounds": [500, 1500]}},
+    "figures": Choice(EPOCHS, 125, {"fedsgd": SINGLE_STEPS, "fedsgd-shuffled": SINGLE_STEPS}),
+    "centralized": Choice(  # of 250 steps: 1.3 and 4 epochs
+        {"clients.lr": [0.1, 0.3], "rounds": [300, 900]},
+        100,
+        {"gs": {"clients.lr": [50.0, 150.0], "rounds": [300, 900]}},
         still_held=0.0,
     ),
     "ablation": Choice(
-        {"clients.lr": [8.0, 20.0], "rounds": [1000, 3000]},
-        250,
+        {"clients.lr": [5.0, 10.0, 20.0, 40.0]},
+        200,
         {"temperature": {"clients.lr": [0.2, 0.6], **SCALES}},
     ),
 }
@@ -84,9 +85,18 @@ def base_of(suite: str) -> Path:
 
 
 def plan_of(
-    suite: str, seeds: int, changes: Changes, only: Sequence[str] | None = None, turn: int = 0
+    suite: str,
+    seeds: int,
+    changes: Changes,
+    only: Sequence[str] | None = None,
+    *,
+    turn: int = 0,
+    tried: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
 ) -> TwoStage:
-    """To tune and run a suite's arms; it writes `SUITE-tuning.json` and `SUITE.json`."""
+    """To tune and run a suite's arms; it writes `SUITE-tuning.json` and `SUITE.json`.
+
+    tried: scores of points that are not to be tried again.
+    """
     arms = candidates(suite)
     return TwoStage(
         suite,
@@ -100,6 +110,8 @@ def plan_of(
         more=user_errors.of_run,
         whole=True,
         turn=turn,
+        beside=list(arms),
+        tried=tried or {},
     )
 
 

@@ -1,6 +1,7 @@
 """Table 3 of FedAwS at three extreme shapes: every arm equally tuned, and tested once as chosen.
 
     python -m benchmarks.papers.extreme --jobs 8 --seconds 540        # on a GPU; results/extreme/arms-*
+    python -m benchmarks.papers.extreme --sets amazon-670k --further  # four more points for every arm
     python -m benchmarks.papers.extreme --profile                     # what a round of each arm takes
     python -m benchmarks.papers.extreme --sets amazoncat-13k --rows   # the price of seeing nothing
     python -m benchmarks.papers.extreme --sets amazoncat-13k --draw   # its picture, from the file
@@ -84,6 +85,7 @@ def main() -> None:
     parser.add_argument("--scale", type=fraction, help="of the shape, instead of its own")
     parser.add_argument("--rounds", type=int, help="instead of the set's own")
     parser.add_argument("--points", type=int, help="so many of each arm, for a quick look")
+    parser.add_argument("--further", action="store_true", help="try the further points of each arm too")
     parser.add_argument("--profile", action="store_true", help="time some rounds of each arm")
     parser.add_argument("--draw", action="store_true", help="only the pictures of what --rows has made")
     a = parser.parse_args()
@@ -92,6 +94,8 @@ def main() -> None:
             draw(shape, read(_path(a.out, shape, rows=True)))
         return
     known = rows_arms() if a.rows else ARMS
+    if a.further:
+        known = {name: replace(arm, points=arm.every) for name, arm in known.items()}
     if unknown := [name for name in a.arms or [] if name not in known]:
         raise UserError(f"--arms {unknown[0]}: is none of {', '.join(known)}")
     most = 1 if a.profile else a.points or max(len(one.points) for one in known.values())

@@ -69,10 +69,15 @@ class Arm:
     label: str
     changes: Made
     points: Mapping[str, Made] = field(default_factory=dict)
+    further: Mapping[str, Made] = field(default_factory=dict)  # tried where all arms have them
+
+    @property
+    def every(self) -> dict[str, Made]:
+        return {**self.points, **self.further}
 
 
-def _points(knob: str, values: tuple[float, float], rates: tuple[float, float]) -> dict[str, Made]:
-    """Two rates of the server by two values of the arm's own knob."""
+def _points(knob: str, values: Sequence[float], rates: Sequence[float]) -> dict[str, Made]:
+    """Rates of the server by values of the arm's own knob."""
     section, name = knob.split(".")
     return {
         f"{rate:g}-{value:g}": {"server": {"lr": rate}, section: {name: value}}
@@ -81,19 +86,39 @@ def _points(knob: str, values: tuple[float, float], rates: tuple[float, float]) 
     }
 
 
-def _softmax(rows: float, **method: float) -> dict[str, Made]:
-    """Two rates of the server by two scales.
+def _adam(rows: float) -> Made:
+    """Class rows move by Adam too: at a rate of their own, as they are of unit length."""
+    return {"classes": {"optimizer": "adam", "eps": 1e-8, "lr": rows}}
 
-    Class rows move by Adam too: at a rate of their own, as they are of unit length.
-    """
-    tables = {"classes": {"optimizer": "adam", "eps": 1e-8, "lr": rows}}
+
+def _softmax(rows: float, **method: float) -> dict[str, Made]:
+    """Two rates of the server by two scales."""
     return {
         f"{rate:g}-{scale:g}": {
             "method": {"scale": scale, **method},
-            "server": {"lr": rate, "tables": tables},
+            "server": {"lr": rate, "tables": _adam(rows)},
         }
         for scale in (10.0, 20.0)
         for rate in RATES
+    }
+
+
+def _softmax_by_rows(tried: Sequence[tuple[float, float, float]], **method: float) -> dict[str, Made]:
+    """Rates of the server and of class rows, and scales."""
+    return {
+        f"{rate:g}-{rows:g}-{scale:g}": {
+            "method": {"scale": scale, **method},
+            "server": {"lr": rate, "tables": _adam(rows)},
+        }
+        for rate, rows, scale in tried
+    }
+
+
+def _spread(tried: Sequence[tuple[float, float]]) -> dict[str, Made]:
+    """Rates of the server and of class rows."""
+    return {
+        f"{rate:g}-{rows:g}": {"server": {"lr": rate}, "clients": {"row_lr": rows}}
+        for rate, rows in tried
     }
 
 
@@ -102,14 +127,11 @@ RATES = (0.005, 0.02)
 # rare classes, which are negatives nearly always, would be pushed to one side to say how rare they are.
 SAMPLED = _softmax(0.0005, logit_adjustment=1.0)
 WHOLE = _softmax(0.002)
-SPREAD = {  # rates of the server and of class rows
-    f"{rate:g}-{rows:g}": {"server": {"lr": rate}, "clients": {"row_lr": rows}}
-    for rate, rows in ((0.01, 0.5), (0.03, 0.5), (0.005, 0.5), (0.03, 0.2))
-}
+SPREAD = _spread(((0.01, 0.5), (0.03, 0.5), (0.005, 0.5), (0.03, 0.2)))
 SPREAD_SAMPLED = {  # rates of the server and of class rows, strengths of its step
     f"{rate:g}-{rows:g}-{strength:g}": {
         "method": {"scale": 10.0, "logit_adjustment": 1.0, "strength": strength},
-        "server": {"lr": rate, "tables": {"classes": {"optimizer": "adam", "eps": 1e-8, "lr": rows}}},
+        "server": {"lr": rate, "tables": _adam(rows)},
     }
     for rate, rows, strength in (
         (0.02, 5e-4, 0.003),
@@ -117,6 +139,27 @@ SPREAD_SAMPLED = {  # rates of the server and of class rows, strengths of its st
         (0.02, 5e-4, 0.001),
         (0.02, 2e-3, 0.01),
     )
+}
+# Beyond the first four: past the corners of the grids, and with faster class rows. At Amazon-670K's
+# shape, with four instances a class, FedAwS and FedAwS with ten rows were better with their faster ones.
+FASTER = ((0.02, 0.005), (0.02, 0.01))
+FURTHER: dict[str, dict[str, Made]] = {
+    "softmax": _softmax_by_rows(
+        ((0.02, 0.002, 40.0), (0.05, 0.002, 20.0), (0.02, 0.005, 20.0), (0.05, 0.005, 40.0))
+    ),
+    "fedaws": _spread(((0.03, 1.0), (0.01, 1.0), (0.05, 0.5), (0.05, 1.0))),
+    "ten": _softmax_by_rows(
+        [(*rates, scale) for scale in (10.0, 20.0) for rates in ((0.02, 0.002), (0.02, 0.005))],
+        logit_adjustment=1.0,
+    ),
+    "fedaws-ten": {
+        f"{name}-spread": overlay(point, {"method": {"strength": 0.003}})
+        for name, point in _softmax_by_rows(
+            [(*rates, scale) for scale in (10.0, 20.0) for rates in FASTER], logit_adjustment=1.0
+        ).items()
+    },
+    "baseline-2": _points("method.margin", (0.7, 0.9), (0.002, 0.01)),
+    "baseline-1": _points("clients.row_lr", (0.02, 0.05), (0.02, 0.05)),
 }
 MINED: Made = {"spreadout_form": "topk", "k": 10, "candidates": 32_768}
 
@@ -158,6 +201,9 @@ ARMS = {
 SAME = {"0": "fedaws", "10": "ten", "all": "softmax"}  # arms of both tables, by their rows
 
 
+ARMS = {name: replace(arm, further=FURTHER[name]) for name, arm in ARMS.items()}
+
+
 def rows_arms() -> dict[str, Arm]:
     """By how many rows a client gets beside its own: none is FedAwS, all is a softmax over all."""
     return {
@@ -174,7 +220,7 @@ def experiment(
 ) -> Experiment:
     """A point of an arm at a shape; more: changes for a quick look."""
     known = ARMS | rows_arms()
-    changes = known[arm].points[point]
+    changes = known[arm].every[point]
     central = known[arm].changes["method"]["name"] == "centralized"
     of_set = {
         "name": f"{shape}-{arm}",

@@ -4,6 +4,8 @@
     python -m benchmarks.papers.fedmlh --shapes bibtex              # the real one
     python -m benchmarks.papers.fedmlh --shapes amztitle --law matched --seeds 1 --held 0.034 \
         --tuning-rounds 8 --jobs 2                                   # 295,000 instances
+    python -m benchmarks.papers.fedmlh --shapes wiki31 amztitle --law matched --seeds 1 wiki31=3 \
+        --once r4-b500 r4-b2000 r2-b1000 r8-b1000 --tuning-rounds 6 wiki31=12 --rounds 40   # in one pool
     python -m benchmarks.papers.fedmlh --curves RUNS --shapes amztitle   # of runs that were stopped
     python -m benchmarks.papers.fedmlh --report-only                     # Figures 3 to 5
 
@@ -12,7 +14,8 @@ for either method, the rounds as early stopping would; what was sent until then 
 best. With `--law matched` labels are as rare as in the published sets (docs/data.md); otherwise as the
 config says, by a power law with exponent 1. B and R are varied on Eurlex's and Wiki31's shapes. With
 `--tuning-rounds N` rates are compared after N rounds, and the run that is tested finds its own best
-round on the instances left out: one long run an arm. Writes
+round on the instances left out: one long run an arm. With `--settle` one that time ends is tested at its
+best round so far. Writes
 results/fedmlh/SHAPE.json or SHAPE-matched.json, SHAPE-tuning.json and SHAPE-curves.json, and a page with
 the figures.
 """
@@ -51,6 +54,13 @@ PUBLISHED = {
     "amztitle": "lf-amazontitles-131k",
     "wikititle": "lf-wikiseealsotitles-320k",
 }
+NUMBERS: tuple[tuple[str, list[str], str], ...] = (
+    ("seeds", ["3"], "of the second stage"),
+    ("examples", [], "training instances, where there are too many"),
+    ("rounds", [], "of the second stage, at most"),
+    ("tuning-rounds", [], "compare rates after so many"),
+    ("held", ["0.1"], "share of the instances left out"),
+)
 KEPT = ("P@1", "P@3", "P@5", "P@1 infrequent")
 
 
@@ -75,13 +85,12 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--shapes", nargs="+", choices=(*SHAPES, "bibtex"), default=list(SHAPES))
     parser.add_argument("--out", type=Path, default=RESULTS / "fedmlh")
-    parser.add_argument("--seeds", type=int, default=3)
     add_running(parser)
-    parser.add_argument("--examples", type=int, help="training instances, where there are too many")
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--tuning-rounds", type=int, help="compare rates after so many")
+    for name, usual, said in NUMBERS:
+        told = f"{said}; SHAPE=N: of one shape"
+        parser.add_argument(f"--{name}", nargs="+", default=usual, metavar="N|SHAPE=N", help=told)
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES), help="of every arm")
-    parser.add_argument("--held", type=float, default=0.1, help="share of the instances left out")
+    parser.add_argument("--once", nargs="+", default=[], metavar="ARM", help="of the first seed only")
     parser.add_argument("--only", nargs="+", metavar="ARM", help="keep other results")
     parser.add_argument("--law", choices=("drawn", "matched"), default="drawn", help="of labels")
     parser.add_argument(
@@ -95,14 +104,47 @@ def main() -> None:
         for shape in a.shapes:
             keep_curves(shape, a.curves, a.out / f"{shape}-curves.json")
         return
-    plans = [] if a.report_only else [plan_of(shape, a) for shape in a.shapes]
+    shapes = [] if a.report_only else a.shapes
+    plans = [plan_of(shape, of_shape(a, shape), turn) for turn, shape in enumerate(shapes)]
     refuse_unknown(a.only, plans)
+    refuse_unknown(a.once, plans, "--once")
     with running_of(a) as running:
         choose_and_run(plans, a.out, running)
     fedmlh_figures.write_page(a.out, a.report)
 
 
-def plan_of(shape: str, a: Namespace) -> TwoStage:
+def of_shape(a: Namespace, shape: str) -> Namespace:
+    """The options, each number the one that is meant for this shape."""
+    found = {}
+    for name, usual, _ in NUMBERS:
+        key = name.replace("-", "_")
+        found[key] = _number_of(f"--{name}", [*usual, *getattr(a, key)], shape)
+    held = found["held"]
+    if held is None or not 0 < held < 1:
+        raise UserError(f"--held {held}: must be between 0 and 1")
+    whole = {key: None if n is None else int(n) for key, n in found.items() if key != "held"}
+    return Namespace(**{**vars(a), **whole, "held": held})
+
+
+def _number_of(option: str, words: Sequence[str], shape: str) -> float | None:
+    """`40 wiki31=60`: 40, but 60 for that shape."""
+    found: float | None = None
+    for word in sorted(words, key=lambda word: "=" in word):
+        name, _, number = word.rpartition("=")
+        if name not in ("", *SHAPES, "bibtex"):
+            raise UserError(f"{option} {word}: is of none of {', '.join(SHAPES)}, bibtex")
+        try:
+            value = float(number)
+        except ValueError:
+            raise UserError(f"{option} {word}: must be a number") from None
+        if not value > 0 or (option != "--held" and value % 1):
+            raise UserError(f"{option} {word}: must be a whole number above 0")
+        if name in ("", shape):
+            found = value
+    return found
+
+
+def plan_of(shape: str, a: Namespace, turn: int = 0) -> TwoStage:
     """A shape's arms, as the options say."""
     changes = changes_of(a.set)
     if a.examples and shape in SHAPES:
@@ -121,6 +163,8 @@ def plan_of(shape: str, a: Namespace) -> TwoStage:
         still_held=a.held if a.tuning_rounds else 0.0,
         long={"rounds": rounds} if a.tuning_rounds else None,
         into=a.only is not None,
+        turn=turn,
+        once=a.once,
     )
 
 

@@ -60,13 +60,18 @@ def main() -> None:
     parser.add_argument("--report-only", action="store_true")
     add_running(parser)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--studies", nargs="+", choices=fedss_arms.STUDIES, default=[])
+    told = "begun in this order, in one pool of processes"
+    parser.add_argument("--studies", nargs="+", choices=fedss_arms.STUDIES, default=[], help=told)
     parser.add_argument("--seeds", type=int, default=3, help="of the studies")
     parser.add_argument("--only", nargs="+", metavar="ARM", help="of the studies; keep other results")
     parser.add_argument("--rounds", type=int, help="of the second stage of reduced studies")
     a = parser.parse_args()
     if a.studies:
-        plans = [plan_of(study, a.seeds, changes_of(a.set), a.only, a.rounds) for study in a.studies]
+        changes = changes_of(a.set)
+        plans = [
+            plan_of(study, a.seeds, changes, a.only, a.rounds, turn)
+            for turn, study in enumerate(a.studies)
+        ]
         refuse_unknown(a.only, plans)
         with running_of(a) as running:
             choose_and_run(plans, a.out, running)
@@ -104,6 +109,7 @@ def plan_of(
     changes: dict[str, Any],
     only: list[str] | None = None,
     rounds: int | None = None,
+    turn: int = 0,
 ) -> TwoStage:
     """Choose on whole alphabets, run, and look at how well the runs know what they were trained on."""
     left_out = {"data": {"hold_out": "users"}}
@@ -118,6 +124,7 @@ def plan_of(
         long=None if given is None else {"rounds": rounds or given},
         into=only is not None,
         more=fit_of,
+        turn=turn,
     )
 
 

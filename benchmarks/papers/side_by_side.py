@@ -10,6 +10,7 @@ A plan says which runs can be made by now: some wait until others have chosen th
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import multiprocessing
 import shutil
@@ -32,6 +33,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.sound import asks_the_same
 from spreadout.core.errors import UserError
 from spreadout.core.files import append
+from spreadout.runs.claim import SUMS
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.observer import Interrupted
 from spreadout.runs.result import Result
@@ -141,6 +143,8 @@ class Running:
     seconds: float = float("inf")
     begun: float = 0.0  # by `time.time`, which all processes share
     folders_stay: bool = False  # those of finished runs
+    settles: bool = False  # runs that are scored at their best round end where time does
+    in_parts: bool = False  # runs are begun that will not end in time
 
     @property
     def end(self) -> float:
@@ -158,12 +162,23 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         default=float("inf"),
         help="begin no run that would not end in time, and stop after these; 0: write what is kept",
     )
+    parser.add_argument(
+        "--in-parts",
+        action="store_true",
+        help="begin runs that will not end in time too, to go on later",
+    )
+    parser.add_argument(
+        "--settle",
+        action="store_true",
+        help="runs that choose their own round end when time is up: scored at their best round so far",
+    )
 
 
 @contextmanager
 def running_of(given: argparse.Namespace) -> Iterator[Running]:
     """As the options say; without --runs, what is kept goes with the command."""
     about = {"device": given.device, "jobs": given.jobs, "seconds": given.seconds, "begun": time.time()}
+    about |= {"settles": given.settle, "in_parts": given.in_parts}
     if given.runs is not None:
         yield Running(given.runs, **about)
         return
@@ -229,6 +244,10 @@ def _waiting(plans: Sequence[Plan], kept: Mapping[str, Kept], folder: Path) -> l
 def _in_time(job: Job, kept: Kept, running: Running) -> bool:
     """Whether it ends in time; one that is longer than all the time can only be made in parts."""
     left, needed = running.end - time.time(), kept.seconds(job)
+    if running.settles and job.at_best:  # what it has come to is scored, however little time there is
+        return left > START or RunFolder(job.place(running.folder)).has_checkpoint
+    if running.in_parts:
+        return left > START
     return left > 0 and (needed <= left or needed > running.seconds)
 
 
@@ -254,8 +273,9 @@ def _keep(job: Job, done: Future[Made | None], kept: Kept) -> bool:
 
 def _made(job: Job, running: Running) -> Made | None:
     """In a process of its own: the run, or its rest; None if it was cut short."""
+    gc.collect()  # graphs of the run before are in cycles
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # what the run before had is for all processes
+        torch.cuda.empty_cache()  # what it had is for all processes
     place, experiment = job.place(running.folder), job.experiment
     if experiment.run.checkpoint_every is None:
         at_end = experiment.run.model_copy(update={"checkpoint_every": AT_END_ONLY})
@@ -265,14 +285,19 @@ def _made(job: Job, running: Running) -> Made | None:
         "progress": False,
         "stop": lambda: time.time() > running.end,
     }
+    cut_short = False
     try:
         if _was_begun(place, experiment):
             result = resume(place, **how)
         else:
             result = run(experiment, out=place, force=True, **how)
-    except Interrupted:
-        return None
+    except Interrupted as cut:
+        if not (running.settles and job.at_best):
+            return None
+        result, cut_short = _ended_at(place, experiment, cut.round, running.device), True
     found: Made = {"summary": dict(result.summary), "history": result.history}
+    if cut_short:
+        found["cut_short"] = True
     if job.at_best:
         best = result.summary["best"]
         found["summary"]["metrics"] = {name: best[name] for name in result.summary["metrics"]}
@@ -281,6 +306,14 @@ def _made(job: Job, running: Running) -> Made | None:
     if not running.folders_stay:
         shutil.rmtree(place, ignore_errors=True)
     return found
+
+
+def _ended_at(place: Path, experiment: Experiment, rounds: int, device: str) -> Result:
+    """What a run that was cut short has come to, as if it had been meant to end there."""
+    shorter = experiment.model_copy(update={"rounds": rounds})
+    RunFolder(place).config.write_text(shorter.to_toml(), encoding="utf-8")
+    (place / SUMS).unlink(missing_ok=True)  # of the config as it was
+    return resume(place, device=device, progress=False)
 
 
 def _was_begun(place: Path, experiment: Experiment) -> bool:

@@ -6,7 +6,6 @@ python -m benchmarks.papers.suite configs/fedaws/bibtex.toml --out results/bibte
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.command import command, parser_of
-from benchmarks.common.record import write
+from benchmarks.common.record import read, write
 from benchmarks.papers.side_by_side import (
     Job,
     Kept,
@@ -117,12 +116,21 @@ def ended(suite: Suite, kept: Kept) -> dict[str, tuple[Arm, list[Made]]]:
     return found
 
 
-def keep(suite: Suite, kept: Kept, out: Path, *, into: bool = False, missing: int = 0) -> None:
+def keep(
+    suite: Suite,
+    kept: Kept,
+    out: Path,
+    *,
+    into: bool = False,
+    missing: int = 0,
+    beside: Sequence[str] = (),
+) -> None:
     """The small result file: the table, curves, and everything needed to make it again.
 
     While an arm has no seed yet, what there is goes into a file beside it, `…-so-far.json`. With `into`,
-    arms take the place of those with their names in the file that is there, if it is. missing: arms that
-    are not in the suite yet.
+    arms take the place of those with their names in the file that is there, in that one else. missing:
+    arms that are not in the suite yet. beside: all arms there should be, in their order, where the suite
+    has only some of them.
     """
     arms = ended(suite, kept)
     table = [_row(arm, runs) for arm, runs in arms.values()]
@@ -133,18 +141,29 @@ def keep(suite: Suite, kept: Kept, out: Path, *, into: bool = False, missing: in
         return
     configs = {name: suite.variants[name].model_dump(mode="json", exclude_none=True) for name in arms}
     so_far = out.with_name(f"{out.stem}-so-far.json")
-    if missing or len(arms) < len(suite.variants):
+    before = next((path for path in (out, so_far) if path.is_file()), None) if into else None
+    if before is not None:
+        table, configs = _among(read(before), table, configs, beside)
+    wanted = set(beside) or {*suite.variants}
+    if wanted - configs.keys() or (missing and not beside):
         out = so_far
-    else:
-        so_far.unlink(missing_ok=True)
-        if into and out.is_file():
-            before, fresh = json.loads(out.read_bytes()), {row["name"]: row for row in table}
-            older = {"commit": before["commit"], "hardware": before["hardware"]}
-            table = [fresh.pop(row["name"], {**older, **row}) for row in before["variants"]]
-            table += fresh.values()
-            configs = {**before["configs"], **configs}
     made = {"suite": suite.name, "seeds": list(suite.seeds), "variants": table}
     write(out, {**made, "constant": constant(suite.variants[next(iter(arms))]), "configs": configs})
+    if out != so_far:
+        so_far.unlink(missing_ok=True)
+
+
+def _among(
+    before: Made, table: Sequence[Made], configs: Made, order: Sequence[str]
+) -> tuple[list[Made], Made]:
+    """The arms of a file, these in the place of those with their names; in an order, if there is one."""
+    older = {"commit": before["commit"], "hardware": before["hardware"]}
+    rows = {row["name"]: {**older, **row} for row in before["variants"]}
+    rows |= {row["name"]: row for row in table}
+    places = {name: place for place, name in enumerate(order)}
+    names = sorted(rows, key=lambda name: places.get(name, len(places)))
+    configs = {**before["configs"], **configs}
+    return [rows[name] for name in names], {name: configs[name] for name in names}
 
 
 def _row(arm: Arm, runs: Sequence[Made]) -> dict[str, Any]:
@@ -156,6 +175,8 @@ def _row(arm: Arm, runs: Sequence[Made]) -> dict[str, Any]:
         "seeds": [one["config"]["seed"] for one in runs],
         "curve": curve(arm),
     }
+    if cut := [one["config"]["seed"] for one in runs if one.get("cut_short")]:
+        row["cut_short"] = cut  # seeds whose runs time ended, not their own patience
     measured = [one["more"] for one in runs if one.get("more")]
     for name in measured[0] if measured else ():
         row[name] = _means([one[name] for one in measured if name in one])

@@ -15,7 +15,7 @@ all points' and one more. If not, its rounds are given.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -78,7 +78,8 @@ class TwoStage:
     the second stage. into: whether the arms take the place of those with their names in files that are
     there. whole: whether rates fall to the last round, so that a point is judged by its last evaluation
     and trained again for all its rounds. turn: all runs of an earlier turn are begun before those of a
-    later one.
+    later one. once: arms whose second stage is of one seed. beside: all arms of the suite's file, where
+    these are only some. tried: by arm and name, scores of points that are not tried again.
     """
 
     name: str
@@ -93,6 +94,9 @@ class TwoStage:
     more: More | None = None
     whole: bool = False
     turn: int = 0
+    once: Collection[str] = ()
+    beside: Sequence[str] = ()
+    tried: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def suite(self) -> str:
@@ -123,21 +127,29 @@ class TwoStage:
         """All points, and the second stage of arms whose points are all there."""
         chosen = self.chosen(kept)
         runs = Runs(self.final(chosen), self.more, self._rank(FINAL), self.stops)
-        return [*(one.job for one in self.points), *runs.jobs(kept)]
+        untried = [one.job for one in self.points if (one.arm, one.name) not in self.tried]
+        final = (
+            job for job in runs.jobs(kept) if job.variant not in self.once or not job.experiment.seed
+        )
+        return [*untried, *final]
+
+    def scores(self, one: Point, kept: Kept) -> Mapping[str, Any] | None:
+        """What a point has scored, or how it failed; None while it is still to be tried."""
+        if (one.arm, one.name) in self.tried:
+            return self.tried[one.arm, one.name]
+        run = kept.of(one.job)
+        if run is None:
+            return None
+        return {"failed": run["failed"]} if "failed" in run else self._judged(run["summary"])
 
     def chosen(self, kept: Kept) -> dict[str, tuple[Point, Mapping[str, float]]]:
         """The best point of each arm whose points are all there, and its best evaluation."""
         found: dict[str, tuple[Point, Mapping[str, float]]] = {}
         for arm in self.arms:
-            tried = [(one, kept.of(one.job)) for one in self.points if one.arm == arm]
-            ended = [
-                (one, run["summary"]["best_by"], self._judged(run["summary"]))
-                for one, run in tried
-                if run and "failed" not in run
-            ]
-            if ended and all(run for _, run in tried):
-                best, _, scores = max(ended, key=lambda one: _mean(*one[1:]))
-                found[arm] = (best, scores)
+            tried = [(one, self.scores(one, kept)) for one in self.points if one.arm == arm]
+            ended = [(one, scores) for one, scores in tried if scores and "failed" not in scores]
+            if ended and all(scores for _, scores in tried):
+                found[arm] = max(ended, key=lambda one: _mean(one[0].job.experiment, one[1]))
         return found
 
     def _judged(self, summary: Mapping[str, Any]) -> Mapping[str, float]:
@@ -166,19 +178,18 @@ class TwoStage:
 
     def write(self, kept: Kept, out: Path) -> None:
         """`NAME-tuning.json` and `NAME.json`, of what is there."""
-        if not any(kept.of(one.job) for one in self.points):
+        if not any(kept.of(one.job) for one in self.points) and not self.tried:
             print(f"{self.name}: no point has been tried yet; its files stay as they are")
             return
         table = _others(out / f"{self.name}-tuning.json", self.arms) if self.into else []
         for one in self.points:
-            if run := kept.of(one.job):
-                scores = {"failed": run["failed"]} if "failed" in run else self._judged(run["summary"])
+            if scores := self.scores(one, kept):
                 table.append({"arm": one.arm, "point": one.name, **scores})
         tuning = {"base": self.base.name, "fraction": self.fraction, "points": table}
         write(out / f"{self.name}-tuning.json", tuning)
         suite = self.final(self.chosen(kept))
         missing = len(self.arms) - len(suite.variants)
-        keep(suite, kept, out / f"{self.name}.json", into=self.into, missing=missing)
+        keep(suite, kept, out / f"{self.name}.json", into=self.into, missing=missing, beside=self.beside)
 
 
 def choose_and_run(plans: Sequence[TwoStage], out: Path, running: Running) -> None:
@@ -187,11 +198,13 @@ def choose_and_run(plans: Sequence[TwoStage], out: Path, running: Running) -> No
         plan.write(kept, out)
 
 
-def refuse_unknown(only: Sequence[str] | None, plans: Sequence[TwoStage]) -> None:
+def refuse_unknown(
+    only: Sequence[str] | None, plans: Sequence[TwoStage], option: str = "--only"
+) -> None:
     """Arms that were asked for and are in none of the plans."""
     known = [arm for plan in plans for arm in plan.arms]
     if unknown := [name for name in only or () if name not in known]:
-        raise UserError(f"--only {unknown[0]}: no such arm in what is to be run")
+        raise UserError(f"{option} {unknown[0]}: no such arm in what is to be run")
 
 
 def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:
@@ -199,9 +212,20 @@ def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:
     return [one for one in read(path)["points"] if one["arm"] not in arms] if path.is_file() else []
 
 
-def _mean(best_by: Sequence[str], scores: Mapping[str, float]) -> float:
-    """By what the run's own best round was chosen, points are compared too."""
-    names = best_by or [name for name in scores if name != "round"][:1]
+def tried_points(path: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The points of a tuning file by arm and name, with what made them; none where there is no file."""
+    if not path.is_file():
+        return {}
+    made, found = read(path), dict[tuple[str, str], dict[str, Any]]()
+    for point in made["points"]:
+        about = {"commit": made["commit"], "hardware": made["hardware"], **point}
+        found[about.pop("arm"), about.pop("point")] = about
+    return found
+
+
+def _mean(experiment: Experiment, scores: Mapping[str, float]) -> float:
+    """By what the run's own best round is chosen, points are compared too."""
+    names = experiment.eval.best_by or experiment.eval.metrics[:1]
     return float(sum(scores[name] for name in names) / len(names))
 
 

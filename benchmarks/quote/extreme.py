@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import string
 from collections.abc import Iterator, Mapping
 
 from benchmarks.papers.extreme import RANKED, chosen, test_scores
@@ -37,10 +38,13 @@ def points(*shapes: str) -> str:
         made = read(f"results/extreme/arms-{shape}.json")
         for name, arm in ARMS.items():
             best = {way: chosen(made, name, way) for way in WAYS}
-            cells = [_point(made, name, point, best) for point in arm.points]
+            made_too = [point for point in arm.further if f"{name} {point} 0" in made["runs"]]
+            cells = [_point(made, name, point, best) for point in (*arm.points, *made_too)]
             rows.append([shape, arm.label, *cells])
     paths = [f"results/extreme/arms-{shape}.json" for shape in shapes]
-    return table(("P@1, validation", "", *("point " + c for c in "abcd")), rows, *paths)
+    wide = max(map(len, rows))
+    head = ("P@1, validation", "", *("point " + c for c in string.ascii_lowercase[: wide - 2]))
+    return table(head, [row + [""] * (wide - len(row)) for row in rows], *paths)
 
 
 def cohorts(*shapes: str) -> str:
@@ -91,7 +95,7 @@ def rows_seen(*shapes: str) -> str:
 def _found(made: Made, known: Mapping[str, Arm]) -> Iterator[tuple[str, int, list[Made]]]:
     """What an arm is called, how many points were tried, and test scores of the chosen one by seed."""
     for name, arm in known.items():
-        tried = sum(f"{name} {point} 0" in made["runs"] for point in arm.points)
+        tried = sum(f"{name} {point} 0" in made["runs"] for point in arm.every)
         for way, called in WAYS.items():
             if point := chosen(made, name, way):
                 yield arm.label + called, tried, test_scores(made, name, point, way)

@@ -1,6 +1,7 @@
 """Table 1 on CIFAR: arms are treated alike, every point is a config that runs, results are kept."""
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from benchmarks.papers.cifar import (
     NETS,
     Epochs,
     Job,
+    Load,
     Results,
     experiment_of,
     final_jobs,
@@ -148,3 +150,41 @@ def test_a_point_that_diverged_is_never_the_chosen_one(tmp_path: Path) -> None:
     results.add(run_of(tuning[1], 11.0))
     assert results.chosen("cifar-10 resnet8", "fedaws", tuning) == 1
     assert results.seconds(tuning[0]) > cifar.START  # by runs that ended
+
+
+def test_what_is_named_first_is_begun_first(tmp_path: Path) -> None:
+    nets, arms = ["cifar-100 resnet32", "cifar-100 resnet56"], ["centralized", "fedaws"]
+    tuning = tuning_jobs(nets, arms, range(2, 4), Epochs(2, {}))
+    assert [(job.arm, job.point) for job in tuning] == [
+        *(("centralized", 2), ("centralized", 3)),
+        *(("fedaws", 2), ("fedaws", 3)),
+    ]
+    results = Results(tmp_path / "found.json", {"norm": "batch"})
+    for job in tuning:
+        results.add(run_of(job, 50.0))
+    final = list(final_jobs(results, nets, arms, tuning, Epochs(5, {}), 1))
+    assert [(job.net, job.arm) for job in final] == [(net, arm) for net in nets for arm in arms]
+    assert set(cifar.LONGEST_FIRST) == set(NETS)
+
+
+def test_how_long_a_run_takes_is_told_by_how_many_ran_beside_the_last_one(tmp_path: Path) -> None:
+    results = Results(tmp_path / "found.json", {"norm": "batch"})
+    job = Job("cifar-100 resnet32", "fedaws", 2, True, 10, 0)
+    results.add({**run_of(job, 50.0), "seconds": 0.06 * job.rounds, "at_once": 12.0})
+    longer = Job("cifar-100 resnet32", "fedaws", 2, True, 100, 0)
+    assert results.seconds(longer, 6) == pytest.approx(cifar.START + 0.03 * longer.rounds)
+    assert results.seconds(longer, 1) == pytest.approx(cifar.START + 0.013 * longer.rounds)
+
+
+def test_how_many_run_at_once_is_a_mean_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    load = Load()
+    first, second = (Job("cifar-10 resnet8", "fedaws", i, False, 1, 0) for i in range(2))
+    load.begin(first, 1)
+    clock[0] = 10.0
+    load.begin(second, 2)
+    clock[0] = 40.0
+    assert load.end(first, 1) == pytest.approx((10 * 1 + 30 * 2) / 40)
+    clock[0] = 50.0
+    assert load.end(second, 0) == pytest.approx((30 * 2 + 10 * 1) / 40)

@@ -1,6 +1,7 @@
 """Runs of the table of defaults: what is drawn is valid, what is run is kept, what is known is not run."""
 
 import json
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -224,3 +225,40 @@ def test_the_best_point_of_validation_data_is_tested(
     assert {tuple(run["changes"]) for run in tested} == {
         tuple(max(tried, key=lambda run: run["metrics"]["P@1"])["changes"])
     }
+
+
+def test_a_run_that_is_cut_short_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    job = Job("digits", "fedaws", 0, ("rounds=12", "eval.every=5"), references=False)
+    assert job.run(tmp_path, end=time.time() - 1) is None
+    saved = job.place(tmp_path)
+    assert (saved / "config.toml").is_file()
+    found, whole = job.run(tmp_path), job.run()
+    assert found is not None
+    assert whole is not None
+    assert not saved.exists()
+    apart = {"seconds"}
+    assert {k: v for k, v in found.items() if k not in apart} == {
+        k: v for k, v in whole.items() if k not in apart
+    }
+    assert job.run(tmp_path, end=time.time() - 1) is None
+    other = Job("digits", "fedaws", 0, ("rounds=3",), references=False)
+    saved.rename(other.place(tmp_path))  # of another question: it is begun anew
+    begun_anew = other.run(tmp_path)
+    assert begun_anew is not None
+    assert begun_anew["rounds"] == 3
+
+
+def test_what_a_time_limit_cuts_off_is_made_by_the_same_command_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, runs = tmp_path / "found.json", tmp_path / "runs"
+    monkeypatch.setitem(SETS, "digits", {"source": "digits"})
+    whole = Job.experiment
+    monkeypatch.setattr(Job, "experiment", lambda job: whole(job).model_copy(update={"rounds": 40}))
+    asked = ["--sets", "digits", "--methods", "fedaws", "--out", str(out), "--runs", str(runs)]
+    main([*asked, "--seconds", "0.01"])
+    assert not out.exists()
+    assert [place.name for place in runs.iterdir()] == ["digits-fedaws-0-test"]
+    main(asked)
+    assert [run["rounds"] for run in runs_in(out)] == [40]
+    assert not list(runs.iterdir())

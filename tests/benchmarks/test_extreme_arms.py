@@ -19,12 +19,19 @@ EVERY = {**ARMS, **rows_arms()}
 def test_every_arm_is_a_config_with_four_points(shape: str) -> None:
     for name, arm in EVERY.items():
         assert len(arm.points) == 4
-        for point in arm.points:
+        for point in arm.every:
             made = experiment(shape, SETS[shape], name, point)
             assert idle_keys(made) == {}, (name, point)
             _refuse_other_weights(made, made.method)
             assert made.eval.split == "validation"
             assert made.data.validation_fraction > 0
+
+
+def test_all_arms_have_as_many_further_points_and_none_is_one_of_the_first() -> None:
+    for arm in ARMS.values():
+        assert len(arm.further) == 4
+        tried = [repr(changes) for changes in arm.every.values()]
+        assert len(set(tried)) == 8, arm.label
 
 
 def _made(**validation: float) -> Made:

@@ -1,5 +1,6 @@
 """The arms that a GPU day runs: each makes a sound experiment, and none gets more tries than another."""
 
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.papers.user_errors import error_by_user, without
 from benchmarks.quote.fedmlh import _sent_until
 from spreadout.config.effect import idle_keys
 from spreadout.config.values import overlay
+from spreadout.core.errors import UserError
 
 HELD = {"data": {"validation_fraction": 0.2}, "eval": {"split": "validation"}}
 SUITES: dict[str, tuple[Path, dict[str, Candidate]]] = {
@@ -103,15 +105,29 @@ def test_the_studies_of_fedss_have_what_the_paper_compares() -> None:
         name, arm = next(iter(fedss_arms.arms(study).items()))
         made = experiment_of(fedss_arms.BASE, name, overlay(arm.points()[0][1], changes), HELD)
         assert not idle_keys(made)
-        assert made.model.encoder == ("mobilenet_v3_large" if study == "mobilenet" else "convnet")
+        mobile = study in ("mobilenet", fedss_arms.ONE_STEP)
+        assert made.model.encoder == ("mobilenet_v3_large" if mobile else "convnet")
         assert getattr(made.data.source, "drawings", 20) == (5 if study.endswith("-5") else 20)
-        reduced = study in fedss_arms.REDUCED
-        assert (made.clients.batch, fedss_arms.rounds_of(study)) == (
-            (25, 1000) if reduced else (32, None)
-        )
-        assert made.eval.patience == (None if reduced else 6)
+        short = {**dict.fromkeys(fedss_arms.REDUCED, (25, 800)), fedss_arms.ONE_STEP: (100, 800)}
+        assert (made.clients.batch, fedss_arms.rounds_of(study)) == short.get(study, (32, None))
+        assert made.eval.patience == (None if study in short else 6)
     merges = {arm.changes["method"]["merge"] for arm in fedss_arms.arms("matched").values()}
     assert merges == {"weighted-mean", "sum"}
+
+
+def test_numbers_of_single_shapes() -> None:
+    given = {"seeds": ["1", "wiki31=3"], "rounds": ["wiki31=40"], "held": [], "examples": []}
+    asked = Namespace(tuning_rounds=["6"], **given)
+    wiki, other = (fedmlh.of_shape(asked, shape) for shape in ("wiki31", "amztitle"))
+    assert (wiki.seeds, wiki.rounds, wiki.tuning_rounds, wiki.held) == (3, 40, 6, 0.1)
+    assert (other.seeds, other.rounds, other.tuning_rounds, other.examples) == (1, None, 6, None)
+
+
+@pytest.mark.parametrize("word", ["0", "x", "wiki=3", "1.5", "nan", "wiki31="])
+def test_a_number_of_no_shape_is_refused(word: str) -> None:
+    asked = Namespace(seeds=[word], rounds=[], held=[], examples=[], tuning_rounds=[])
+    with pytest.raises(UserError, match="--seeds"):
+        fedmlh.of_shape(asked, "wiki31")
 
 
 def test_mined_arms_have_the_papers_neighbours_on_each_set() -> None:

@@ -12,7 +12,7 @@ from benchmarks.common.record import read
 from benchmarks.papers import side_by_side
 from benchmarks.papers.side_by_side import Job, Kept, Running, run_plans
 from benchmarks.papers.suite import Runs, ended, keep
-from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
+from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run, tried_points
 from benchmarks.quote.fedmlh import chosen_round
 from spreadout.config.experiment import Experiment
 from spreadout.runs.compare import Suite
@@ -237,6 +237,59 @@ def test_arms_take_the_place_of_those_with_their_names(tmp_path: Path) -> None:
     assert [found["configs"][name]["clients"]["lr"] for name in "ab"] == [0.1, 0.3]
 
 
+def test_arms_join_those_of_an_unfinished_file_until_all_are_there(tmp_path: Path) -> None:
+    out, so_far, every = tmp_path / "some.json", tmp_path / "some-so-far.json", ("a", "b", "c")
+    for step, arms in enumerate(({"c": 0.1}, {"a": 0.2}, {"b": 0.3, "c": 0.4})):
+        suite = suite_of(seeds=1, **arms)
+        (kept,) = run_plans([Runs(suite)], now(tmp_path / "runs"))
+        keep(suite, kept, out, into=True, beside=every)
+        assert (out.exists(), so_far.exists()) == (step == 2, step < 2)
+        found = read(out if step == 2 else so_far)
+        assert [row["name"] for row in found["variants"]] == [["c"], ["a", "c"], ["a", "b", "c"]][step]
+        assert list(found["configs"]) == [row["name"] for row in found["variants"]]
+    assert [found["configs"][name]["clients"]["lr"] for name in every] == [0.2, 0.3, 0.4]
+
+
+def test_points_of_the_file_that_is_there_are_not_tried_again(tmp_path: Path, made: list[str]) -> None:
+    base = tmp_path / "suites" / "base.toml"
+    base.parent.mkdir()
+    base.write_text(BASE, encoding="utf-8")
+    out, file = tmp_path / "out", tmp_path / "out" / "both-tuning.json"
+    file.parent.mkdir()
+    known = [
+        {
+            "arm": "slow",
+            "point": "0.05",
+            "round": 2,
+            "P@1": 101.0,
+        },  # the best, whatever the other scores
+        {"arm": "plain", "point": "0.05", "failed": "diverged"},
+    ]
+    file.write_text(json.dumps({"commit": "then", "hardware": "there", "points": known}))
+    plan = points_of(str(base), 0.05, 0.2, into=True)
+    plan = replace(plan, seeds=1, tried=tried_points(file))
+    choose_and_run([plan], out, now(tmp_path / "runs"))
+    assert sorted(name.split()[1] for name in made) == [
+        "plain",
+        "slow",
+        "tuning-plain-0.2",
+        "tuning-slow-0.2",
+    ]
+    points = read(file)["points"]
+    assert {(one["arm"], one["point"]) for one in points if one.get("commit") == "then"} == {
+        ("slow", "0.05"),
+        ("plain", "0.05"),
+    }
+    assert len(points) == 4
+    configs = read(out / "both.json")["configs"]
+    assert {name: config["clients"]["lr"] for name, config in configs.items()} == {
+        "slow": 0.05,
+        "plain": 0.2,
+    }
+    assert configs["slow"]["rounds"] == 2
+    assert tried_points(tmp_path / "none.json") == {}
+
+
 def test_several_processes_end_with_the_same_runs(tmp_path: Path) -> None:
     suite = suite_of(a=0.1, b=0.2)
     (alone,) = run_plans([Runs(suite)], now(tmp_path / "alone"))
@@ -304,3 +357,49 @@ def test_points_whose_rates_decay_are_compared_at_their_end(tmp_path: Path) -> N
     assert final.rounds == point.job.experiment.rounds
     on_the_way, _ = replace(plan, whole=False).chosen(kept)["slow"]
     assert on_the_way.name == "0.1"
+
+
+@pytest.mark.parametrize("settles", [False, True])
+def test_a_run_that_time_ends_is_scored_at_its_best_round_so_far_if_it_is_to_settle(
+    tmp_path: Path, settles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(BASE, encoding="utf-8")
+    arms = {"a": Candidate("a", {"eval": {"patience": 100_000}}, {"clients.lr": [0.1]})}
+    plan = TwoStage("some", base, arms, seeds=1, still_held=0.2, long={"rounds": 100_000})
+    monkeypatch.setattr(side_by_side, "START", 1.0)
+    timed = replace(now(tmp_path / "runs", seconds=1e9), settles=settles)
+    run_plans([plan], replace(timed, jobs=1, begun=time.time() - 1e9 + side_by_side.START + 3))
+    found = Kept(tmp_path / "runs", plan.suite).runs.get("a 0")
+    assert (found is not None) == settles
+    if found is not None:
+        assert found["cut_short"]
+        assert 0 < found["history"][-1]["round"] < 100_000
+        assert found["config"]["rounds"] == 100_000
+        assert found["summary"]["best"]["P@1"] == found["summary"]["metrics"]["P@1"]
+        plan.write(Kept(tmp_path / "runs", plan.suite), tmp_path)
+        assert read(tmp_path / "some.json")["variants"][0]["cut_short"] == [0]
+
+
+def test_some_arms_are_run_with_the_first_seed_only(tmp_path: Path, made: list[str]) -> None:
+    base = tmp_path / "base.toml"
+    base.write_text(BASE, encoding="utf-8")
+    arms = {name: Candidate(name, {}, {"clients.lr": [0.1]}) for name in ("a", "b")}
+    plan = TwoStage("some", base, arms, seeds=2, long={"rounds": 2}, once=("b",))
+    choose_and_run([plan], tmp_path, now(tmp_path / "runs"))
+    assert [name for name in made if "tuning" not in name] == [
+        f"{plan.suite} {one}" for one in ("a 0", "b 0", "a 1")
+    ]
+    seeds = {one["name"]: one["seeds"] for one in read(tmp_path / "some.json")["variants"]}
+    assert seeds == {"a": [0, 1], "b": [0]}
+
+
+def test_with_parts_runs_are_begun_that_will_not_end_in_time(tmp_path: Path, made: list[str]) -> None:
+    suite = suite_of(a=0.1, b=0.1)
+    job = Runs(suite).of_variant("a")[0]
+    Kept(tmp_path, "some").add(job, {"summary": {"seconds": 300.0}, "history": [{"round": 2}]})
+    short = Running(tmp_path, "cpu", seconds=400.0, begun=time.time() - 200)
+    run_plans([Runs(suite)], short)
+    assert made == []
+    run_plans([Runs(suite)], replace(short, in_parts=True))
+    assert len(made) == 3
