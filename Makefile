@@ -22,9 +22,9 @@ test: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# -rs: what was skipped, and why (no Chromium, no data sets).
+# -rs: what was skipped, and why (no Chromium, no data sets). The order is that of tests/conftest.py.
 suite: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -rs
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -rs
 
 # The longer scenarios of killed, interrupted and attacked deployments: real processes, about five minutes.
 test-deploy: $(READY)

@@ -23,6 +23,36 @@ else:
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Files that take the longest begin first: one that begins last leaves the other processes waiting.
+LONGEST = (
+    "flower/test_flower_deploy.py",
+    "test_examples.py",
+    "test_package.py",
+    "runtime/test_distributed.py",
+    "runs/test_resume.py",
+    "cli/test_cli.py",
+    "evaluation/test_cautious_prior.py",
+    "runs/test_kill_points.py",
+    "test_doc_blocks.py",
+    "runs/test_remedies.py",
+    "runs/test_damage.py",
+    "benchmarks/test_side_by_side.py",
+    "runs/test_sweep.py",
+    "use/test_export.py",
+    "cli/test_start.py",
+    "evaluation/test_prior_alone.py",
+    "data/test_cache.py",
+    "test_site.py",
+    "test_notebooks.py",
+    "cli/test_data_commands.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {Path(__file__).parent / name: i for i, name in enumerate(LONGEST)}
+    assert all(path.is_file() for path in place)
+    items.sort(key=lambda item: place.get(item.path, len(place)))
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> None:
