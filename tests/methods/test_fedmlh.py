@@ -62,6 +62,30 @@ def test_a_family_is_what_its_formula_says_and_follows_from_the_seed() -> None:
     assert not torch.equal(other.a, family.a)
 
 
+def test_a_draw_that_gives_nearly_every_class_a_twin_is_passed_over() -> None:
+    """At Wiki31's size the first draw of seed 0 has classes x, x + 13653 and x + 27306 in the same buckets."""
+    classes, unlucky = 30_938, HashFamily.drawn(2, 1000, seed=0, use="labels")
+    places = unlucky(torch.tensor([0, 13_653, 27_306]))
+    assert (places == places[:, :1]).all()
+    assert unlucky.alike(classes) > 0.5 * classes
+    kept = HashFamily.telling_apart(classes, 2, 1000, seed=0, use="labels")
+    assert kept.alike(classes) <= classes**2 / 1000**2
+    model = FedMLH(hash_tables=2, buckets=1000).hashes(0, classes)
+    assert torch.equal(model.a, kept.a)
+
+
+@pytest.mark.parametrize(("tables", "buckets", "classes"), [(1, 2, 3), (1, 40, 160), (3, 5, 100)])
+def test_a_draw_that_tells_classes_apart_is_kept_as_it_was(
+    tables: int, buckets: int, classes: int
+) -> None:
+    for seed in range(20):
+        first = HashFamily.drawn(tables, buckets, seed=seed, use="labels")
+        kept = HashFamily.telling_apart(classes, tables, buckets, seed=seed, use="labels")
+        usual = classes * (classes - 1) / buckets**tables
+        assert kept.alike(classes) <= usual
+        assert torch.equal(kept.a, first.a) == (first.alike(classes) <= usual)
+
+
 def test_two_ids_share_a_bucket_about_once_in_b() -> None:
     """2-universality, over many draws of the function."""
     family = HashFamily.drawn(20_000, 10, seed=0, use="test")
@@ -530,7 +554,7 @@ def test_plan_hash_tells_what_to_take() -> None:
 
 def test_fedmlh_is_a_value() -> None:
     assert FedMLH(hash_tables=2) == FedMLH(hash_tables=2)
-    assert FedMLH().hashes(3).nbytes == 8 * 9
+    assert FedMLH().hashes(3, 1000).nbytes == 8 * 9
 
 
 def test_hashed_runs_stand_beside_others_in_a_report(tmp_path: Path) -> None:

@@ -40,11 +40,12 @@ class Buckets(Method):
     decoding: Decoding = "log-probability"
 
     @abstractmethod
-    def hashes(self, seed: int) -> HashFamily | None:
+    def hashes(self, seed: int, classes: int) -> HashFamily | None:
         """Where classes go; None: every class has an output of its own."""
 
     def build_model(self, config: ModelConfig, shape: DataShape, seed: int) -> BucketModel:
-        return build_bucket_model(config, shape, seed, self.hashes(seed), self.decoding)
+        hashes = self.hashes(seed, shape.classes)
+        return build_bucket_model(config, shape, seed, hashes, self.decoding)
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {}
@@ -77,20 +78,15 @@ class FedMLH(Buckets):
     hash_tables: int = Field(4, ge=1, le=64)  # R
     buckets: int = Field(250, ge=2)  # B
 
-    def hashes(self, seed: int) -> HashFamily:
-        return HashFamily.drawn(self.hash_tables, self.buckets, seed=seed, use="labels")
-
-    def build_model(self, config: ModelConfig, shape: DataShape, seed: int) -> BucketModel:
-        hashes = self.hashes(seed)
-        if shape.classes <= self.buckets:  # two classes in two buckets: a draw might put both into one
-            hashes = HashFamily.apart(self.hash_tables, self.buckets)
-        return build_bucket_model(config, shape, seed, hashes, self.decoding)
+    def hashes(self, seed: int, classes: int) -> HashFamily:
+        if classes <= self.buckets:  # two classes in two buckets: a draw might put both into one
+            return HashFamily.apart(self.hash_tables, self.buckets)
+        return HashFamily.telling_apart(classes, self.hash_tables, self.buckets, seed=seed, use="labels")
 
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Line 3: every client is sent the hash functions, once."""
-        return Traffic(
-            once_down=setup.clients * self.hashes(0).nbytes
-        )  # the size does not depend on the seed
+        size = HashFamily.apart(self.hash_tables, self.buckets).nbytes  # as that of any other
+        return Traffic(once_down=setup.clients * size)
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         if data.classes == 1:
@@ -109,5 +105,5 @@ class FedAvgBCE(Buckets):
 
     name: Literal["fedavg-bce"] = "fedavg-bce"
 
-    def hashes(self, seed: int) -> None:
+    def hashes(self, seed: int, classes: int) -> None:
         return None

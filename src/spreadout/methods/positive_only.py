@@ -131,7 +131,9 @@ class Baseline2(PositiveOnly):
         traffic = super().server_setup(setup, state, model)
         if self.hash_tables is not None and self.buckets is not None:
             seed, table = setup.seed, local_of(state.tables["classes"])
-            hashes = HashFamily.drawn(self.hash_tables, self.buckets, seed=seed, use="labels")
+            hashes = HashFamily.telling_apart(
+                len(table), self.hash_tables, self.buckets, seed=seed, use="labels"
+            )
             count = self.hash_tables * self.buckets
             shape = replace(model.tables["classes"], count=count)
             drawn = shape.drawn(randomness.key(seed, "bucket rows") >> 1, 0, count)
