@@ -89,21 +89,21 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedss": lambda: fedss.sampled("results/fedss/omniglot.json"),
     "fedss-bytes": lambda: fedss.by_bytes("results/fedss/omniglot.json"),
     "fedss-studies": fedss.studies,
+    "fedss-studies-bytes": lambda: fedss.by_bytes("results/fedss/reduced-5.json", (20.0, 30.0, 40.0)),
     "fedss-requests": lambda: fedss.observed("results/fedss/requests.json"),
     "fedss-rows": lambda: fedss.row_gradients("results/fedss/row-gradients.json"),
     "fedss-gradients": lambda: fedss.gradients("results/fedss/gradients.json"),
     "convolutions": lambda: parts.convolutions("results/fedss/convolutions-h200.json"),
-    "fedmlh": lambda: fedmlh.hashed(
-        *(f"results/fedmlh/{shape}.json" for shape in ("bibtex", "eurlex", "wiki31"))
-    ),
+    "fedmlh": lambda: fedmlh.hashed(*(f"results/fedmlh/{shape}.json" for shape in ("bibtex", "eurlex"))),
     "fedmlh-matched": fedmlh.matched,
+    "fedmlh-largest": fedmlh.largest,
     "fedmlh-matched-sent": fedmlh.matched_sent,
     "fedmlh-figure3": fedmlh.by_frequency,
     "fedmlh-curves": lambda: fedmlh.hashed_curves(
         *(f"results/fedmlh/{shape}-curves.json" for shape in ("amztitle", "wikititle"))
     ),
     "fedmlh-sent": lambda: fedmlh.sent_to(
-        *(f"results/fedmlh/{shape}.json" for shape in ("bibtex", "eurlex", "wiki31")),
+        "results/fedmlh/bibtex.json",
         *(f"results/fedmlh/{shape}-curves.json" for shape in ("amztitle", "wikititle")),
     ),
     "fedmlh-rounds": lambda: fedmlh.hashed_rounds(

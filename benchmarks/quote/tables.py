@@ -86,7 +86,9 @@ def over_seeds(made: Made) -> str:
     said = f"Mean ± deviation over {wanted} seeds" if wanted > 1 else "One seed"
     short = {v["label"]: len(v["seeds"]) for v in made["variants"] if "seeds" in v}
     fewer = [f"{label}: {count}" for label, count in short.items() if count < wanted]
-    return f"{said} ({'; '.join(fewer)})." if fewer else f"{said}."
+    said = f"{said} ({'; '.join(fewer)})." if fewer else f"{said}."
+    cut = [v["label"] for v in made["variants"] if v.get("cut_short")]
+    return f"{said} At their best round when time ended them: {', '.join(cut)}." if cut else said
 
 
 def mib(count: float, digits: int = 0) -> str:

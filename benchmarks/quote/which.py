@@ -19,7 +19,7 @@ def facts() -> str:
         ("FedALC or FedAwS?", _together, "results/defaults/table.json"),
         ("a class table small enough to send: FedAvg or FedAwS?", _whole, "results/defaults/table.json"),
         ("a class table too large to send", _sampled, "results/fedss/omniglot.json"),
-        ("a class layer too large to send", _hashed, "results/fedmlh/wiki31.json"),
+        ("a class layer too large to send", _hashed, "results/fedmlh/wiki31-matched.json"),
         ("few classes: does hashing help?", _hashed, "results/fedmlh/bibtex.json"),
         ("histories of items", _histories, "results/dual_encoder/ours.json"),
         ("which classes does a client have?", _requests, "results/fedss/requests.json"),
@@ -99,6 +99,7 @@ def _hashed(made: Made) -> str:
         spent.append(each * (passed or 0))
     scores = (one["metrics"]["P@1"]["mean"] for one in (ours, plain))
     shape = made["suite"].rpartition("/")[2].removesuffix(".toml")
+    shape = shape.removeprefix("fedmlh-").removesuffix("-matched")
     return (
         f"{shape}: P@1 {next(scores):.1f} with FedMLH, {next(scores):.1f} with FedAvg; FedMLH reaches "
         f"FedAvg's final score with {spent[0] / spent[1]:.2f} times FedAvg's bytes"
