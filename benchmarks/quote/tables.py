@@ -82,9 +82,10 @@ def spread(score: Made, digits: int = 1) -> str:
 
 def over_seeds(made: Made) -> str:
     """How many seeds a table has, and which arms have fewer."""
-    wanted = len(made["seeds"])
-    said = f"Mean ± deviation over {wanted} seeds" if wanted > 1 else "One seed"
     short = {v["label"]: len(v["seeds"]) for v in made["variants"] if "seeds" in v}
+    all_told = len(short) == len(made["variants"])
+    wanted = max(short.values()) if all_told and short else len(made["seeds"])
+    said = f"Mean ± deviation over {wanted} seeds" if wanted > 1 else "One seed"
     fewer = [f"{label}: {count}" for label, count in short.items() if count < wanted]
     said = f"{said} ({'; '.join(fewer)})." if fewer else f"{said}."
     cut = [v["label"] for v in made["variants"] if v.get("cut_short")]
