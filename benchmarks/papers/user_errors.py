@@ -63,14 +63,18 @@ def without(ranking: Tensor, histories: Tensor) -> Tensor:
     return ranking.gather(1, known.to(torch.int8).argsort(dim=1, stable=True))
 
 
-def of_item_knn(splits: Splits, scored: Examples) -> dict[str, float]:
-    """The error of each of item-kNN's recalls, in percent: what a model of about its height has, too."""
+def by_item_knn(splits: Splits, scored: Examples) -> Tensor:
+    """The items that item-kNN ranks first. (n, deepest)"""
     pool = pool_of(splits.train)
     met = histories.meetings(pool, pool.inputs["history"], Clock(math.inf))
     scores = histories.meeting_scorer(met, scored.inputs["history"], pool.prior)
     some = blocks(len(scored), pool.classes)
-    best = torch.cat([scores(at).topk(max(DEPTHS), 1).indices for at in some])
-    return _errors(hits(best, scored.labels), scored.user)
+    return torch.cat([scores(at).topk(min(max(DEPTHS), pool.classes), 1).indices for at in some])
+
+
+def of_item_knn(splits: Splits, scored: Examples) -> dict[str, float]:
+    """The error of each of item-kNN's recalls, in percent: about that of any model of its height."""
+    return _errors(hits(by_item_knn(splits, scored), scored.labels), scored.user)
 
 
 def _errors(right: Tensor, user: Tensor | None) -> dict[str, float]:
