@@ -49,6 +49,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "extreme-rows": lambda: extreme.rows_seen("amazoncat-13k", "wikilshtc-325k"),
     "table1": lambda: cifar.arms("results/cifar/table1.json"),
     "table1-points": lambda: cifar.points("results/cifar/table1.json"),
+    "table1-longer": lambda: cifar.points("results/cifar/table1-longer.json"),
     "gpu": lambda: rounds.with_losses(
         "results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"
     ),
