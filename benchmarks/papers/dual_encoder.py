@@ -20,6 +20,7 @@ from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.common.record import read, write
 from benchmarks.papers import dual_encoder_choice, user_errors
 from benchmarks.papers.drawing import chart, table, write_report
+from benchmarks.papers.dual_encoder_choice import HELD_OUT
 from benchmarks.papers.published import figures_of
 from benchmarks.papers.side_by_side import add_running, running_of
 from benchmarks.papers.suite import keep, run_suites
@@ -27,7 +28,7 @@ from benchmarks.papers.two_stage import choose_and_run, refuse_unknown, tried_po
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import changes_of
 from spreadout.data.load import load_data
-from spreadout.evaluation.references import references_of
+from spreadout.evaluation.references.compute import Split, references_of
 from spreadout.report.charts import Line
 from spreadout.runs.compare import Suite
 
@@ -94,16 +95,32 @@ def main() -> None:
 
 
 def keep_references(out: Path) -> None:
-    """Popularity, the commonest successor and item-kNN on the federated and on the centralised split."""
-    found = {}
-    for split, config in (("users", "base"), ("examples", "centralized-base")):
-        for ties in ("random", "file"):
+    """Popularity, the commonest successor and item-kNN on the federated and on the centralised split:
+    on the test part, and where settings are chosen, on the validation part."""
+    held: tuple[tuple[str, str, Split], ...] = (
+        ("users", "base", "test"),
+        ("examples", "centralized-base", "test"),
+        ("validation users", "base", "validation"),
+        ("validation examples", "centralized-base", "validation"),
+    )
+    found, errors = {}, {}
+    for name, config, split in held:
+        part = [f"data.validation_fraction={HELD_OUT}"] if split == "validation" else []
+        for ties in ("random",) if split == "validation" else ("random", "file"):
             path = str(CONFIGS / "dual_encoder" / f"{config}.toml")
-            e = Experiment.load(path, [f"data.source.ties={ties}"])
+            e = Experiment.load(path, [f"data.source.ties={ties}", *part])
             data = load_data(e.data, e.seed)
-            made = references_of(data, e.eval.metrics, seconds=3600.0)
-            found[f"{split}, ties {ties}"] = {name: one.metrics for name, one in made.items()}
-    write(out, {"what": "trained on the training part, scored on the test part", "references": found})
+            made = references_of(data, e.eval.metrics, split, seconds=3600.0)
+            found[f"{name}, ties {ties}"] = {kind: one.metrics for kind, one in made.items()}
+            scored = data.scored(split)
+            if ties == "random" and scored is not None and scored.user is not None:
+                by_user = user_errors.of_item_knn(data, scored)
+                errors[f"{name}, ties {ties}"] = {"item-kNN": by_user}
+            print(f"{name}, ties {ties}: made", flush=True)
+    what = (
+        "trained on the training part, scored on the test part or, where it says so, the validation part"
+    )
+    write(out, {"what": what, "references": found, "user_errors": errors})
 
 
 def only(suite: Suite, names: Sequence[str]) -> Suite:

@@ -20,6 +20,7 @@ from spreadout.config.values import overlay, read_toml
 
 Grid = Mapping[str, Sequence[Any]]
 EVALUATED: Changes = {"references": False, "best_by": ["R@1", "R@5", "R@10"]}  # references have a file
+HELD_OUT = 0.1  # of training users or examples: settings are chosen on them
 FALLING: Changes = {"clients": {"lr_decay": "cosine"}, "server": {"lr_decay": "cosine"}}
 FALLING_IN_ONE_PLACE: Changes = {"clients": {"lr_decay": "cosine"}}  # the server only keeps the model
 
@@ -103,7 +104,7 @@ def plan_of(
         base_of(suite),
         {name: arms[name] for name in only or arms if name in arms},
         seeds=seeds,
-        fraction=0.1,
+        fraction=HELD_OUT,
         still_held=CHOICES[suite].still_held,
         changes=changes,
         into=only is not None,

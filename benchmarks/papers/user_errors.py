@@ -9,6 +9,7 @@ rates a movie twice.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -17,8 +18,12 @@ from torch import Tensor
 from spreadout.config.experiment import Experiment
 from spreadout.data.held_out import Examples
 from spreadout.data.load import load_data
+from spreadout.data.splits import Splits
 from spreadout.evaluation.embed import ranked
 from spreadout.evaluation.metrics import hits
+from spreadout.evaluation.pooled import pool_of
+from spreadout.evaluation.references import histories
+from spreadout.evaluation.references.scoring import Clock, blocks
 from spreadout.runs.predict import Predictor
 from spreadout.runs.result import Result
 
@@ -58,6 +63,27 @@ def without(ranking: Tensor, histories: Tensor) -> Tensor:
     return ranking.gather(1, known.to(torch.int8).argsort(dim=1, stable=True))
 
 
+def by_item_knn(splits: Splits, scored: Examples) -> Tensor:
+    """The items that item-kNN ranks first. (n, deepest)"""
+    pool = pool_of(splits.train)
+    met = histories.meetings(pool, pool.inputs["history"], Clock(math.inf))
+    scores = histories.meeting_scorer(met, scored.inputs["history"], pool.prior)
+    some = blocks(len(scored), pool.classes)
+    return torch.cat([scores(at).topk(min(max(DEPTHS), pool.classes), 1).indices for at in some])
+
+
+def of_item_knn(splits: Splits, scored: Examples) -> dict[str, float]:
+    """The error of each of item-kNN's recalls, in percent: about that of any model of its height."""
+    return _errors(hits(by_item_knn(splits, scored), scored.labels), scored.user)
+
+
+def _errors(right: Tensor, user: Tensor | None) -> dict[str, float]:
+    """right: (n, deepest), whether the item at each place is the next one."""
+    assert user is not None
+    errors = {k: error_by_user(right[:, :k].any(1).float(), user) for k in DEPTHS}
+    return {f"R@{k}": 100 * error for k, error in errors.items()}
+
+
 def of_run(result: Result, experiment: Experiment) -> dict[str, Any]:
     """Beside the scores of a run whose test examples have users: the error of each recall, in percent,
     and the recalls where items of the history are left out."""
@@ -66,8 +92,7 @@ def of_run(result: Result, experiment: Experiment) -> dict[str, Any]:
     if scored is None or scored.user is None:
         return {}
     every, unseen = (hits(best, scored.labels) for best in best_items(result.predictor, scored))
-    errors = {k: error_by_user(every[:, :k].any(1).float(), scored.user) for k in DEPTHS}
     return {
-        "user_errors": {f"R@{k}": 100 * error for k, error in errors.items()},
+        "user_errors": _errors(every, scored.user),
         "unseen": {f"R@{k}": 100 * float(unseen[:, :k].any(1).double().mean()) for k in DEPTHS},
     }

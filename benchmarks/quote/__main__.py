@@ -77,13 +77,23 @@ QUOTES: dict[str, Callable[[], str]] = {
     "table2-file-ties": lambda: dual_encoder.retrieval("results/dual_encoder/table2-file-ties.json"),
     "order": lambda: dual_encoder.order("results/dual_encoder/order.json"),
     "drops": lambda: dual_encoder.drops(
-        "results/dual_encoder/table2-file-ties.json", "results/dual_encoder/centralized.json"
+        "results/dual_encoder/table2-file-ties.json", "results/dual_encoder/centralized-file-ties.json"
     ),
-    "ablation": lambda: dual_encoder.retrieval("results/dual_encoder/ablation.json"),
-    "ours": lambda: dual_encoder.retrieval(
-        "results/dual_encoder/ours.json", beside="results/dual_encoder/sasrec.json"
+    "centralized-points": lambda: dual_encoder.tried(
+        "validation examples, ties random",
+        ("centralized", "results/dual_encoder/centralized-tuning.json"),
     ),
-    "figures": lambda: dual_encoder.retrieval("results/dual_encoder/figures.json"),
+    "ablation-file-ties": lambda: dual_encoder.retrieval("results/dual_encoder/ablation-file-ties.json"),
+    "ours-file-ties": lambda: dual_encoder.retrieval("results/dual_encoder/ours-file-ties.json"),
+    "sasrec-points": lambda: dual_encoder.tried(
+        "validation users, ties random",
+        ("sasrec", "results/dual_encoder/sasrec-tuning.json"),
+        ("ours", "results/dual_encoder/ours-tuning.json"),
+    ),
+    "figures": lambda: dual_encoder.retrieval(
+        "results/dual_encoder/figures.json",
+        in_one_place="results/dual_encoder/centralized-tuning.json",
+    ),
     "rounds": lambda: rounds.rounds(
         "results/dual_encoder/speed-cpu.json", "results/dual_encoder/speed-h200.json"
     ),

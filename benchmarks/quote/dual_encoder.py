@@ -8,21 +8,22 @@ from collections.abc import Iterator, Sequence
 from benchmarks.common.paths import ROOT
 from benchmarks.papers.dual_encoder import CENTRALIZED, FEDERATED, LOSSES, RECALLS, drop, mean_of
 from benchmarks.papers.dual_encoder_choice import candidates
+from benchmarks.papers.two_stage import Candidate
 from benchmarks.quote.tables import Made, latest, over_seeds, read, spread, table
 
 REFERENCES = "results/dual_encoder/references.json"
 OTHERS = ("MRR", "nDCG@10", "mean rank", "batch R@1")
 UNSEEN = "without the history"  # recalls where its items are left out
 NEVER_THE_HISTORY = ("item-kNN",)  # which leaves them out itself
+IN_ONE_PLACE = "all data in one place, its validation examples"
 ORDERS = {"random": "at random", "file": "in the order of the file: the easier task"}
 
 
-def retrieval(path: str, beside: str | None = None) -> str:
-    """Recalls beside the paper's, where it has them. beside: a file of further arms, if it is there."""
+def retrieval(path: str, in_one_place: str | None = None) -> str:
+    """Recalls beside the paper's, where it has them. in_one_place: points of batch softmax with all data
+    in one place, the best of which is shown."""
     path = latest(path)
     made = read(path)
-    if beside is not None and (ROOT / beside).is_file():
-        made = {**made, "variants": [*made["variants"], *read(beside)["variants"]]}
     paper = any(v["label"] in FEDERATED for v in made["variants"])
     unseen = [UNSEEN] if any("unseen" in v for v in made["variants"]) else []
     head = ["", *RECALLS, *(["the paper"] if paper else []), *unseen, *OTHERS]
@@ -45,9 +46,14 @@ def retrieval(path: str, beside: str | None = None) -> str:
             rows.append([loss, "–", "–", "–", _paper(loss), *[""] * (len(head) - 5)])
         best = [f"{x:.2f}" for x in CENTRALIZED["H+S"]]
         rows.append(["the paper's best centralised (H+S)", *best, *[""] * (len(head) - 4)])
+    if in_one_place is not None:
+        best = _best([one for one in read(in_one_place)["points"] if one["arm"] == "bs"])
+        cells = {name: f"{best[name]:.2f}" for name in (*RECALLS, *OTHERS)}
+        cells["mean rank"] = f"{best['mean rank']:.0f}"
+        rows.append([f"*BS, {IN_ONE_PLACE}*", *(cells.get(column, "") for column in head[1:])])
     rows += list(_references(made, head))
     note = f"{over_seeds(made)}{_errors_note(made)} Items of one second: {ORDERS[ties_of(made)]}."
-    return table(head, rows, path, note=note)
+    return table(head, rows, path, *([in_one_place] if in_one_place else []), note=note)
 
 
 def _paper(label: str) -> str:
@@ -56,8 +62,11 @@ def _paper(label: str) -> str:
 
 def _with_error(variant: Made, name: str) -> str:
     """A mean and its deviation over seeds; behind it the error by users, where that is known."""
-    error = variant.get("user_errors", {}).get(name)
-    return spread(variant["metrics"][name], 2) + ("" if error is None else f" ({error:.2f})")
+    return _behind(spread(variant["metrics"][name], 2), variant.get("user_errors", {}).get(name))
+
+
+def _behind(cell: str, error: float | None) -> str:
+    return cell if error is None else f"{cell} ({error:.2f})"
 
 
 def _errors_note(made: Made) -> str:
@@ -125,20 +134,57 @@ def chosen(suite: str, tuning: str, tested: str) -> str:
     test = {v["name"]: f"{_means(v)} ({_seeds(v)})" for v in scores["variants"]}
     rows = []
     for name, arm in candidates(suite).items():
-        tried = [one for one in made["points"] if one["arm"] == name and "failed" not in one]
+        points = [one for one in made["points"] if one["arm"] == name and "failed" not in one]
         planned = len(arm.points())
-        if not tried:
+        if not points:
             rows.append([arm.label, f"0 of {planned}", "", "–", "–", _paper(arm.label)])
             continue
-        best = max(tried, key=lambda one: sum(one[metric] for metric in RECALLS))
-        named = (point for point, _ in arm.points())
-        values = dict(zip(named, itertools.product(*arm.grid.values()), strict=True))[best["point"]]
-        pairs = zip(arm.grid, values, strict=True)
-        setting = ", ".join(f"`{key}` {value:g}" for key, value in pairs)
-        cells = [str(planned) if len(tried) == planned else f"{len(tried)} of {planned}", setting]
+        best = _best(points)
+        setting = _setting(arm, best["point"])
+        cells = [str(planned) if len(points) == planned else f"{len(points)} of {planned}", setting]
         rows.append([arm.label, *cells, _three(best), test.get(name, "–"), _paper(arm.label)])
     head = ("R@1 / R@5 / R@10", "points", "the best", "validation users", "test users", "the paper")
     return table(head, rows, tuning, note="The best point by the mean of the three, seed 0.")
+
+
+def tried(part: str, *suites: tuple[str, str]) -> str:
+    """Every point of arms without a test run, beside what needs no model on the same examples.
+
+    part: the key of `references.json`; suites: each with its file of points.
+    """
+    known = read(REFERENCES)
+    rows, short, shown = [], [], ("MRR", "mean rank", "batch R@1")
+    for suite, path in suites:
+        for name, arm in candidates(suite).items():
+            points = [one for one in read(path)["points"] if one["arm"] == name]
+            for one in points:
+                mark = "**" if one is _best(points) else ""
+                cells = [f"{mark}{one[metric]:.2f}{mark}" for metric in RECALLS]
+                cells += [f"{one[metric]:.{0 if metric == 'mean rank' else 2}f}" for metric in shown]
+                rows.append([arm.label, _setting(arm, one["point"]), *cells])
+            if points and len(points) < len(arm.points()):
+                short.append(f"{arm.label}: {len(points)} of {len(arm.points())}")
+    for name, scores in known["references"][part].items():
+        errors = known["user_errors"].get(part, {}).get(name, {})
+        cells = [_behind(f"{scores[metric]:.2f}", errors.get(metric)) for metric in RECALLS]
+        cells += [f"{scores['MRR']:.2f}", f"{scores['mean rank']:.0f}", ""]
+        rows.append([f"*{name}*", "", *cells])
+    head = ("", "point", *RECALLS, *shown)
+    note = "Seed 0. Bold: an arm's best point by the mean of the three recalls. In brackets: the "
+    note += "standard error by users."
+    note += f" Points so far: {'; '.join(short)}." if short else ""
+    return table(head, rows, *(path for _, path in suites), REFERENCES, note=note)
+
+
+def _best(points: Sequence[Made]) -> Made:
+    return max(points, key=lambda one: sum(one[metric] for metric in RECALLS))
+
+
+def _setting(arm: Candidate, point: str) -> str:
+    """The values of a point, by its name."""
+    named = (name for name, _ in arm.points())
+    values = dict(zip(named, itertools.product(*arm.grid.values()), strict=True))[point]
+    return ", ".join(f"`{key}` {value:g}" for key, value in zip(arm.grid, values, strict=True))
 
 
 def _means(variant: Made) -> str:

@@ -21,7 +21,7 @@ def facts() -> str:
         ("a class table too large to send", _sampled, "results/fedss/omniglot.json"),
         ("a class layer too large to send", _hashed, "results/fedmlh/wiki31-matched.json"),
         ("few classes: does hashing help?", _hashed, "results/fedmlh/bibtex.json"),
-        ("histories of items", _histories, "results/dual_encoder/ours.json"),
+        ("histories of items", _histories, "results/dual_encoder/ours-file-ties.json"),
         ("which classes does a client have?", _requests, "results/fedss/requests.json"),
         ("the same, with whole blocks of classes", _covered, "results/privacy/requests.json"),
         ("noise for (ε, δ)", _noise, "results/privacy/utility.json"),

@@ -1,6 +1,7 @@
 """The arms that a GPU day runs: each makes a sound experiment, and none gets more tries than another."""
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,14 @@ import torch
 from benchmarks.common.paths import CONFIGS
 from benchmarks.papers import correlations, dual_encoder_choice, fedalc, fedmlh, fedss_arms, sensitivity
 from benchmarks.papers.two_stage import Candidate, experiment_of
-from benchmarks.papers.user_errors import error_by_user, without
+from benchmarks.papers.user_errors import by_item_knn, error_by_user, of_item_knn, without
 from benchmarks.quote.fedmlh import _sent_until
 from spreadout.config.effect import idle_keys
 from spreadout.config.values import overlay
 from spreadout.core.errors import UserError
+from spreadout.evaluation.metrics import hits
+from spreadout.evaluation.references import references_of
+from toys import shop
 
 HELD = {"data": {"validation_fraction": 0.2}, "eval": {"split": "validation"}}
 SUITES: dict[str, tuple[Path, dict[str, Candidate]]] = {
@@ -87,6 +91,17 @@ def test_an_error_by_users_is_what_drawing_users_again_gives() -> None:
     alone = (right.mean() * (1 - right.mean()) / len(right)).sqrt()  # as if examples were independent
     assert error_by_user(right, user * 7) == pytest.approx(float(spread), rel=0.06)
     assert error_by_user(right, user) > 2 * float(alone)
+
+
+def test_item_knns_error_is_that_of_the_reference() -> None:
+    data = shop(users=40)
+    recalls = references_of(data, ["R@1", "R@5"])["item-kNN"].metrics
+    right = hits(by_item_knn(data, data.test), data.test.labels)
+    found = {f"R@{k}": 100 * float(right[:, :k].any(1).double().mean()) for k in (1, 5)}
+    assert found == pytest.approx(recalls)
+    users = torch.arange(len(data.test)) // 4
+    errors = of_item_knn(data, replace(data.test, user=users))
+    assert errors["R@1"] == pytest.approx(100 * error_by_user(right[:, 0].float(), users))
 
 
 def test_items_of_the_history_come_behind_all_others() -> None:

@@ -168,6 +168,41 @@ def test_points_are_counted_and_the_best_is_by_all_recalls(monkeypatch: pytest.M
     assert "| 0 of 6 | | – |" in bs
 
 
+def test_points_without_a_test_stand_beside_references_on_the_same_examples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scores = dict.fromkeys((*dual_encoder.RECALLS, *dual_encoder.OTHERS), 1.0)
+    points = [
+        {**scores, "arm": arm, "point": point, "R@1": best}
+        for arm, point, best in (
+            ("bs", "0.1-300", 1.5),
+            ("bs", "0.1-900", 1.75),
+            ("gs", "50.0-300", 2.0),
+        )
+    ]
+    part = {"item-kNN": {**scores, "R@1": 2.5}}
+    errors = {"these": {"item-kNN": {"R@1": 0.071}}}
+    known = {"references": {"these": part}, "user_errors": errors}
+    tuning = {**ORIGIN, "points": points}
+    files = {"t.json": tuning, dual_encoder.REFERENCES: {**ORIGIN, **known}}
+    for module in (dual_encoder, tables):
+        monkeypatch.setattr(module, "read", files.__getitem__)
+    lines = dual_encoder.tried("these", ("centralized", "t.json")).splitlines()
+    assert lines[2].startswith("| BS | `clients.lr` 0.1, `rounds` 300 | 1.50 | 1.00 |")
+    assert lines[3].startswith("| BS | `clients.lr` 0.1, `rounds` 900 | **1.75** | **1.00** |")
+    assert lines[5].startswith("| *item-kNN* | | 2.50 (0.07) | 1.00 |")
+    assert "Points so far: BS: 2 of 4; GS: 1 of 4." in lines[-1]
+    files["x.json"] = {
+        **ORIGIN,
+        "seeds": [0],
+        "variants": [_tower("FedAvg", 1.0)],
+        "configs": {"a": {"data": {"source": "movielens-1m"}}},
+    }
+    rows = dual_encoder.retrieval("x.json", in_one_place="t.json").splitlines()
+    (beside,) = (row for row in rows if "all data in one place" in row)
+    assert beside.split(" | ")[1:3] == ["1.75", "1.00"]  # the best of batch softmax, not of all arms
+
+
 def test_votes_are_chosen_on_the_first_seeds_validation_instances(tmp_path: Path) -> None:
     arm: dict[str, Any] = {"method": {"name": "fedaws", "spreadout_form": "topk", "k": 5}}
     suite = known_decoding.suite_of("bibtex", {"fedaws-mined": arm}, 2)
