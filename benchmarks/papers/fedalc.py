@@ -34,7 +34,7 @@ from benchmarks.papers.correlations import (
     study_of,
 )
 from benchmarks.papers.side_by_side import add_running, running_of
-from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
+from benchmarks.papers.two_stage import Candidate, TwoStage, add_extend, choose_and_run, done_before
 from spreadout.config.values import changes_of, overlay, read_toml
 from spreadout.core.errors import UserError
 
@@ -220,6 +220,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
     add_running(parser)
+    add_extend(parser)
     parser.add_argument("--rounds", type=int, help="instead of the config's, for a quick look")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm")
     parser.add_argument("--bytes", action="store_true", help="only print what was sent, by whom")
@@ -240,7 +241,8 @@ def main() -> None:
                 seeds=a.seeds,
                 whole=a.linear,
                 changes=overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {}),
-                into=len(only) < len(arms),
+                into=a.extend or len(only) < len(arms),
+                done=done_before(a.out / f"{study_of(name, a.linear)}.json", a),
             )
         )
     with running_of(a) as running:
