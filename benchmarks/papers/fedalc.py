@@ -168,6 +168,14 @@ LINEAR_ARMS = {
         for arm in ("softmax", "oracle-bce", "oracle-softmax")
     },
 }
+# In one place with a hidden layer, so many units wide, an epoch a round: how long is chosen, too.
+HIDDEN = {"bibtex": 512}  # elsewhere 128, as defaults have it
+DEEP = {f"{arm}-deep": arm for arm in ("oracle-bce", "oracle-softmax")}
+DEEP_GRID = {
+    "rounds": [20, 60],
+    "clients.lr": [1e-3, 3e-3],
+    "clients.input_dropout": [0.2, 0.5],
+}
 DIMS = {"bibtex": 160}  # a right angle between any two classes needs as many as those; elsewhere 256
 NEIGHBOURS = {"eurlex-shape": 10}  # K of the paper; elsewhere 5
 
@@ -180,10 +188,20 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
     }
     some = on_ladder(PLAIN, MORE_CLASSES.get(name, 0))
     found["fedaws"] = replace(found["fedaws"], grid={**found["fedaws"].grid, "method.strength": some})
+    found |= {deep: _deep(found[flat], HIDDEN.get(name, 128)) for deep, flat in DEEP.items()}
+    found |= _mined(found, NEIGHBOURS.get(name, MINED["k"]))
     model = {"model": {"dim": DIMS.get(name, 256)}}
     for arm in ("fedaws-ridge", "fedaws-no-ridge"):
         found[arm] = replace(found[arm], changes=overlay(found[arm].changes, model))
     return found
+
+
+def _deep(linear: Candidate, units: int) -> Candidate:
+    """The same model in one place with a hidden layer."""
+    deep = {"model": {"hidden": [units]}, "clients": {"local_epochs": 1}, "eval": {"every": 20}}
+    changes = overlay(linear.changes, deep)
+    del changes["rounds"], changes["clients"]["local_steps"]
+    return Candidate(f"{linear.label}, {units} hidden units", changes, DEEP_GRID)
 
 
 def fewer(arms: Mapping[str, Candidate], points: int) -> dict[str, Candidate]:
@@ -198,24 +216,27 @@ def fewer(arms: Mapping[str, Candidate], points: int) -> dict[str, Candidate]:
 
 def arms_of(name: str) -> dict[str, Candidate]:
     """The arms on a set, mined ones with as many neighbours as the paper has there."""
-    k = NEIGHBOURS.get(name, MINED["k"])
-    mined = {
+    return {**ARMS, **_mined(ARMS, NEIGHBOURS.get(name, MINED["k"]))}
+
+
+def _mined(arms: Mapping[str, Candidate], k: int) -> dict[str, Candidate]:
+    """Those that mine, with so many neighbours."""
+    return {
         arm: replace(
             one,
             label=one.label.replace(f"K = {MINED['k']}", f"K = {k}"),
             changes=overlay(one.changes, {"method": {"k": k}}),
         )
-        for arm, one in ARMS.items()
+        for arm, one in arms.items()
         if one.changes["method"].get("spreadout_form") == "topk"
     }
-    return {**ARMS, **mined}
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
     parser.add_argument("--linear", action="store_true", help=LINEAR)
-    parser.add_argument("--only", nargs="+", choices=(*ARMS, *LINEAR_ARMS), metavar="ARM")
+    parser.add_argument("--only", nargs="+", choices=(*ARMS, *LINEAR_ARMS, *DEEP), metavar="ARM")
     parser.add_argument("--points", type=int, choices=(1, 3, 5), default=5, help="half of an arm's")
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
