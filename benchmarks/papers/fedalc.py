@@ -200,7 +200,7 @@ def _deep(linear: Candidate, units: int) -> Candidate:
     """The same model in one place with a hidden layer."""
     deep = {"model": {"hidden": [units]}, "clients": {"local_epochs": 1}, "eval": {"every": 20}}
     changes = overlay(linear.changes, deep)
-    del changes["rounds"], changes["clients"]["local_steps"]
+    del changes["rounds"]
     return Candidate(f"{linear.label}, {units} hidden units", changes, DEEP_GRID)
 
 
