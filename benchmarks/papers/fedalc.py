@@ -168,14 +168,15 @@ LINEAR_ARMS = {
         for arm in ("softmax", "oracle-bce", "oracle-softmax")
     },
 }
-# In one place with a hidden layer, so many units wide, an epoch a round: how long is chosen, too.
-HIDDEN = {"bibtex": 512}  # elsewhere 128, as defaults have it
+# In one place with a hidden layer, so many units wide, an epoch a round; how many of them is chosen.
+HIDDEN = 128  # as defaults have it
 DEEP = {f"{arm}-deep": arm for arm in ("oracle-bce", "oracle-softmax")}
 DEEP_GRID = {
-    "rounds": [20, 60],
+    "rounds": [15, 40],
     "clients.lr": [1e-3, 3e-3],
     "clients.input_dropout": [0.2, 0.5],
 }
+MANY_BUCKETS = [60, 120, 250, 400, 600]  # of a thousand classes
 DIMS = {"bibtex": 160}  # a right angle between any two classes needs as many as those; elsewhere 256
 NEIGHBOURS = {"eurlex-shape": 10}  # K of the paper; elsewhere 5
 
@@ -188,7 +189,10 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
     }
     some = on_ladder(PLAIN, MORE_CLASSES.get(name, 0))
     found["fedaws"] = replace(found["fedaws"], grid={**found["fedaws"].grid, "method.strength": some})
-    found |= {deep: _deep(found[flat], HIDDEN.get(name, 128)) for deep, flat in DEEP.items()}
+    if name != "bibtex":
+        for arm in ("fedmlh", "fedmlh-fixed"):
+            found[arm] = replace(found[arm], grid={**found[arm].grid, "method.buckets": MANY_BUCKETS})
+    found |= {deep: _deep(found[flat], HIDDEN) for deep, flat in DEEP.items()}
     found |= _mined(found, NEIGHBOURS.get(name, MINED["k"]))
     model = {"model": {"dim": DIMS.get(name, 256)}}
     for arm in ("fedaws-ridge", "fedaws-no-ridge"):
