@@ -29,7 +29,8 @@ SETS = ("bibtex", "delicious", "eurlex-shape")
 LADDER = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 PLAIN, SCALED = LADDER[3:8], LADDER[7:12]
 MINED_HIGHER = 2  # rungs: a hinge over five neighbours pushes a row less than one over all pairs
-MORE_CLASSES = {"delicious": -1}  # rungs: where equal weights of all pairs sum to more
+# Rungs: where equal weights of all pairs sum to more.
+MORE_CLASSES = {"delicious": -1, "eurlex-shape": -1}
 WEIGHED: Mapping[str, tuple[str, dict[str, Any], Sequence[float]]] = {
     "equal": ("FedAwS", {"name": "fedaws"}, PLAIN),
     "remark2": ("FedAwS, Remark 2", {"name": "fedaws", "weighted": True}, PLAIN),

@@ -189,6 +189,9 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
     }
     some = on_ladder(PLAIN, MORE_CLASSES.get(name, 0))
     found["fedaws"] = replace(found["fedaws"], grid={**found["fedaws"].grid, "method.strength": some})
+    if name == "eurlex-shape":  # Delicious, with as many classes, chose the largest of the lower ones
+        higher = {**found["fedalc"].grid, "method.strength": on_ladder(SCALED, 1)}
+        found["fedalc"] = replace(found["fedalc"], grid=higher)
     if name != "bibtex":
         for arm in ("fedmlh", "fedmlh-fixed"):
             found[arm] = replace(found[arm], grid={**found[arm].grid, "method.buckets": MANY_BUCKETS})

@@ -65,7 +65,7 @@ class Synthetic(Source):
     exponent: float = Field(1.0, ge=0)  # of the power law by which labels fall off; 0: all alike
     head: float = Field(10.0, gt=0)  # matched: about so many labels are alike at the top
     least: float = Field(1.0, ge=0)  # matched: instances that every label has
-    sizes: tuple[float, ...] | None = None  # matched: shares of instances with 1, 2, … labels; None: geometric
+    sizes: tuple[float, ...] | None = None  # matched: shares of those with 1, 2, … labels; geometric
     kin: int = Field(GROUP, ge=2)  # matched: labels that mostly meet each other, at least so many
     prototypes: int = Field(8, ge=1, le=1000)  # features that mark a label
     shown: float = Field(0.6, gt=0, le=1)  # chance that an instance shows each of them
@@ -97,7 +97,7 @@ class Synthetic(Source):
         if self.labels_per_example > self.classes:
             raise ValueError(f"labels_per_example = {self.labels_per_example}: more than the classes")
         if self.sizes is not None and not (sum(self.sizes) > 0 and min(self.sizes) >= 0):
-            raise ValueError("sizes: shares of instances with 1, 2, … labels: none below 0, and some above")
+            raise ValueError("sizes: shares of instances with 1, 2, … labels; none below 0, some above")
         return self
 
     def read(self, path: Path | None) -> RawDataset:
