@@ -170,12 +170,8 @@ LINEAR_ARMS = {
 }
 # In one place with a hidden layer, so many units wide, an epoch a round; how many of them is chosen.
 HIDDEN = 128  # as defaults have it
-DEEP = {f"{arm}-deep": arm for arm in ("oracle-bce", "oracle-softmax")}
-DEEP_GRID = {
-    "rounds": [15, 40],
-    "clients.lr": [1e-3, 3e-3],
-    "clients.input_dropout": [0.2, 0.5],
-}
+DEEP = {"oracle-bce-deep": [15, 40], "oracle-softmax-deep": [8, 15]}  # a softmax overfits sooner
+DEEP_GRID = {"clients.lr": [1e-3, 3e-3], "clients.input_dropout": [0.2, 0.5]}
 MANY_BUCKETS = [60, 120, 250, 400, 600]  # of a thousand classes
 DIMS = {"bibtex": 160}  # a right angle between any two classes needs as many as those; elsewhere 256
 NEIGHBOURS = {"eurlex-shape": 10}  # K of the paper; elsewhere 5
@@ -195,7 +191,7 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
     if name != "bibtex":
         for arm in ("fedmlh", "fedmlh-fixed"):
             found[arm] = replace(found[arm], grid={**found[arm].grid, "method.buckets": MANY_BUCKETS})
-    found |= {deep: _deep(found[flat], HIDDEN) for deep, flat in DEEP.items()}
+    found |= {arm: _deep(found[arm.removesuffix("-deep")], epochs) for arm, epochs in DEEP.items()}
     found |= _mined(found, NEIGHBOURS.get(name, MINED["k"]))
     model = {"model": {"dim": DIMS.get(name, 256)}}
     for arm in ("fedaws-ridge", "fedaws-no-ridge"):
@@ -203,12 +199,13 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
     return found
 
 
-def _deep(linear: Candidate, units: int) -> Candidate:
+def _deep(linear: Candidate, epochs: list[int]) -> Candidate:
     """The same model in one place with a hidden layer."""
-    deep = {"model": {"hidden": [units]}, "clients": {"local_epochs": 1}, "eval": {"every": 20}}
+    deep = {"model": {"hidden": [HIDDEN]}, "clients": {"local_epochs": 1}, "eval": {"every": 20}}
     changes = overlay(linear.changes, deep)
     del changes["rounds"]
-    return Candidate(f"{linear.label}, {units} hidden units", changes, DEEP_GRID)
+    label = f"{linear.label}, a hidden layer of {HIDDEN}"
+    return Candidate(label, changes, {"rounds": epochs, **DEEP_GRID})
 
 
 def fewer(arms: Mapping[str, Candidate], points: int) -> dict[str, Candidate]:
