@@ -188,6 +188,8 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
     if name == "eurlex-shape":  # Delicious, with as many classes, chose the largest of the lower ones
         higher = {**found["fedalc"].grid, "method.strength": on_ladder(SCALED, 1)}
         found["fedalc"] = replace(found["fedalc"], grid=higher)
+        once = overlay(found["fedavg"].changes, {"eval": {"references": True}})  # once is enough
+        found["fedavg"] = replace(found["fedavg"], changes=once)
     if name != "bibtex":
         for arm in ("fedmlh", "fedmlh-fixed"):
             found[arm] = replace(found[arm], grid={**found[arm].grid, "method.buckets": MANY_BUCKETS})
