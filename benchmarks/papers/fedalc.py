@@ -171,7 +171,7 @@ LINEAR_ARMS = {
 # In one place with a hidden layer, so many units wide, an epoch a round; how many of them is chosen.
 HIDDEN = 128  # as defaults have it
 DEEP = {"oracle-bce-deep": [15, 40], "oracle-softmax-deep": [8, 15]}  # a softmax overfits sooner
-DEEP_GRID = {"clients.lr": [3e-3, 1e-2], "clients.input_dropout": [0.0, 0.2, 0.5]}
+DEEP_GRID = {"clients.lr": [1e-3, 3e-3], "clients.input_dropout": [0.2, 0.5]}
 MANY_BUCKETS = [60, 120, 250, 400, 600]  # of a thousand classes
 DIMS = {"bibtex": 160}  # a right angle between any two classes needs as many as those; elsewhere 256
 NEIGHBOURS = {"eurlex-shape": 10}  # K of the paper; elsewhere 5

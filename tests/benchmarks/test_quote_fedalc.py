@@ -25,7 +25,7 @@ def test_what_was_chosen_is_said_without_the_rounds() -> None:
 
 
 def test_models_in_one_place_have_at_least_as_many_points_as_federated_arms() -> None:
-    for points in (3, 5):
+    for points in (3,):
         found = {
             name: len(one.points())
             for name, one in arms.fewer(arms.linear_arms_of("delicious"), points).items()
