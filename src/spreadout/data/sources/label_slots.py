@@ -44,7 +44,7 @@ class LabelSlots:
         more, most = self.mean - 1, min(MOST, self.classes)
         share = (np.arange(BLOCK) + 0.5) / BLOCK
         if self.sizes:
-            further = np.searchsorted(np.cumsum(self.sizes) / sum(self.sizes), share)
+            further = np.searchsorted(np.cumsum(self.sizes) / sum(self.sizes), share).astype(float)
         elif more:
             further = np.floor(np.log1p(-share) / np.log(more / (1 + more)))
         else:
