@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from spreadout.core import randomness
 from spreadout.core.randomness import Bits, Ints
@@ -43,8 +44,10 @@ class LabelSlots:
         """(BLOCK,) how many labels the instances of a block have: quantiles of their law, shuffled."""
         more, most = self.mean - 1, min(MOST, self.classes)
         share = (np.arange(BLOCK) + 0.5) / BLOCK
+        further: npt.NDArray[np.float64]
         if self.sizes:
-            further = np.searchsorted(np.cumsum(self.sizes) / sum(self.sizes), share).astype(float)
+            wholes = np.searchsorted(np.cumsum(self.sizes) / sum(self.sizes), share)
+            further = wholes.astype(np.float64)
         elif more:
             further = np.floor(np.log1p(-share) / np.log(more / (1 + more)))
         else:
