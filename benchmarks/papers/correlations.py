@@ -21,15 +21,16 @@ from typing import Any
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import CONFIGS, RESULTS
 from benchmarks.papers.side_by_side import add_running, running_of
-from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
+from benchmarks.papers.two_stage import Candidate, TwoStage, add_extend, choose_and_run, done_before
 from spreadout.config.values import changes_of, overlay
 
 SETS = ("bibtex", "delicious", "eurlex-shape")
 # Rows of γ sum to 1 and those of equal weights to C − 1, so a λ of one is about a hundred of the other.
-LADDER = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
-PLAIN, SCALED = LADDER[1:6], LADDER[5:10]
+LADDER = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+PLAIN, SCALED = LADDER[3:8], LADDER[7:12]
 MINED_HIGHER = 2  # rungs: a hinge over five neighbours pushes a row less than one over all pairs
-MORE_CLASSES = {"delicious": -1}  # rungs: where equal weights of all pairs sum to more
+# Rungs: where equal weights of all pairs sum to more.
+MORE_CLASSES = {"delicious": -1, "eurlex-shape": -1}
 WEIGHED: Mapping[str, tuple[str, dict[str, Any], Sequence[float]]] = {
     "equal": ("FedAwS", {"name": "fedaws"}, PLAIN),
     "remark2": ("FedAwS, Remark 2", {"name": "fedaws", "weighted": True}, PLAIN),
@@ -72,6 +73,12 @@ def middle_of(values: Sequence[Any], points: int) -> Sequence[Any]:
     return values[first : first + points]
 
 
+def around(values: Sequence[float], points: int) -> Sequence[float]:
+    """So many rungs about the middle of these λ, beyond both ends where there are not as many."""
+    first = LADDER.index(values[0]) + (len(values) - points) // 2
+    return LADDER[first : first + points]
+
+
 def arms(
     pushed: Sequence[str], points: int, weighed: Sequence[str] = (), name: str = "bibtex"
 ) -> dict[str, Candidate]:
@@ -84,7 +91,7 @@ def arms(
             rungs = MINED_HIGHER if push == "k5-hinge" else 0
             if strengths is PLAIN and push.startswith("all"):
                 rungs = MORE_CLASSES.get(name, 0)
-            some = middle_of(on_ladder(strengths, rungs), points)
+            some = around(on_ladder(strengths, rungs), points)
             for weighting, said in CLIENTS.items():
                 found[f"{kind}-{push}-{weighting}"] = Candidate(
                     f"{method}; {pairs}; {said}",
@@ -99,13 +106,14 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
     parser.add_argument("--pushed", nargs="+", choices=tuple(PUSHED), default=list(PUSHED))
     parser.add_argument("--weighed", nargs="+", choices=tuple(WEIGHED), default=list(WEIGHED))
-    parser.add_argument("--points", type=int, choices=(1, 3, 5), default=5, help="λ of every arm")
+    parser.add_argument("--points", type=int, choices=(1, 3, 5, 7), default=5, help="λ of every arm")
     parser.add_argument("--linear", action="store_true", help=LINEAR)
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm")
     add_running(parser)
+    add_extend(parser)
     a = parser.parse_args()
     plans = [
         TwoStage(
@@ -115,6 +123,8 @@ def main() -> None:
             seeds=a.seeds,
             whole=a.linear,
             changes=overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {}),
+            into=a.extend,
+            done=done_before(a.out / f"{study_of(name, a.linear, 'correlations')}.json", a),
         )
         for name in a.sets
     ]

@@ -34,7 +34,7 @@ from benchmarks.papers.correlations import (
     study_of,
 )
 from benchmarks.papers.side_by_side import add_running, running_of
-from benchmarks.papers.two_stage import Candidate, TwoStage, choose_and_run
+from benchmarks.papers.two_stage import Candidate, TwoStage, add_extend, choose_and_run, done_before
 from spreadout.config.values import changes_of, overlay, read_toml
 from spreadout.core.errors import UserError
 
@@ -168,6 +168,11 @@ LINEAR_ARMS = {
         for arm in ("softmax", "oracle-bce", "oracle-softmax")
     },
 }
+# In one place with a hidden layer, so many units wide, an epoch a round; how many of them is chosen.
+HIDDEN = 128  # as defaults have it
+DEEP = {"oracle-bce-deep": [15, 40], "oracle-softmax-deep": [8, 15]}  # a softmax overfits sooner
+DEEP_GRID = {"clients.lr": [1e-3, 3e-3], "clients.input_dropout": [0.2, 0.5]}
+MANY_BUCKETS = [60, 120, 250, 400, 600]  # of a thousand classes
 DIMS = {"bibtex": 160}  # a right angle between any two classes needs as many as those; elsewhere 256
 NEIGHBOURS = {"eurlex-shape": 10}  # K of the paper; elsewhere 5
 
@@ -180,10 +185,32 @@ def linear_arms_of(name: str) -> dict[str, Candidate]:
     }
     some = on_ladder(PLAIN, MORE_CLASSES.get(name, 0))
     found["fedaws"] = replace(found["fedaws"], grid={**found["fedaws"].grid, "method.strength": some})
+    if name == "delicious":  # a third of all pairs of its labels meet: a step takes 0.3 s of a core
+        shorter = overlay(found["fedalc-fixed"].changes, {"method": {"table_steps": 100}})
+        found["fedalc-fixed"] = replace(found["fedalc-fixed"], changes=shorter)
+    if name == "eurlex-shape":  # Delicious, with as many classes, chose the largest of the lower ones
+        higher = {**found["fedalc"].grid, "method.strength": on_ladder(SCALED, 1)}
+        found["fedalc"] = replace(found["fedalc"], grid=higher)
+        once = overlay(found["fedavg"].changes, {"eval": {"references": True}})  # once is enough
+        found["fedavg"] = replace(found["fedavg"], changes=once)
+    if name != "bibtex":
+        for arm in ("fedmlh", "fedmlh-fixed"):
+            found[arm] = replace(found[arm], grid={**found[arm].grid, "method.buckets": MANY_BUCKETS})
+    found |= {arm: _deep(found[arm.removesuffix("-deep")], epochs) for arm, epochs in DEEP.items()}
+    found |= _mined(found, NEIGHBOURS.get(name, MINED["k"]))
     model = {"model": {"dim": DIMS.get(name, 256)}}
     for arm in ("fedaws-ridge", "fedaws-no-ridge"):
         found[arm] = replace(found[arm], changes=overlay(found[arm].changes, model))
     return found
+
+
+def _deep(linear: Candidate, epochs: list[int]) -> Candidate:
+    """The same model in one place with a hidden layer."""
+    deep = {"model": {"hidden": [HIDDEN]}, "clients": {"local_epochs": 1}, "eval": {"every": 20}}
+    changes = overlay(linear.changes, deep)
+    del changes["rounds"]
+    label = f"{linear.label}, a hidden layer of {HIDDEN}"
+    return Candidate(label, changes, {"rounds": epochs, **DEEP_GRID})
 
 
 def fewer(arms: Mapping[str, Candidate], points: int) -> dict[str, Candidate]:
@@ -198,28 +225,32 @@ def fewer(arms: Mapping[str, Candidate], points: int) -> dict[str, Candidate]:
 
 def arms_of(name: str) -> dict[str, Candidate]:
     """The arms on a set, mined ones with as many neighbours as the paper has there."""
-    k = NEIGHBOURS.get(name, MINED["k"])
-    mined = {
+    return {**ARMS, **_mined(ARMS, NEIGHBOURS.get(name, MINED["k"]))}
+
+
+def _mined(arms: Mapping[str, Candidate], k: int) -> dict[str, Candidate]:
+    """Those that mine, with so many neighbours."""
+    return {
         arm: replace(
             one,
             label=one.label.replace(f"K = {MINED['k']}", f"K = {k}"),
             changes=overlay(one.changes, {"method": {"k": k}}),
         )
-        for arm, one in ARMS.items()
+        for arm, one in arms.items()
         if one.changes["method"].get("spreadout_form") == "topk"
     }
-    return {**ARMS, **mined}
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["bibtex"])
     parser.add_argument("--linear", action="store_true", help=LINEAR)
-    parser.add_argument("--only", nargs="+", choices=(*ARMS, *LINEAR_ARMS), metavar="ARM")
+    parser.add_argument("--only", nargs="+", choices=(*ARMS, *LINEAR_ARMS, *DEEP), metavar="ARM")
     parser.add_argument("--points", type=int, choices=(1, 3, 5), default=5, help="half of an arm's")
     parser.add_argument("--out", type=Path, default=RESULTS / "fedalc")
     parser.add_argument("--seeds", type=int, default=3)
     add_running(parser)
+    add_extend(parser)
     parser.add_argument("--rounds", type=int, help="instead of the config's, for a quick look")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="of every arm")
     parser.add_argument("--bytes", action="store_true", help="only print what was sent, by whom")
@@ -240,7 +271,8 @@ def main() -> None:
                 seeds=a.seeds,
                 whole=a.linear,
                 changes=overlay(changes_of(a.set), {"rounds": a.rounds} if a.rounds else {}),
-                into=len(only) < len(arms),
+                into=a.extend or len(only) < len(arms),
+                done=done_before(a.out / f"{study_of(name, a.linear)}.json", a),
             )
         )
     with running_of(a) as running:

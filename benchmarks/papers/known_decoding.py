@@ -39,7 +39,7 @@ from spreadout.runs.result import Result
 
 METRICS = ["P@1", "P@3", "P@5"]
 ARMS = ("fedaws-mined", "fedalc-mined", "softmax")
-LINEAR_ARMS = ("fedaws-ridge",)  # the best
+LINEAR_ARMS = ("fedaws-ridge", "softmax")  # the best, and what has embeddings in one place
 COUNTS, OWN = (5, 10, 20, 40), (TIE, 1.0, 3.0, 10.0)
 HELD_OUT = {"whole": 0.0, "part": 0.2}  # of the training instances
 Scores = dict[str, float]

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.common.command import command, parser_of
 from benchmarks.common.paths import RESULTS
-from benchmarks.papers.correlations import LINEAR, PLAIN, SCALED, SETS, base_of, study_of
+from benchmarks.papers.correlations import LINEAR, PLAIN, SCALED, SETS, base_of, on_ladder, study_of
 from benchmarks.papers.side_by_side import add_running, running_of
 from benchmarks.papers.suite import keep, run_suites
 from benchmarks.papers.two_stage import Changes, experiment_of
@@ -36,9 +36,9 @@ NOISES = (0.0, 0.3, 1.0, 3.0)  # in units of the clip
 
 def variants() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Names, labels and methods; clients are weighed by their examples where nothing else is said."""
-    for strength in PLAIN:
+    for strength in (*PLAIN, *on_ladder(PLAIN, 2)[-2:]):
         yield f"fedaws-{strength:g}", f"FedAwS, λ = {strength:g}", {**AWS, "strength": strength}
-    for strength in SCALED:
+    for strength in (*SCALED, *on_ladder(SCALED, 2)[-2:]):
         yield f"fedalc-{strength:g}", f"FedALC, λ = {strength:g}", {**ALC, "strength": strength}
     for margin in MARGINS:
         for name, label, method, strength in (("aws", "FedAwS", AWS, 0.1), ("alc", "FedALC", ALC, 10.0)):

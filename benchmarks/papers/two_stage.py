@@ -14,6 +14,7 @@ all points' and one more. If not, its rounds are given.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common.record import read, write
-from benchmarks.papers.side_by_side import Job, Kept, More, Running, run_plans
+from benchmarks.papers.side_by_side import Job, Kept, More, Running, config_of, run_plans
 from benchmarks.papers.suite import Runs, keep
 from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment
@@ -97,6 +98,7 @@ class TwoStage:
     once: Collection[str] = ()
     beside: Sequence[str] = ()
     tried: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def suite(self) -> str:
@@ -173,6 +175,7 @@ class TwoStage:
                 overlay(tested, rounds),
                 patience=self.stops,
             )
+        variants = {arm: one for arm, one in variants.items() if config_of(one) != self.done.get(arm)}
         labels = {arm: self.arms[arm].label for arm in variants}
         return Suite(self.suite, tuple(range(self.seeds)), variants, labels)
 
@@ -187,9 +190,26 @@ class TwoStage:
                 table.append({"arm": one.arm, "point": one.name, **scores})
         tuning = {"base": self.base.name, "fraction": self.fraction, "points": table}
         write(out / f"{self.name}-tuning.json", tuning)
-        suite = self.final(self.chosen(kept))
-        missing = len(self.arms) - len(suite.variants)
+        chosen = self.chosen(kept)
+        suite, missing = self.final(chosen), len(self.arms) - len(chosen)
+        if not suite.variants and not missing:
+            print(f"{self.name}: every arm has chosen what it had before")
+            return
         keep(suite, kept, out / f"{self.name}.json", into=self.into, missing=missing, beside=self.beside)
+
+
+def add_extend(parser: argparse.ArgumentParser) -> None:
+    said = "with more points: an arm that chooses what it had before keeps its scores in the file"
+    parser.add_argument("--extend", action="store_true", help=said)
+
+
+def done_before(path: Path, given: argparse.Namespace) -> dict[str, Mapping[str, Any]]:
+    """Configs of the arms of a file that have as many seeds as are asked for, where those may stay."""
+    if not given.extend or not path.is_file():
+        return {}
+    made = read(path)
+    whole = {row["name"] for row in made["variants"] if row.get("seeds") == list(range(given.seeds))}
+    return {arm: config for arm, config in made["configs"].items() if arm in whole}
 
 
 def choose_and_run(plans: Sequence[TwoStage], out: Path, running: Running) -> None:

@@ -130,8 +130,15 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedalc-correlations-delicious": lambda: fedalc.correlated(
         "results/fedalc/delicious-linear-correlations.json"
     ),
-    "fedalc-delicious": lambda: fedalc.positive_labels(
-        "results/fedalc/delicious-linear.json", beside=False
+    "fedalc-delicious": lambda: fedalc.positive_labels("results/fedalc/delicious-linear.json", None),
+    "fedalc-eurlex": lambda: fedalc.positive_labels(
+        "results/fedalc/eurlex-shape-linear.json", "fedalc-table5"
+    ),
+    "fedalc-eurlex-labels": lambda: fedalc.label_sets("results/fedalc/label-sets.json"),
+    "fedalc-eurlex-strengths": lambda: fedalc.strengths(
+        "results/fedalc/eurlex-shape-linear-tuning.json",
+        "results/fedalc/eurlex-shape-linear.json",
+        ("fedaws-mined", "fedalc-mined"),
     ),
     "fedalc-sensitivity": lambda: fedalc.knobs("results/fedalc/bibtex-linear-sensitivity.json"),
     "fedalc-known": lambda: fedalc.known("results/fedalc/bibtex-linear-known.json"),

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchmarks.papers.fedalc import ARMS, LINEAR_ARMS, a_round_of_all
+from benchmarks.papers.fedalc import ARMS, a_round_of_all, linear_arms_of
 from benchmarks.papers.published import figures_of
 from benchmarks.quote.fedaws import CONSTANT
 from benchmarks.quote.tables import Made, over_seeds, read, spread, table
 
-# The best λ of each method; the paper's FedAwS and FedALC mine K = 5.
-PAPER = {
-    label: " / ".join(f"{figure:.1f}" for figure in figures)
-    for label, figures in figures_of("fedalc-table6").items()
-}
-LABELS = {name: arm.label for name, arm in {**LINEAR_ARMS, **ARMS}.items()}
+LINEAR = linear_arms_of("bibtex")
+LABELS = {name: arm.label for name, arm in {**LINEAR, **ARMS}.items()}
+PERCENT = re.compile("instances with|distinct|labels with|commonest")
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "mAP")
 REFERENCES = {
     "ridge": "Ridge regression (centralised)",
@@ -23,19 +21,24 @@ REFERENCES = {
 }
 
 
-def positive_labels(path: str, *, beside: bool = True) -> str:
-    """With what each arm was given; beside: the paper's numbers, where the set is the paper's."""
+def positive_labels(path: str, paper: str | None = "fedalc-table6") -> str:
+    """With what each arm was given; paper: the table of it that stands beside them."""
     made = read(path)
+    printed = {
+        label: " / ".join(f"{figure:.1f}" for figure in figures)
+        for label, figures in (figures_of(paper) if paper else {}).items()
+    }
     names = [name for name in METRICS if any(name in v["metrics"] for v in made["variants"])]
     rows = []
     for v in made["variants"]:
         scores = [v["metrics"].get(name) for name in names]
         config = made["configs"][v["name"]]
-        said = [f"{key} {value}" for key, value in chosen_of(v["name"], config)]
-        paper = [PAPER.get(v["label"], "–")] if beside else []
-        given = (*paper, ", ".join(said), str(config["rounds"]))
+        linear = "-linear" in made["suite"]
+        said = [f"{key} {value}" for key, value in chosen_of(v["name"], config, linear=linear)]
+        theirs = [printed.get(v["label"], "–")] if paper else []
+        given = (*theirs, ", ".join(said), str(config["rounds"]))
         rows.append([v["label"], *(spread(score) if score else "–" for score in scores), *given])
-    empty = ["–"] * (3 if beside else 2)
+    empty = ["–"] * (3 if paper else 2)
     found: Made = next((v["references"] for v in made["variants"] if v.get("references")), {})
     for name, label in REFERENCES.items():
         if name in found:
@@ -44,16 +47,15 @@ def positive_labels(path: str, *, beside: bool = True) -> str:
     floor = made["constant"]
     scores = [f"{floor[name]:.1f}" if name in floor else "–" for name in names]
     rows.append([CONSTANT, *scores, *empty])
-    paper_says = ["the paper: P@1 / 3 / 5"] if beside else []
+    paper_says = ["the paper: P@1 / 3 / 5"] if paper else []
     head = ("", *names, *paper_says, "chosen", "rounds")
     return table(head, rows, path, note=over_seeds(made))
 
 
-def chosen_of(arm: str, config: Made) -> Iterator[tuple[str, Any]]:
-    """What validation data chose for an arm, by key and value."""
-    linear = config["model"].get("hidden") == []
-    grid = LINEAR_ARMS[arm].grid if linear and arm in LINEAR_ARMS else ()
-    for key in grid or (
+def chosen_of(arm: str, config: Made, *, linear: bool) -> Iterator[tuple[str, Any]]:
+    """What validation data chose for an arm, by key and value; rounds have a column of their own."""
+    grid = LINEAR[arm].grid if linear and arm in LINEAR else ()
+    for key in [key for key in grid if key != "rounds"] or (
         f"method.{key}" for key in ("strength", "pull", "buckets", "scale", "weighting")
     ):
         section, name = key.split(".")
@@ -105,6 +107,35 @@ def knobs(path: str) -> str:
         rows.append([v["label"], *cells, "–" if nearest is None else f"{nearest:.2f}"])
     note = f"Validation. {over_seeds(made)}"
     return table(("", "P@1", "P@3", "P@5", "nearest two rows, cosine"), rows, path, note=note)
+
+
+def label_sets(path: str) -> str:
+    """How labels meet in the made-up set, in what is published of EUR-Lex, and in real sets."""
+    made = read(path)
+    sets = made["sets"]
+    heads = {"eurlex-shape": "the made-up set", "bibtex": "Bibtex", "delicious": "Delicious"}
+    rows = []
+    for name in sets["eurlex-shape"]:
+        values = [made["published"].get(name), *(sets[one][name] for one in heads)]
+        rows.append([name, *("–" if v is None else _said(name, v) for v in values)])
+    return table(("training part", "EUR-Lex, published", *heads.values()), rows, path)
+
+
+def _said(name: str, value: float) -> str:
+    return f"{100 * value:.1f} %" if PERCENT.match(name) else f"{value:.2f}"
+
+
+def strengths(path: str, names: str, arms: Sequence[str]) -> str:
+    """P@1 / 3 / 5 by λ, clients weighed alike and by their examples, on validation instances."""
+    made, labels = read(path), {v["name"]: v["label"] for v in read(names)["variants"]}
+    found: dict[str, dict[str, str]] = {}
+    for point in (one for one in made["points"] if one["arm"] in arms):
+        strength, weighting = point["point"].rsplit("-", 1)
+        scores = " / ".join(f"{point[f'P@{k}']:.1f}" for k in (1, 3, 5))
+        found.setdefault(f"{labels[point['arm']]}, λ = {float(strength):g}", {})[weighting] = scores
+    rows = [[label, one["uniform"], one["examples"]] for label, one in found.items()]
+    head = ("P@1 / 3 / 5", "clients alike", "by examples")
+    return table(head, rows, path, note="Validation, one run a point.")
 
 
 def known(path: str) -> str:

@@ -146,3 +146,28 @@ def test_places_of_runs_of_any_length_are_permuted_each_by_itself() -> None:
         alone = randomness.permute(np.arange(m), int(m), np.full(m, k))
         assert np.array_equal(found[n == m], alone)
         assert sorted(alone) == list(range(m))
+
+
+def test_label_sets_have_the_sizes_that_were_asked_for() -> None:
+    asked = (0.0, 0.25, 0.5, 0.25)  # none with one label, half with three
+    source = Synthetic(law="matched", classes=500, examples=2048, labels_per_example=3, sizes=asked)
+    owner, _ = source.labels("train", np.arange(2048))
+    shares = np.bincount(np.bincount(owner), minlength=5)[1:] / 2048
+    assert shares == pytest.approx(asked, abs=0.01)
+    with pytest.raises(ValidationError, match="sizes: shares of instances"):
+        Synthetic(law="matched", sizes=(0.5, -0.5, 1.0))
+
+
+def test_the_fewer_labels_are_kin_the_more_often_two_of_them_meet() -> None:
+    def firmest(kin: int) -> float:
+        """The mean over frequent labels of how often another one is there too, at most."""
+        source = Synthetic(law="matched", classes=200, examples=4000, labels_per_example=3, kin=kin)
+        owner, label = source.labels("train", np.arange(4000))
+        held = np.zeros((4000, 200))
+        held[owner, label] = 1
+        together = held.T @ held
+        counts = np.diag(together).copy()
+        np.fill_diagonal(together, 0)
+        return float((together.max(1) / counts)[counts >= 20].mean())
+
+    assert firmest(8) > 1.3 * firmest(64)

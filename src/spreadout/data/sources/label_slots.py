@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from spreadout.core import randomness
 from spreadout.core.randomness import Bits, Ints
@@ -20,7 +21,7 @@ from spreadout.data.sources.label_law import LabelLaw
 BLOCK = 1024  # instances, which together have just their share of labels
 MOST = 256  # labels of an instance
 FREE, IN = 3, 10  # so many slots of so many go anywhere, the others to kin
-GROUP = 64  # labels that are kin, at least
+GROUP = 64  # labels that are kin, at least, where nothing else is said
 AGAIN = 12  # times that a repeated label is drawn again
 
 
@@ -35,13 +36,22 @@ class LabelSlots:
     head: float
     least: float
     seed: int
+    sizes: tuple[float, ...] = ()  # shares of instances with 1, 2, … labels; none: a geometric law
+    kin: int = GROUP  # labels that are kin, at least
 
     @cached_property
     def pattern(self) -> Ints:
-        """(BLOCK,) how many labels the instances of a block have: geometric quantiles, shuffled."""
+        """(BLOCK,) how many labels the instances of a block have: quantiles of their law, shuffled."""
         more, most = self.mean - 1, min(MOST, self.classes)
         share = (np.arange(BLOCK) + 0.5) / BLOCK
-        further = np.floor(np.log1p(-share) / np.log(more / (1 + more))) if more else np.zeros(BLOCK)
+        further: npt.NDArray[np.float64]
+        if self.sizes:
+            wholes = np.searchsorted(np.cumsum(self.sizes) / sum(self.sizes), share)
+            further = wholes.astype(np.float64)
+        elif more:
+            further = np.floor(np.log1p(-share) / np.log(more / (1 + more)))
+        else:
+            further = np.zeros(BLOCK)
         counts = 1 + np.minimum(further, most - 1).astype(np.int64)
         missing = round(self.mean * BLOCK) - int(counts.sum())
         while missing:  # what cutting and rounding took
@@ -75,7 +85,7 @@ class LabelSlots:
 
     @cached_property
     def group(self) -> int:
-        return min(self.classes, max(GROUP, 8 * round(self.mean)))
+        return min(self.classes, max(self.kin, self.kin * round(self.mean) // (GROUP // 8)))
 
     def training(self, number: Ints) -> tuple[Ints, Ints]:
         """Pairs of an instance, by its place in `number`, and a label; some may be repeated."""

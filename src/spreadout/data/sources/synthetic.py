@@ -27,7 +27,7 @@ from spreadout.core.randomness import Bits, Ints
 from spreadout.data.io import stored
 from spreadout.data.sources import shapes
 from spreadout.data.sources.base import RawDataset, Source, from_cache, register_source
-from spreadout.data.sources.label_slots import LabelSlots, slots
+from spreadout.data.sources.label_slots import GROUP, LabelSlots, slots
 
 CHUNK = 1 << 14
 COMPANIONS = 8
@@ -65,6 +65,8 @@ class Synthetic(Source):
     exponent: float = Field(1.0, ge=0)  # of the power law by which labels fall off; 0: all alike
     head: float = Field(10.0, gt=0)  # matched: about so many labels are alike at the top
     least: float = Field(1.0, ge=0)  # matched: instances that every label has
+    sizes: tuple[float, ...] | None = None  # matched: shares of those with 1, 2, … labels; geometric
+    kin: int = Field(GROUP, ge=2)  # matched: labels that mostly meet each other, at least so many
     prototypes: int = Field(8, ge=1, le=1000)  # features that mark a label
     shown: float = Field(0.6, gt=0, le=1)  # chance that an instance shows each of them
     noise: int = Field(10, ge=0, le=10_000)  # features of no meaning in every instance
@@ -73,6 +75,8 @@ class Synthetic(Source):
     read_if: ClassVar = {
         "head": ({"law": ("matched",)},),
         "least": ({"law": ("matched",)},),
+        "sizes": ({"law": ("matched",)},),
+        "kin": ({"law": ("matched",)},),
     }
 
     @model_validator(mode="before")
@@ -92,6 +96,8 @@ class Synthetic(Source):
             raise ValueError(f"scale = {self.scale}: is of a shape; give classes and examples instead")
         if self.labels_per_example > self.classes:
             raise ValueError(f"labels_per_example = {self.labels_per_example}: more than the classes")
+        if self.sizes is not None and not (sum(self.sizes) > 0 and min(self.sizes) >= 0):
+            raise ValueError("sizes: shares of instances with 1, 2, … labels; none below 0, some above")
         return self
 
     def read(self, path: Path | None) -> RawDataset:
@@ -170,6 +176,8 @@ class Synthetic(Source):
             self.head,
             self.least,
             self.seed,
+            self.sizes or (),
+            self.kin,
         )
 
     def labels(self, part: str, number: Ints) -> tuple[Ints, Ints]:
