@@ -3,7 +3,7 @@
 A rate that is right for one set is wrong for another, unless something takes its scale away. Here that
 is Adam on the server: with one local step a client's rate only scales what Adam divides by. The numbers
 were chosen once, over twelve sets, each time without the one that was then looked at
-(docs/defaults.md).
+(docs/defaults_found.md).
 """
 
 from __future__ import annotations
