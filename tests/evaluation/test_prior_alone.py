@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import spreadout as so
-from spreadout.evaluation.cautious_prior import LIKELIER, STEEPNESS, likelier_weight
+from spreadout.evaluation import cautious_prior
+from spreadout.evaluation.cautious_prior import EXPONENTS, LIKELIER, STEEPNESS, likelier_weight
 from spreadout.evaluation.prior_alone import ALONE, is_more
 
 SHARES = (0.7, 0.2, 0.1)
@@ -123,6 +124,44 @@ def test_the_likeliest_weight_is_that_of_the_whole_sum_of_likelihoods() -> None:
     best = max(sums, key=lambda kappa: sums[kappa])
     assert 2 * (sums[best] - sums[0]) > LIKELIER
     assert likelier_weight(scores, right, bias.expand_as(scores)) == 1 / best
+
+
+def likely(known: float) -> list[float | None]:
+    """τ with every exponent and with 1 alone, for scores that hold so much of what is frequent."""
+    generator = torch.Generator().manual_seed(0)
+    prior = torch.tensor([0.7, 0.2, 0.1]).log()
+    scores = torch.randn(3000, 3, generator=generator)
+    drawn = torch.multinomial((scores + prior).softmax(1), 1, generator=generator)[:, 0]
+    right = torch.nn.functional.one_hot(drawn, 3).float()
+    scores, bias = scores + known * prior, prior.expand_as(scores)
+    return [likelier_weight(scores, right, bias, exponents) for exponents in (EXPONENTS, (1.0,))]
+
+
+def test_what_scores_know_of_the_frequent_is_not_counted_again() -> None:
+    assert likely(known=0) == [1.0, 1.0]
+    assert likely(known=0.5)[0] == pytest.approx(0.5)
+    fitted, always = likely(known=1)
+    assert fitted == 0
+    assert always is not None
+    assert always > 0.6
+
+
+@pytest.mark.parametrize(
+    ("method", "learns"),
+    [("fedaws", False), ("fedalc", False), ("fedss", True), ("fedavg", True), ("centralized", True)],
+)
+def test_losses_over_classes_of_others_learn_what_is_frequent(
+    method: str, learns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def likeliest(*args: object, learnt: bool, **kwargs: object) -> float:
+        asked.append(learnt)
+        return 0.0
+
+    monkeypatch.setattr(cautious_prior, "likeliest", likeliest)
+    ended(table(200, 0.0, 0, tmp_path), method, "rounds=10")
+    assert set(asked) == {learns}
 
 
 @pytest.mark.parametrize("method", ["fedaws", "fedss"])

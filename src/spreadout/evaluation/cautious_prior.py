@@ -11,7 +11,9 @@ while the server holds the validation labels anyway. Then n_c is how often a cla
 example votes for its own labels, and every class counts once more than it was seen.
 
 A model that does not surely put more examples right than the counts alone (`prior_alone.py`) is trusted
-no more than the likeliest κ says; and not at all where chance cannot tell that from κ = 0.
+no more than the likeliest κ says; and not at all where chance cannot tell that from the counts alone.
+Cosines of a softmax over other classes, too, hold some of what is frequent. There p(c | x) ∝ n_cᵃ ·
+exp(κ · cosine) with the likeliest κ and a together, and τ = a/κ: a = 1 would count it twice.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from spreadout.models.embedding import EmbeddingModel
 # From counts alone to the model alone: a cosine's whole range is worth a factor of e to one of e⁸⁰⁰.
 STEEPNESS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200, 400)
 SCORES = 5e6  # numbers that a choice may go through, for each κ
+EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of n_c, where cosines may know some of it: 0 if all of it
 LIKELIER = 3.84  # twice a gain in log-likelihood; by luck one time in forty (χ², κ = 0 is an edge)
 NEXT_ITEMS = 10  # places that a right one may have: what comes next is seldom in the first
 
@@ -56,11 +59,20 @@ def choose(
 
 @torch.no_grad()
 def likeliest(
-    model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples, *, own: bool
+    model: EmbeddingModel,
+    state: ServerState,
+    counts: Tensor,
+    examples: Examples,
+    *,
+    own: bool,
+    learnt: bool = False,
 ) -> float | None:
-    """τ = 1/κ of the likeliest κ; None where labels are as likely by the counts alone. own: as above."""
+    """τ of the likeliest κ; None where labels are as likely by the counts alone. own: as above.
+
+    learnt: whether the loss compares classes of several clients: cosines then know what is frequent.
+    """
     found = _scored(model, state, counts, examples, own=own)
-    return None if found is None else likelier_weight(*found)
+    return None if found is None else likelier_weight(*found, EXPONENTS if learnt else (1.0,))
 
 
 def _scored(
@@ -99,8 +111,10 @@ def weight(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -> floa
     return next((1 / STEEPNESS[k] for k in fitting), 0.0)
 
 
-def likelier_weight(scores: Tensor, right: Tensor, bias: Tensor) -> float | None:
-    """1/κ of the likeliest κ; None where κ = 0 is as likely, as far as chance can tell.
+def likelier_weight(
+    scores: Tensor, right: Tensor, bias: Tensor, exponents: Sequence[float] = (1.0,)
+) -> float | None:
+    """a/κ of the likeliest κ and exponent a; None where counts alone are as likely, as chance can tell.
 
     >>> import torch
     >>> right, even = torch.eye(2).repeat(10, 1), torch.zeros(20, 2)  # two classes, ten examples each
@@ -110,9 +124,11 @@ def likelier_weight(scores: Tensor, right: Tensor, bias: Tensor) -> float | None
     """
     if not bool(scores.isfinite().all()):
         return None
-    best = int(log_likelihood(scores, right, bias).sum(1).argmax())
-    by_counts, by_model = log_likelihood(scores, right, bias, (0, STEEPNESS[best])).sum(1)
-    return 1 / STEEPNESS[best] if 2 * float(by_model - by_counts) > LIKELIER else None
+    sums = [log_likelihood(scores, right, a * bias).sum(1) for a in exponents]
+    exponent, its = max(zip(exponents, sums, strict=True), key=lambda pair: float(pair[1].max()))
+    best = int(its.argmax())
+    by_counts, by_model = log_likelihood(scores, right, bias, (0,)).sum(), its[best]
+    return exponent / STEEPNESS[best] if 2 * float(by_model - by_counts) > LIKELIER else None
 
 
 def log_likelihood(
