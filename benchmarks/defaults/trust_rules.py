@@ -38,7 +38,7 @@ OUT = RESULTS / "defaults" / "trust-rules.json"
 NEVER = math.inf
 HIDDEN = ("fedss", "fedavg")  # methods whose counts are those of the validation part
 AS_IT_IS = (1.0,)  # exponents of n_c
-FITTED = cautious_prior.EXPONENTS
+FITTED = (0.0, 0.25, 0.5, 0.75, 1.0)
 RULES = {  # standard errors; twice the log-likelihood; exponents
     "the model's own weight": (-NEVER, 0.0, AS_IT_IS),
     "the likeliest weight": (NEVER, -NEVER, AS_IT_IS),
@@ -51,12 +51,13 @@ RULES = {  # standard errors; twice the log-likelihood; exponents
     "2 errors, else likeliest beyond 3.84": (2.0, 3.84, AS_IT_IS),
     "2 errors, else likeliest beyond 6": (2.0, 6.0, AS_IT_IS),
     "3 errors, else likeliest beyond 3.84": (3.0, 3.84, AS_IT_IS),
-    "exponent fitted": (2.0, 3.84, FITTED),
-    "exponent fitted, beyond 2": (2.0, 2.0, FITTED),
-    "exponent fitted, beyond 6": (2.0, 6.0, FITTED),
-    "exponent 0 or 1": (2.0, 3.84, (0.0, 1.0)),
     "exponent 0": (2.0, 3.84, (0.0,)),
+    "exponent 0.25": (2.0, 3.84, (0.25,)),
     "exponent 0.5": (2.0, 3.84, (0.5,)),
+    "exponent 0.75": (2.0, 3.84, (0.75,)),
+    "exponent 0.5, beyond 2.71": (2.0, 2.71, (0.5,)),
+    "exponent 0.5, beyond 6": (2.0, 6.0, (0.5,)),
+    "exponent fitted": (2.0, 3.84, FITTED),
 }
 
 
@@ -138,7 +139,6 @@ def scores(made: Mapping[str, Tensor], *, own: bool) -> dict[str, float]:
     ]
     gained = right[0] - right[1]
     error = math.sqrt((float((gained - gained.mean()).square().sum()) + 1) / len(held) / (len(held) - 1))
-    none = float(cautious_prior.log_likelihood(cosines, held.float(), each, (0,)).sum())
     tests = made["test"][at]
     sure = len(held) < prior_alone.FEWEST or not prior_alone.may_replace(
         *(float(one.sum()) for one in right)
@@ -146,17 +146,26 @@ def scores(made: Mapping[str, Tensor], *, own: bool) -> dict[str, float]:
     reached = {"most frequent": 100 * float(theirs[:, int(made["counts"].argmax())].double().mean())}
     for rule, (errors, likelier, exponents) in RULES.items():
         keeps = sure or float(gained.mean()) > errors * error
-        likely, likeliest = max(_likeliest(cosines, held, each, a) for a in exponents)
-        weighed = max(tau, likeliest) if 2 * (likely - none) > likelier else prior_alone.ALONE
+        gain, likeliest = _likeliest(cosines, held, each, exponents)
+        weighed = max(tau, likeliest) if 2 * gain > likelier else prior_alone.ALONE
         reached[rule] = _first(tests + (tau if keeps else weighed) * log_prior(seen), theirs)
     return reached
 
 
-def _likeliest(cosines: Tensor, held: Tensor, each: Tensor, exponent: float) -> tuple[float, float]:
-    """The log-likelihood of the likeliest κ, and τ = exponent / κ."""
-    found = cautious_prior.log_likelihood(cosines, held.float(), exponent * each).sum(1)
-    best = int(found.argmax())
-    return float(found[best]), exponent / cautious_prior.STEEPNESS[best]
+def _likeliest(
+    cosines: Tensor, held: Tensor, each: Tensor, exponents: Sequence[float]
+) -> tuple[float, float]:
+    """How much likelier labels are by the likeliest κ and exponent than by counts alone, and its τ."""
+    found, none = [], []
+    for exponent in {*exponents, *AS_IT_IS}:
+        bias = exponent * each
+        none.append(float(cautious_prior.log_likelihood(cosines, held.float(), bias, (0,)).sum()))
+        if exponent in exponents:
+            likely = cautious_prior.log_likelihood(cosines, held.float(), bias).sum(1)
+            best = int(likely.argmax())
+            found.append((float(likely[best]), exponent / cautious_prior.STEEPNESS[best]))
+    likeliest, tau = max(found)
+    return likeliest - max(none), tau
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ PRIORS = {"fedss": "validation counts, cautiously", "fedaws": "clients' counts, 
 COUNTS_AS_THEY_ARE = "2 errors, else likeliest beyond 3.84"
 TRUST = {  # the defaults of the package
     "fedaws": COUNTS_AS_THEY_ARE,
-    "fedss": "exponent fitted",
-    "fedavg": "exponent fitted",
+    "fedss": "exponent 0.5",
+    "fedavg": "exponent 0.5",
 }
 FLOOR = ("fedaws", "fedss")  # methods that were run on small sets before and after
 Runs = list[dict[str, Any]]

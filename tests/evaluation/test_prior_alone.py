@@ -10,7 +10,7 @@ import torch
 
 import spreadout as so
 from spreadout.evaluation import cautious_prior
-from spreadout.evaluation.cautious_prior import EXPONENTS, LIKELIER, STEEPNESS, likelier_weight
+from spreadout.evaluation.cautious_prior import LIKELIER, STEEPNESS, likelier_weight
 from spreadout.evaluation.prior_alone import ALONE, is_more
 
 SHARES = (0.7, 0.2, 0.1)
@@ -126,24 +126,33 @@ def test_the_likeliest_weight_is_that_of_the_whole_sum_of_likelihoods() -> None:
     assert likelier_weight(scores, right, bias.expand_as(scores)) == 1 / best
 
 
-def likely(known: float) -> list[float | None]:
-    """τ with every exponent and with 1 alone, for scores that hold so much of what is frequent."""
+@pytest.mark.parametrize("known", [0.0, 0.5, 1.0])
+def test_an_exponent_leaves_room_for_what_scores_know_of_the_frequent(known: float) -> None:
+    """Scores are logits that hold so much of log n_c: the rest is what a prior is to add."""
     generator = torch.Generator().manual_seed(0)
     prior = torch.tensor([0.7, 0.2, 0.1]).log()
-    scores = torch.randn(3000, 3, generator=generator)
-    drawn = torch.multinomial((scores + prior).softmax(1), 1, generator=generator)[:, 0]
+    logits = torch.randn(3000, 3, generator=generator) + prior
+    drawn = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
     right = torch.nn.functional.one_hot(drawn, 3).float()
-    scores, bias = scores + known * prior, prior.expand_as(scores)
-    return [likelier_weight(scores, right, bias, exponents) for exponents in (EXPONENTS, (1.0,))]
+    scores, bias = logits - (1 - known) * prior, prior.expand_as(logits)
+    weight = likelier_weight(scores, right, bias, 1 - known)
+    assert weight == pytest.approx(1 - known)
+    whole = likelier_weight(scores, right, bias)
+    assert whole is not None
+    assert whole == 1.0 if known == 0 else whole > 1 - known + 0.1
 
 
-def test_what_scores_know_of_the_frequent_is_not_counted_again() -> None:
-    assert likely(known=0) == [1.0, 1.0]
-    assert likely(known=0.5)[0] == pytest.approx(0.5)
-    fitted, always = likely(known=1)
-    assert fitted == 0
-    assert always is not None
-    assert always > 0.6
+def test_the_counts_alone_are_as_likely_with_the_same_exponent() -> None:
+    """Cosines that say nothing gain nothing, however much flatter counts are likelier."""
+    right = torch.eye(2).repeat(30, 1)
+    bias = torch.tensor([4.0, 0.0]).expand_as(right)  # counts are wrong: both are as frequent
+    scores = torch.randn(60, 2, generator=torch.Generator().manual_seed(0)) * 0.01
+    assert likelier_weight(scores, right, bias, 0.5) is None
+    shares = torch.tensor([0.7, 0.2, 0.1])  # and here scores know no more than the counts do
+    known = torch.eye(3).repeat_interleave(torch.tensor([70, 20, 10]), 0)
+    assert (
+        likelier_weight(shares.log().expand_as(known), known, shares.log().expand_as(known), 0.5) is None
+    )
 
 
 @pytest.mark.parametrize(

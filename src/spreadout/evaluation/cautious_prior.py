@@ -12,8 +12,9 @@ example votes for its own labels, and every class counts once more than it was s
 
 A model that does not surely put more examples right than the counts alone (`prior_alone.py`) is trusted
 no more than the likeliest κ says; and not at all where chance cannot tell that from the counts alone.
-Cosines of a softmax over other classes, too, hold some of what is frequent. There p(c | x) ∝ n_cᵃ ·
-exp(κ · cosine) with the likeliest κ and a together, and τ = a/κ: a = 1 would count it twice.
+Cosines of a softmax over other classes, too, hold some of what is frequent, and nobody knows how much:
+after all training it is all of it, at its start none. There p(c | x) ∝ √n_c · exp(κ · cosine), between
+the two, and τ = 1/2κ. To count n_c whole would be to count it twice (docs/defaults_found.md).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from spreadout.models.embedding import EmbeddingModel
 # From counts alone to the model alone: a cosine's whole range is worth a factor of e to one of e⁸⁰⁰.
 STEEPNESS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200, 400)
 SCORES = 5e6  # numbers that a choice may go through, for each κ
-EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)  # of n_c, where cosines may know some of it: 0 if all of it
+LEARNT = 0.5  # exponent of n_c where cosines may know what is frequent: 0 if they do, 1 if they do not
 LIKELIER = 3.84  # twice a gain in log-likelihood; by luck one time in forty (χ², κ = 0 is an edge)
 NEXT_ITEMS = 10  # places that a right one may have: what comes next is seldom in the first
 
@@ -72,7 +73,7 @@ def likeliest(
     learnt: whether the loss compares classes of several clients: cosines then know what is frequent.
     """
     found = _scored(model, state, counts, examples, own=own)
-    return None if found is None else likelier_weight(*found, EXPONENTS if learnt else (1.0,))
+    return None if found is None else likelier_weight(*found, LEARNT if learnt else 1.0)
 
 
 def _scored(
@@ -111,10 +112,11 @@ def weight(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -> floa
     return next((1 / STEEPNESS[k] for k in fitting), 0.0)
 
 
-def likelier_weight(
-    scores: Tensor, right: Tensor, bias: Tensor, exponents: Sequence[float] = (1.0,)
-) -> float | None:
-    """a/κ of the likeliest κ and exponent a; None where counts alone are as likely, as chance can tell.
+def likelier_weight(scores: Tensor, right: Tensor, bias: Tensor, exponent: float = 1.0) -> float | None:
+    """exponent/κ of the likeliest κ; None where counts alone are as likely, as far as chance can tell.
+
+    exponent: of n_c, whose log the bias is. Cosines that know no more than what is frequent make up for
+    one below 1, so that counts alone have the better of it and 1.
 
     >>> import torch
     >>> right, even = torch.eye(2).repeat(10, 1), torch.zeros(20, 2)  # two classes, ten examples each
@@ -124,11 +126,10 @@ def likelier_weight(
     """
     if not bool(scores.isfinite().all()):
         return None
-    sums = [log_likelihood(scores, right, a * bias).sum(1) for a in exponents]
-    exponent, its = max(zip(exponents, sums, strict=True), key=lambda pair: float(pair[1].max()))
-    best = int(its.argmax())
-    by_counts, by_model = log_likelihood(scores, right, bias, (0,)).sum(), its[best]
-    return exponent / STEEPNESS[best] if 2 * float(by_model - by_counts) > LIKELIER else None
+    by_model = log_likelihood(scores, right, exponent * bias).sum(1)
+    by_counts = [log_likelihood(scores, right, a * bias, (0,)).sum() for a in {exponent, 1.0}]
+    gain = float(by_model.max() - max(by_counts))
+    return exponent / STEEPNESS[int(by_model.argmax())] if 2 * gain > LIKELIER else None
 
 
 def log_likelihood(

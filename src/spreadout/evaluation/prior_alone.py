@@ -5,8 +5,7 @@ that is better than a model that knows a little and is sure of too much. A model
 more validation examples right than the prior does, by more than two standard errors of the difference,
 example by example: the model that is kept and its τ are the best of many on the same examples. Of label
 sets it is enough to be better in the mean of P@1, P@3 and P@5. Else τ is the likeliest one, which trusts
-the model as far as it was right (of a softmax over other classes, too: that and how much of what is
-frequent it knows); and where that is no likelier than the prior, beyond chance, the prior
+the model as far as it was right; and where that is no likelier than the prior, beyond chance, the prior
 ranks alone, and the cosine decides between classes that are as frequent. Examples of classes that nobody
 trains say nothing, and a prior that is right less than half as often never takes the model's place.
 """
