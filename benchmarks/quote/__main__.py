@@ -142,6 +142,8 @@ QUOTES: dict[str, Callable[[], str]] = {
         "results/defaults/little.json", "results/defaults/little-one-error.json"
     ),
     "trust-rules": lambda: defaults.trust("results/defaults/trust-rules.json"),
+    "trust-learnt": lambda: defaults.trust("results/defaults/trust-learnt.json"),
+    "trust-fresh": lambda: defaults.trust("results/defaults/trust-fresh.json"),
     "prior-rules": lambda: defaults.prior_rules("results/defaults/prior-rules.json"),
     "prior-gains": lambda: defaults.prior_gains("results/defaults/prior-rules.json"),
     "defaults-beside-tuned": lambda: defaults.beside_tuned("results/defaults/table.json"),
