@@ -137,6 +137,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-histories": lambda: defaults.next_items("results/defaults/table.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
+    "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
+    "defaults-dropout": lambda: defaults.trials("results/defaults/dropout.json"),
     "defaults-tiny": lambda: defaults.unseen("results/defaults/tiny.json"),
     "defaults-little": lambda: defaults.with_floor(
         "results/defaults/little.json", "results/defaults/little-one-error.json"
