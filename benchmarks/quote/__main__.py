@@ -155,11 +155,15 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-histories": lambda: defaults.next_items("results/defaults/table.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
+    "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
+    "defaults-dropout": lambda: defaults.trials("results/defaults/dropout.json"),
     "defaults-tiny": lambda: defaults.unseen("results/defaults/tiny.json"),
     "defaults-little": lambda: defaults.with_floor(
         "results/defaults/little.json", "results/defaults/little-one-error.json"
     ),
     "trust-rules": lambda: defaults.trust("results/defaults/trust-rules.json"),
+    "trust-learnt": lambda: defaults.trust("results/defaults/trust-learnt.json"),
+    "trust-fresh": lambda: defaults.trust("results/defaults/trust-fresh.json"),
     "prior-rules": lambda: defaults.prior_rules("results/defaults/prior-rules.json"),
     "prior-gains": lambda: defaults.prior_gains("results/defaults/prior-rules.json"),
     "defaults-beside-tuned": lambda: defaults.beside_tuned("results/defaults/table.json"),

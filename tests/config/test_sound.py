@@ -529,6 +529,19 @@ def test_a_softmax_over_many_instances_has_larger_steps(rows: int, rate: float) 
     assert found.server.lr == rate
 
 
+@pytest.mark.parametrize(
+    ("rows", "filled", "dropped"), [(3900, 0.9, 0.2), (4000, 0.9, 0.0), (4000, 0.1, 0.2)]
+)
+def test_of_many_rows_of_numbers_none_is_dropped(rows: int, filled: float, dropped: float) -> None:
+    rng = np.random.default_rng(0)
+    x = ((rng.random((rows, 8)) < filled) * rng.normal(size=(rows, 8))).astype(np.float32)
+    train = so.FederatedDataset.from_arrays(x, np.arange(rows) % 6)
+    splits = so.Splits("rows", train, so.Examples.from_arrays(x[:6], np.arange(6)))
+    for name in ("fedaws", "fedss", "centralized"):
+        found = sound.sound(so.Experiment.of({"method": {"name": name}}), splits)
+        assert found.clients.input_dropout == dropped
+
+
 def test_whether_features_are_numbers_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Column] = []
 

@@ -14,12 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spreadout as so
+from spreadout.data.columns import Sparse
 from spreadout.data.io import text
 from spreadout.data.load import DataConfig, load_data
 from spreadout.data.sources.arff import Attribute, Header, read_header
 from spreadout.data.sources.arff_rows import _tidy, fast_cells, read_cells, slow_cells
 from spreadout.data.sources.base import Instances, RawDataset
 from spreadout.data.sources.mulan_arff import MulanArff
+from spreadout.data.unlabelled.tables import read_arff
+from spreadout.data.unlabelled.wanted import Wanted
 
 ARFF = """@relation 'toy: -C 2'
 % a comment
@@ -226,6 +229,37 @@ def test_text_and_dates_are_left_out_and_said(tmp_path: Path) -> None:
     found = mulan(tmp_path, content, '<labels><label name="y"/></labels>')
     assert dense(found.train) == [[3], [0]]
     assert found.notes[0].endswith("('id', 'when') left out: text and dates are no features")
+
+
+def test_a_nominal_attribute_that_names_rows_is_left_out_and_said(tmp_path: Path) -> None:
+    names, codes = (",".join(f"{mark}{i}" for i in range(65)) for mark in ("row-", ""))
+    content = f"""@relation t
+@attribute name {{{names}}}
+@attribute few {{{names.rpartition(",")[0]}}}
+@attribute code {{{codes}}}
+@attribute a numeric
+@attribute class {{{names}}}
+@data
+row-64,row-1,2,3,row-2
+row-1,row-0,0,4,row-0
+?,row-0,0,5,row-1
+"""
+    found = mulan(tmp_path, content, None)
+    first, *others = dense(found.train)
+    assert len(first) == 63 + 64 + 1  # 64 words and 65 numbers have indicators, 65 words have none
+    assert (first[0], first[63 + 1], first[-1], sum(first)) == (1, 1, 3, 5)
+    assert [sum(row) for row in others] == [4, 5]
+    assert sets(found.train) == [[2], [0], [1]]
+    assert any(
+        note.endswith("1 attribute ('name') left out: words, with more than 64 values")
+        for note in found.notes
+    )
+    assert not any("missing" in note for note in found.notes)
+    (tmp_path / "asked.arff").write_text(content)
+    wanted = Wanted(features=128, labels=names.split(","), source=MulanArff())
+    asked = read_arff(tmp_path / "asked.arff", wanted).x
+    assert isinstance(asked, Sparse)
+    assert asked.width == 128
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import spreadout as so
+from spreadout.evaluation import cautious_prior
 from spreadout.evaluation.cautious_prior import LIKELIER, STEEPNESS, likelier_weight
 from spreadout.evaluation.prior_alone import ALONE, is_more
 
@@ -123,6 +124,53 @@ def test_the_likeliest_weight_is_that_of_the_whole_sum_of_likelihoods() -> None:
     best = max(sums, key=lambda kappa: sums[kappa])
     assert 2 * (sums[best] - sums[0]) > LIKELIER
     assert likelier_weight(scores, right, bias.expand_as(scores)) == 1 / best
+
+
+@pytest.mark.parametrize("known", [0.0, 0.5, 1.0])
+def test_an_exponent_leaves_room_for_what_scores_know_of_the_frequent(known: float) -> None:
+    """Scores are logits that hold so much of log n_c: the rest is what a prior is to add."""
+    generator = torch.Generator().manual_seed(0)
+    prior = torch.tensor([0.7, 0.2, 0.1]).log()
+    logits = torch.randn(3000, 3, generator=generator) + prior
+    drawn = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+    right = torch.nn.functional.one_hot(drawn, 3).float()
+    scores, bias = logits - (1 - known) * prior, prior.expand_as(logits)
+    weight = likelier_weight(scores, right, bias, 1 - known)
+    assert weight == pytest.approx(1 - known)
+    whole = likelier_weight(scores, right, bias)
+    assert whole is not None
+    assert whole == 1.0 if known == 0 else whole > 1 - known + 0.1
+
+
+def test_the_counts_alone_are_as_likely_with_the_same_exponent() -> None:
+    """Cosines that say nothing gain nothing, however much flatter counts are likelier."""
+    right = torch.eye(2).repeat(30, 1)
+    bias = torch.tensor([4.0, 0.0]).expand_as(right)  # counts are wrong: both are as frequent
+    scores = torch.randn(60, 2, generator=torch.Generator().manual_seed(0)) * 0.01
+    assert likelier_weight(scores, right, bias, 0.5) is None
+    shares = torch.tensor([0.7, 0.2, 0.1])  # and here scores know no more than the counts do
+    known = torch.eye(3).repeat_interleave(torch.tensor([70, 20, 10]), 0)
+    assert (
+        likelier_weight(shares.log().expand_as(known), known, shares.log().expand_as(known), 0.5) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "learns"),
+    [("fedaws", False), ("fedalc", False), ("fedss", True), ("fedavg", True), ("centralized", True)],
+)
+def test_losses_over_classes_of_others_learn_what_is_frequent(
+    method: str, learns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def likeliest(*args: object, learnt: bool, **kwargs: object) -> float:
+        asked.append(learnt)
+        return 0.0
+
+    monkeypatch.setattr(cautious_prior, "likeliest", likeliest)
+    ended(table(200, 0.0, 0, tmp_path), method, "rounds=10")
+    assert set(asked) == {learns}
 
 
 @pytest.mark.parametrize("method", ["fedaws", "fedss"])

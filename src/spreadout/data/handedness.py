@@ -14,7 +14,7 @@ tensor), as signs are painted bright on dark and dark on bright.
 Odd parts of things that may be anywhere in the frame have nothing in common either, so that a small
 classifier, which does not mind the place, is asked if it knows mirror images (`recognition.py`).
 
-`docs/defaults.md` has the numbers of many data sets, by which limits were chosen.
+`docs/defaults_found.md` has the numbers of many data sets, by which limits were chosen.
 """
 
 from __future__ import annotations

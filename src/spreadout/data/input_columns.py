@@ -17,6 +17,7 @@ from torch import Tensor
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 
+MOST_VALUES = 64  # of a column of text, that may become indicators
 NOT_THERE = frozenset({"na", "n/a", "nan", "null", "none", "?", "<na>", "nat"})  # in any letters
 
 

@@ -11,7 +11,10 @@ while the server holds the validation labels anyway. Then n_c is how often a cla
 example votes for its own labels, and every class counts once more than it was seen.
 
 A model that does not surely put more examples right than the counts alone (`prior_alone.py`) is trusted
-no more than the likeliest κ says; and not at all where chance cannot tell that from κ = 0.
+no more than the likeliest κ says; and not at all where chance cannot tell that from the counts alone.
+Cosines of a softmax over other classes, too, hold some of what is frequent, and nobody knows how much:
+after all training it is all of it, at its start none. There p(c | x) ∝ √n_c · exp(κ · cosine), between
+the two, and τ = 1/2κ. To count n_c whole would be to count it twice (docs/defaults_found.md).
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from spreadout.models.embedding import EmbeddingModel
 # From counts alone to the model alone: a cosine's whole range is worth a factor of e to one of e⁸⁰⁰.
 STEEPNESS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 200, 400)
 SCORES = 5e6  # numbers that a choice may go through, for each κ
+LEARNT = 0.5  # exponent of n_c where cosines may know what is frequent: 0 if they do, 1 if they do not
 LIKELIER = 3.84  # twice a gain in log-likelihood; by luck one time in forty (χ², κ = 0 is an edge)
 NEXT_ITEMS = 10  # places that a right one may have: what comes next is seldom in the first
 
@@ -57,11 +61,20 @@ def choose(
 
 @torch.no_grad()
 def likeliest(
-    model: EmbeddingModel, state: ServerState, counts: Tensor, examples: Examples, *, own: bool
+    model: EmbeddingModel,
+    state: ServerState,
+    counts: Tensor,
+    examples: Examples,
+    *,
+    own: bool,
+    learnt: bool = False,
 ) -> float | None:
-    """τ = 1/κ of the likeliest κ; None where labels are as likely by the counts alone. own: as above."""
+    """τ of the likeliest κ; None where labels are as likely by the counts alone. own: as above.
+
+    learnt: whether the loss compares classes of several clients: cosines then know what is frequent.
+    """
     found = _scored(model, state, counts, examples, own=own)
-    return None if found is None else likelier_weight(*found)
+    return None if found is None else likelier_weight(*found, LEARNT if learnt else 1.0)
 
 
 def _scored(
@@ -100,8 +113,11 @@ def weight(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -> floa
     return next((1 / STEEPNESS[k] for k in fitting), 0.0)
 
 
-def likelier_weight(scores: Tensor, right: Tensor, bias: Tensor) -> float | None:
-    """1/κ of the likeliest κ; None where κ = 0 is as likely, as far as chance can tell.
+def likelier_weight(scores: Tensor, right: Tensor, bias: Tensor, exponent: float = 1.0) -> float | None:
+    """exponent/κ of the likeliest κ; None where counts alone are as likely, as far as chance can tell.
+
+    exponent: of n_c, whose log the bias is. Cosines that know no more than what is frequent make up for
+    one below 1, so that counts alone have the better of it and 1.
 
     >>> import torch
     >>> right, even = torch.eye(2).repeat(10, 1), torch.zeros(20, 2)  # two classes, ten examples each
@@ -111,9 +127,10 @@ def likelier_weight(scores: Tensor, right: Tensor, bias: Tensor) -> float | None
     """
     if not bool(scores.isfinite().all()):
         return None
-    best = int(log_likelihood(scores, right, bias).sum(1).argmax())
-    by_counts, by_model = log_likelihood(scores, right, bias, (0, STEEPNESS[best])).sum(1)
-    return 1 / STEEPNESS[best] if 2 * float(by_model - by_counts) > LIKELIER else None
+    by_model = log_likelihood(scores, right, exponent * bias).sum(1)
+    by_counts = [log_likelihood(scores, right, a * bias, (0,)).sum() for a in {exponent, 1.0}]
+    gain = float(by_model.max() - max(by_counts))
+    return exponent / STEEPNESS[int(by_model.argmax())] if 2 * gain > LIKELIER else None
 
 
 def log_likelihood(

@@ -28,7 +28,7 @@ from spreadout.models.embedding import EmbeddingModel
 UNKNOWN = 0.03  # τ where there is no validation data to choose it by
 TRIED = (0.0, 0.003, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.3, 0.5)
 WORK = 2e11  # multiply-adds that a choice may cost
-FEW = 100  # examples, below which "auto" is found by likelihood (docs/defaults.md)
+FEW = 100  # examples, below which "auto" is found by likelihood (docs/defaults_found.md)
 LOOKS_AT = (1, 3, 5)  # τ is chosen by the mean of P@k over these
 SCORES = 2e7  # numbers that a fit may keep in memory
 STEEPEST, FLATTEST = 1000.0, 2.0  # κ is between them

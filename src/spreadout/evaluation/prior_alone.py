@@ -43,11 +43,15 @@ def weighed(
     tau: float,
     *,
     own: bool,
+    learnt: bool = False,
 ) -> float:
-    """τ as it is, the likeliest one if that is larger, or ALONE; own: as below."""
+    """τ as it is, the likeliest one if that is larger, or ALONE; own: as below.
+
+    learnt: whether the model has learnt what is frequent (`cautious_prior.likeliest`).
+    """
     if is_better(model, state, counts, examples, tau, own=own):
         return tau
-    likeliest = cautious_prior.likeliest(model, state, counts, examples, own=own)
+    likeliest = cautious_prior.likeliest(model, state, counts, examples, own=own, learnt=learnt)
     return ALONE if likeliest is None else max(tau, likeliest)  # it is trusted no more than before
 
 

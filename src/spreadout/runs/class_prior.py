@@ -57,7 +57,8 @@ def set_alone_(
     if tau is None or validation is None or sharded or not (held_out or f.method.prior == "auto"):
         return tau
     counts = _held_out_counts(state, validation) if held_out else state.scoring["counts"]
-    tau = prior_alone.weighed(f.model, state, counts, validation, tau, own=held_out)
+    learnt = f.method.row_access != "own"  # a loss over others' classes, too, knows what is frequent
+    tau = prior_alone.weighed(f.model, state, counts, validation, tau, own=held_out, learnt=learnt)
     state.scoring["prior"] = tau * log_prior(counts)
     return tau
 

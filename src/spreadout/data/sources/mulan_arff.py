@@ -4,7 +4,8 @@ Which attribute is the class can be said by `label`; then nothing else is a labe
 
 https://mulan.sourceforge.net/format.html, https://waikato.github.io/meka/datasets/. Known by name:
 `bibtex` (Katakis et al. 2008) and others. A nominal attribute becomes an indicator for each of its
-values but the first, which is the one that a sparse row leaves out. A missing value becomes the mean, or
+values but the first, which is the one that a sparse row leaves out; with very many words as values it
+names rows, and is left out. A missing value becomes the mean, or
 the most frequent value, of the training rows.
 """
 
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+from spreadout.data.input_columns import MOST_VALUES
 from spreadout.data.io.archive import Archive, beside, opened
 from spreadout.data.published import PublishedDataset
 from spreadout.data.sources.arff import Attribute, read_header
@@ -127,7 +129,10 @@ def _notes(table: Table, missed: Sequence[int], *, guessed: bool) -> Iterator[st
     text = [attribute for attribute in table.features if attribute.kind == "text"]
     if text:
         yield f"{table.name}: {_some(text)} left out: text and dates are no features"
-    many = [attribute for attribute in table.features if len(attribute.values) > 2]
+    free = [attribute for attribute in table.features if attribute.is_free]
+    if free:
+        yield f"{table.name}: {_some(free)} left out: words, with more than {MOST_VALUES} values"
+    many = [one for one in table.features if len(one.values) > 2 and not one.is_free]
     if many:
         width = sum(attribute.width for attribute in many)
         yield (

@@ -22,14 +22,13 @@ from spreadout.core.limits import refuse_bomb
 from spreadout.core.registry import near
 from spreadout.data.arrays import as_features
 from spreadout.data.columns import Dense
-from spreadout.data.input_columns import InputColumn, InputColumns, says_missing
+from spreadout.data.input_columns import MOST_VALUES, InputColumn, InputColumns, says_missing
 from spreadout.data.io.archive import open_plain
 from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python would write it again, below 2^63
 COMMAS = re.compile(r"[-+]?[0-9]+(,[0-9]+)+")  # 3,5 or 1,234
-MOST_VALUES = 64  # of a column of text, that may become indicators
 MARKS = ",;\t|"  # what may end a cell
 MANY_ROWS = 20  # from here on it is no accident that a column counts them
 
