@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from spreadout.config.experiment import Experiment
+from spreadout.data.columns import Lists
 from spreadout.data.held_out import Examples
 from spreadout.data.load import load_data
 from spreadout.data.splits import Splits
@@ -66,8 +67,11 @@ def without(ranking: Tensor, histories: Tensor) -> Tensor:
 def by_item_knn(splits: Splits, scored: Examples) -> Tensor:
     """The items that item-kNN ranks first. (n, deepest)"""
     pool = pool_of(splits.train)
-    met = histories.meetings(pool, pool.inputs["history"], Clock(math.inf))
-    scores = histories.meeting_scorer(met, scored.inputs["history"], pool.prior)
+    ours, theirs = pool.inputs["history"], scored.inputs["history"]
+    assert isinstance(ours, Lists)
+    assert isinstance(theirs, Lists)
+    met = histories.meetings(pool, ours, Clock(math.inf))
+    scores = histories.meeting_scorer(met, theirs, pool.prior)
     some = blocks(len(scored), pool.classes)
     return torch.cat([scores(at).topk(min(max(DEPTHS), pool.classes), 1).indices for at in some])
 

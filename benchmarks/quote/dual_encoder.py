@@ -47,10 +47,10 @@ def retrieval(path: str, in_one_place: str | None = None) -> str:
         best = [f"{x:.2f}" for x in CENTRALIZED["H+S"]]
         rows.append(["the paper's best centralised (H+S)", *best, *[""] * (len(head) - 4)])
     if in_one_place is not None:
-        best = _best([one for one in read(in_one_place)["points"] if one["arm"] == "bs"])
-        cells = {name: f"{best[name]:.2f}" for name in (*RECALLS, *OTHERS)}
-        cells["mean rank"] = f"{best['mean rank']:.0f}"
-        rows.append([f"*BS, {IN_ONE_PLACE}*", *(cells.get(column, "") for column in head[1:])])
+        point = _best([one for one in read(in_one_place)["points"] if one["arm"] == "bs"])
+        shown = {name: f"{point[name]:.2f}" for name in (*RECALLS, *OTHERS)}
+        shown["mean rank"] = f"{point['mean rank']:.0f}"
+        rows.append([f"*BS, {IN_ONE_PLACE}*", *(shown.get(column, "") for column in head[1:])])
     rows += list(_references(made, head))
     note = f"{over_seeds(made)}{_errors_note(made)} Items of one second: {ORDERS[ties_of(made)]}."
     return table(head, rows, path, *([in_one_place] if in_one_place else []), note=note)
