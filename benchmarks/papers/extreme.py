@@ -194,10 +194,17 @@ def again(job: Job, kept: Made, arms: Mapping[str, Arm], seeds: int) -> list[Job
 
 
 def chosen(kept: Made, arm: str, way: str) -> str | None:
-    """The point of an arm that is best on validation examples, ranked with the prior or without."""
-    found = {}
+    """The point of an arm that is best on validation examples, ranked with the prior or without.
+
+    Further points count where all arms have theirs: else some would have had more to choose from.
+    """
+    found, tried = {}, {tuple(key.split(" ")[:2]) for key in kept["runs"]}
+    further = {(name, point) for name, one in ARMS.items() for point in one.further}
+    passed_over = set() if further <= tried else further
     for key, one in kept["runs"].items():
         whose, point, seed = key.split(" ")
+        if (whose, point) in passed_over:
+            continue
         if whose == arm and seed == "0" and "failed" not in one:
             found[point] = one["validation"][way][JUDGED]
     return max(found, key=lambda point: found[point]) if found else None

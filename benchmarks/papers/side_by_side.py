@@ -245,7 +245,7 @@ def _in_time(job: Job, kept: Kept, running: Running) -> bool:
     """Whether it ends in time; one that is longer than all the time can only be made in parts."""
     left, needed = running.end - time.time(), kept.seconds(job)
     if running.settles and job.at_best:  # what it has come to is scored, however little time there is
-        return left > START or RunFolder(job.place(running.folder)).has_checkpoint
+        return left > START or _was_begun(job.place(running.folder), job.experiment)
     if running.in_parts:
         return left > START
     return left > 0 and (needed <= left or needed > running.seconds)
@@ -294,7 +294,7 @@ def _made(job: Job, running: Running) -> Made | None:
     except Interrupted as cut:
         if not (running.settles and job.at_best):
             return None
-        result, cut_short = _ended_at(place, experiment, cut.round, running.device), True
+        result, cut_short = _ended_at(place, cut.round, running.device), True
     found: Made = {"summary": dict(result.summary), "history": result.history}
     if cut_short:
         found["cut_short"] = True
@@ -308,10 +308,11 @@ def _made(job: Job, running: Running) -> Made | None:
     return found
 
 
-def _ended_at(place: Path, experiment: Experiment, rounds: int, device: str) -> Result:
+def _ended_at(place: Path, rounds: int, device: str) -> Result:
     """What a run that was cut short has come to, as if it had been meant to end there."""
-    shorter = experiment.model_copy(update={"rounds": rounds})
-    RunFolder(place).config.write_text(shorter.to_toml(), encoding="utf-8")
+    config = RunFolder(place).config  # with what was chosen from the data
+    shorter = Experiment.load(config).model_copy(update={"rounds": rounds})
+    config.write_text(shorter.to_toml(), encoding="utf-8")
     (place / SUMS).unlink(missing_ok=True)  # of the config as it was
     return resume(place, device=device, progress=False)
 

@@ -55,6 +55,18 @@ def test_points_are_chosen_by_validation_with_the_prior_and_without() -> None:
     assert extreme.chosen(kept, "softmax", "prior") is None
 
 
+def test_further_points_count_where_all_arms_have_theirs() -> None:
+    further = {
+        f"{name} {point} 0": _made(prior=9) for name, one in ARMS.items() for point in one.further
+    }
+    runs = {"fedaws a 0": _made(prior=3), **further}
+    best = extreme.chosen({"runs": runs}, "fedaws", "prior")
+    assert best in ARMS["fedaws"].further
+    last = list(further)[-1]
+    some = {key: one for key, one in runs.items() if key != last}
+    assert extreme.chosen({"runs": some}, "fedaws", "prior") == "a"
+
+
 def test_other_seeds_wait_for_all_points_of_their_arm() -> None:
     points = list(ARMS["fedaws"].points)
     job = extreme.Job("amazoncat-13k", SETS["amazoncat-13k"], "fedaws", points[0])

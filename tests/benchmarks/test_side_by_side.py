@@ -359,12 +359,14 @@ def test_points_whose_rates_decay_are_compared_at_their_end(tmp_path: Path) -> N
     assert on_the_way.name == "0.1"
 
 
-@pytest.mark.parametrize("settles", [False, True])
+@pytest.mark.parametrize(
+    ("settles", "whole"), [(False, True), (True, True), (True, False)], ids=["no", "yes", "chosen"]
+)
 def test_a_run_that_time_ends_is_scored_at_its_best_round_so_far_if_it_is_to_settle(
-    tmp_path: Path, settles: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, settles: bool, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = tmp_path / "base.toml"
-    base.write_text(BASE, encoding="utf-8")
+    base.write_text(BASE if whole else BASE.replace("chosen = []", ""), encoding="utf-8")
     arms = {"a": Candidate("a", {"eval": {"patience": 100_000}}, {"clients.lr": [0.1]})}
     plan = TwoStage("some", base, arms, seeds=1, still_held=0.2, long={"rounds": 100_000})
     monkeypatch.setattr(side_by_side, "START", 1.0)

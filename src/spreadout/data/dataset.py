@@ -361,3 +361,16 @@ def _ids_per_example(column: Column, examples: int) -> int:
     if isinstance(column, Sparse):
         return -(-len(column.ids) // max(column.count, 1))
     return max(column.example_bytes // 8, 1)
+
+
+def __getattr__(name: str) -> Any:
+    """`Examples` and `Splits` were here: projects of `spreadout deploy init` import them so."""
+    if name == "Examples":
+        from spreadout.data.held_out import Examples
+
+        return Examples
+    if name == "Splits":
+        from spreadout.data.splits import Splits
+
+        return Splits
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
