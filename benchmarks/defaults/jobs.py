@@ -16,6 +16,7 @@ import torch
 
 import spreadout as so
 from benchmarks.common.command import at_least_one, duration, names, refuse_unknown, whole_numbers
+from spreadout.config.guess import guessed
 from spreadout.config.sound import asks_the_same
 from spreadout.core.errors import UserError
 from spreadout.methods import METHODS as KNOWN
@@ -90,7 +91,8 @@ def own_sets(given: Namespace) -> dict[str, dict[str, Any]]:
             there = Path(path) if Path(path).is_absolute() else data_folder() / path
             if not there.exists():
                 raise UserError(f"--{key} {pair}: no such file or folder")
-            found[name] = {"source": source, "path": str(there)}
+            table = there.suffix.lower() == ".csv"
+            found[name] = guessed(str(there)) if table else {"source": source, "path": str(there)}
     return found
 
 

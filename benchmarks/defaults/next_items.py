@@ -1,4 +1,4 @@
-"""Next items with a prior over items and without, on logs in which order says little or much.
+"""Next items with a prior from validation items and without, on logs in which order says little or much.
 
     python -m benchmarks.defaults.next_items --out results/defaults/next-items.json
 
@@ -26,7 +26,7 @@ from spreadout.data.io.archive import opened
 from spreadout.data.sources.movielens import ratings
 
 OUT = RESULTS / "defaults" / "next-items.json"
-PRIORS: tuple[tuple[str, ...], ...] = (("method.prior=0",), ())  # none, and the default
+PRIORS = (("method.prior=0",), ("method.prior=validation",))
 Events = Iterator[tuple[int, int, int]]  # user, item, time
 
 

@@ -4,7 +4,8 @@
 
 Results are added to `results/defaults/trials.json`; what is there already is not run again. `--sets` and
 `--methods` leave out the others. `--npz NAME=PATH` says where a set's arrays are, if not in
-SPREADOUT_DATA; images that the group `augmentation` does not know are tried too.
+SPREADOUT_DATA; images that the group `augmentation` does not know are tried too. The group `tables` is
+of those that `--folder NAME=FILE.arff` names.
 """
 
 from __future__ import annotations
@@ -123,12 +124,39 @@ def of_own_images(name: str, side: int) -> Iterator[Trial]:
             yield name, method, (*change, "rounds=2000")
 
 
+def of_own_table(name: str) -> Iterator[Trial]:
+    """Of numbers in few columns or many: nothing dropped, more rounds; judged on three rows of ten."""
+    held = ("data.validation_fraction=0.3",)
+    kept, long = ("clients.input_dropout=0",), ("clients.input_dropout=0", "rounds=1000")
+    tried: dict[str, tuple[tuple[str, ...], ...]] = {
+        "fedaws": ((), kept, long),
+        "fedss": ((), long, (*long, *adam(0.003))),
+    }
+    for method, changes in tried.items():
+        yield from ((name, method, (*held, *change)) for change in changes)
+
+
+def of_own_labels(name: str) -> Iterator[Trial]:
+    """Of some labels: FedMLH with fewer buckets than labels, which is the default, and with more."""
+    for change in ((), ("method.buckets=64",)):
+        yield name, "fedmlh", ("data.validation_fraction=0.3", *change)
+
+
+def of_own_text(name: str) -> Iterator[Trial]:
+    """Of words: FedAwS is soon better on the training examples than on others."""
+    for change in ((), ("clients.input_dropout=0.5",), ("method.margin=0.7",), ("method.margin=0.5",)):
+        yield name, "fedaws", change
+    for change in ((), ("clients.input_dropout=0.5",)):
+        yield name, "fedss", change
+
+
 def _moved(shift: str) -> tuple[tuple[str, ...], ...]:
     still = ("clients.image_shift=0", "clients.image_flip=false")
     shifted = (f"clients.image_shift={shift}", "clients.image_flip=false")
     return still, shifted, (f"clients.image_shift={shift}", "clients.image_flip=true")
 
 
+OF_OWN = {"tables": of_own_table, "labels": of_own_labels, "texts": of_own_text}
 GROUPS: Mapping[str, Sequence[Trial]] = {
     "rates": tuple(_rates()),
     "histories": tuple(_histories()),
@@ -136,6 +164,7 @@ GROUPS: Mapping[str, Sequence[Trial]] = {
     "many-classes": tuple(_many_classes()),
     "cohorts": tuple(_cohorts()),
     "augmentation": tuple(_augmentation()),
+    **dict.fromkeys(OF_OWN, ()),  # those that --folder names
 }
 
 
@@ -159,11 +188,18 @@ def _asked(given: Namespace, own: Mapping[str, Any]) -> Iterator[Trial]:
     sets, methods = set(given.sets), set(given.methods)
     refuse_unknown("--groups", given.groups, list(GROUPS))
     for group in given.groups:
-        new = [name for name in own if name not in SETS] if group == "augmentation" else []
-        added = (one for name in new for one in of_own_images(name, _side(own[name]["path"])))
-        for trial in (*GROUPS[group], *added):
+        for trial in (*GROUPS[group], *_of_own(group, own)):
             if (not sets or trial[0] in sets) and (not methods or trial[1] in methods):
                 yield trial
+
+
+def _of_own(group: str, own: Mapping[str, Any]) -> Iterator[Trial]:
+    """What a group tries on sets that it does not know."""
+    for name in (name for name in own if name not in SETS):
+        if group == "augmentation":
+            yield from of_own_images(name, _side(own[name]["path"]))
+        elif group in OF_OWN:
+            yield from OF_OWN[group](name)
 
 
 def _side(path: str) -> int:

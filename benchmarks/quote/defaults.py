@@ -13,6 +13,7 @@ METHODS = {"fedaws": "FedAwS", "fedalc": "FedALC", "fedss": "FedSS"}
 ALL = {**METHODS, "fedavg": "FedAvg", "flag": "FLAG", "fedmlh": "FedMLH"}
 CENTRAL = {"centralized": "softmax", "centralized-sets": "label sets"}
 REFERENCES = ("most frequent", "nearest neighbours", "ridge")
+WHOLE = frozenset({"centralized-sets", "fedmlh"})  # clients of these, where they hold label sets
 HISTORIES, NEXT = "dual_encoder", ("R@1", "R@10", "nDCG@10")
 TUNED = {  # files of configs that were tuned on a set: their arms, and which method each is
     "bibtex": (
@@ -36,8 +37,8 @@ def reached(path: str) -> str:
     """P@1 of every method on every set with nothing set, beside what trivial and central models have."""
     rows = []
     for name, found in _by_set(path).items():
-        known = next(iter(found.values()))[0]["references"]
-        references = [f"{known[one]['P@1']:.1f}" if one in known else "" for one in REFERENCES]
+        known = _references(found)
+        references = [f"{known[one]:.1f}" if one in known else "" for one in REFERENCES]
         metric = _metric(found)
         label = name if metric == "P@1" else f"{name}, {metric}"
         rows.append([label, *references, *(_mean(found.get(m, [])) for m in (*CENTRAL, *ALL))])
@@ -50,11 +51,11 @@ def shares(path: str) -> str:
     """What the methods have of the best central model: the best of ridge, neighbours and one place."""
     rows = []
     for name, found in _by_set(path).items():
-        known = next(iter(found.values()))[0]["references"]
-        central = {one: known[one]["P@1"] for one in REFERENCES[1:] if one in known}
+        known = _references(found)
+        central = {one: known[one] for one in REFERENCES[1:] if one in known}
         central |= {f"{CENTRAL[m]}, centralised": _p1(found[m]) for m in CENTRAL if m in found}
         best = max(central, key=lambda one: central[one])
-        own = (_percent(_p1(found[m]) / central[best]) if m in found else "" for m in METHODS)
+        own = (f"{100 * _p1(found[m]) / central[best]:.1f} %" if m in found else "" for m in METHODS)
         rows.append([name, best, f"{central[best]:.1f}", *own])
     return table(("", "best central model", "its P@1", *METHODS.values()), rows)
 
@@ -121,9 +122,21 @@ def _row(named: tuple[str, list[str]]) -> list[str]:
 
 
 def _references(found: dict[str, Runs]) -> dict[str, float]:
-    """P@1 of each reference, mean over all runs: without a test part seeds hold out other rows."""
-    runs = [run["references"] for own in found.values() for run in own]
-    return {one: statistics.mean(run[one]["P@1"] for run in runs) for one in runs[0]}
+    """P@1 of each reference, mean over seeds: without a test part seeds hold out other rows.
+
+    Of methods that were given whole label sets, references had instances without labels too when these
+    files were made. They are passed over where other methods tell the same.
+    """
+    given = [found[m] for m in found if m not in WHOLE] or list(found.values())
+    values: dict[str, dict[int, list[float]]] = {}
+    for run in (run for own in given for run in own):
+        for one, scores in run["references"].items():
+            if "P@1" in scores:
+                values.setdefault(one, {}).setdefault(run["seed"], []).append(scores["P@1"])
+    return {
+        one: statistics.mean(statistics.mean(own) for own in by_seed.values())
+        for one, by_seed in values.items()
+    }
 
 
 def tuned(path: str, defaults: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import zipfile
 from pathlib import Path
 
@@ -74,7 +75,14 @@ def test_sparse_and_dense_rows_and_labels_in_xml_order(tmp_path: Path) -> None:
         ("{0 1,2 1}", "{0 1,2 1", r"toy.arff:9: a sparse row without its closing brace"),
         ("{0 1,2 1}", "{0 ?,2 1", r"toy.arff:9: a sparse row without its closing brace"),
         ("{0 1,2 1}", "{0 1}{2 1}", r"toy.arff:9: an opening brace too many"),
-        ("{0 1,2 1}", "{0 1,2 1}, {5}", r"toy.arff:9: an opening brace too many"),
+        ("{0 1,2 1}", "{0 1,2 1}, {-5}", r"toy.arff:9: an opening brace too many"),
+        ("{0 1,2 1}", "{5}", r"toy.arff:9: '5' is not part of an `attribute value` pair"),
+        ("{0 1,2 1}", "{0 1,1 '2x'}", r"toy.arff:9: '2x' is not a number"),
+        (
+            "'f one' numeric",
+            "TAG_a {0,1}",
+            r"toy.arff: 2 attributes are called 'TAG_a', the name of a label",
+        ),
         ("1,2.5,0,1", "1,2.5,0,1}", r"toy.arff:13: a closing brace too many"),
         ("{0 1,2 1}", "{0 1,2}", r"toy.arff:9: '2' is not part of an `attribute value` pair"),
         ("{0 1,2 1}", "{0 1 1,2 1}", r"toy.arff:9: '1' is not part of an `attribute value` pair"),
@@ -116,6 +124,21 @@ def test_a_broken_arff_is_named_with_its_line(
     assert changed != ARFF
     with pytest.raises(so.UserError, match=complaint):
         mulan(tmp_path, changed)
+
+
+@pytest.mark.parametrize("mark", ["", "?"], ids=["numbers alone", "with a missing value"])
+def test_weights_of_rows_are_passed_over_and_said(tmp_path: Path, mark: str) -> None:
+    rows = "{0 1,2 1}, {0.5}\n{1 0.5, 2 1, 3 1}\n1,2.5,0,1,{3}\n" + (mark and "0,?,0,1\n")
+    found = mulan(tmp_path, ARFF.partition("{0 1")[0] + rows)
+    assert dense(found.train)[:3] == [[1, 0], [0, 0.5], [1, 2.5]]
+    assert sets(found.train)[:3] == [[1], [0, 1], [0]]
+    assert found.notes[0].rpartition("/")[2] == "toy.arff: weights of 2 rows left out: rows count alike"
+
+
+def test_numbers_may_stand_in_quotes(tmp_path: Path) -> None:
+    found = mulan(tmp_path, ARFF.replace("1,2.5,0,1", "'1',\"2.5\",0,'1.0'"))
+    assert dense(found.train)[-1] == [1, 2.5]
+    assert sets(found.train)[-1] == [0]
 
 
 def test_a_file_that_ends_before_its_data_says_so(tmp_path: Path) -> None:
@@ -530,15 +553,26 @@ sparse_row = st.builds(
     st.sampled_from(["", " ", "\t"]),
 )
 dense_row = st.builds(lambda row, gap: gap.join(row), values, st.sampled_from([",", ", ", " ", "\t , "]))
-lines = st.lists(sparse_row | dense_row | st.sampled_from(["", "  ", "% note"]), max_size=12)
+weighted_row = st.builds(
+    lambda row, weight: row + weight,
+    sparse_row | dense_row,
+    st.sampled_from(["", ",{0.5}", " , { 2 }", "{1e-3}", ", {x}", ",{}"]),
+)
+lines = st.lists(weighted_row | st.sampled_from(["", "  ", "% note"]), max_size=12)
 
 
 @given(lines, st.integers(1, 60))
 def test_the_fast_way_reads_what_the_slow_way_reads(rows: list[str], size: int) -> None:
     raw = "\n".join(rows).encode()
     (block,) = text.blocks(io.BytesIO(raw + b"\n"), "f")
-    quick, slow = fast_cells(_tidy(block), KNOWN), slow_cells(block, KNOWN)
-    for name in ("row", "attribute", "value", "row_lines"):
+    try:
+        slow = slow_cells(block, KNOWN)
+    except so.UserError as refused:  # what is no weight
+        with pytest.raises(so.UserError, match=re.escape(str(refused).split(" ")[0])):
+            fast_cells(_tidy(block), KNOWN)
+        return
+    quick = fast_cells(_tidy(block), KNOWN)
+    for name in ("row", "attribute", "value", "row_lines", "weighted"):
         np.testing.assert_array_equal(getattr(quick, name), getattr(slow, name))
 
 

@@ -429,7 +429,6 @@ def test_a_partition_says_whether_it_deals_labels_or_whole_instances(
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ({"partition": "iid"}, "data.partition.clients: is required"),
         ({"partition": {"name": ["iid"]}}, "data.partition = ['iid']: unknown; did you mean 'iid'?"),
         ({"source": 3}, "data.source = 3: must be a section"),
         ({"source": {"window": 3}}, "data.source.name: is required"),

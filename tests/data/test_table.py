@@ -65,7 +65,8 @@ def test_free_text_and_empty_columns_are_left_out_unless_they_are_named(tmp_path
     rows = "".join(f"{i},note {i} on it,,{'xy'[i % 2]}\n" for i in range(70))
     found = read(tmp_path, "a,note,gap,label\n" + rows)
     assert found.train.columns["x"].take(torch.arange(3)).shape == (3, 1)
-    assert "note: has 70 different texts and is left out" in found.notes
+    left = "note: has 70 different texts and is left out; data.source = texts learns from one column of text"
+    assert left in found.notes
     assert "gap: is empty and is left out" in found.notes
     asked = {"path": tmp_path / "t.csv", "source": {"name": "table", "features": ["a", "note"]}}
     with pytest.raises(so.UserError, match="column 'note' has 70 different texts"):

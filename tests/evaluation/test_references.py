@@ -10,7 +10,10 @@ from sklearn.linear_model import Ridge as SlowRidge
 
 import spreadout as so
 from spreadout.core.ragged import Ragged
+from spreadout.data import partition
 from spreadout.data.columns import Dense, Lists, Sparse
+from spreadout.data.load import distribute
+from spreadout.data.sources.base import Instances, RawDataset
 from spreadout.evaluation.metrics import METRICS
 from spreadout.evaluation.pooled import Pool, pool_of
 from spreadout.evaluation.references import (
@@ -51,6 +54,31 @@ def test_an_instance_on_several_clients_is_one_with_all_its_labels() -> None:
         x.values if isinstance(x, Dense) else replace(x, index=None).take(torch.tensor(sorted(owned)))
     )
     assert torch.equal(pool.inputs["x"].take(every(len(pool))), stored)
+
+
+def test_references_are_the_same_however_labels_are_dealt() -> None:
+    """Where each label is an example, no client has an instance without labels."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 6)).astype(np.float32)
+    sets = [[c for c in range(3) if x[i, c] > 0.6] for i in range(90)]
+    assert 20 < sum(not one for one in sets) < 70
+    some = Instances({"x": Dense(torch.from_numpy(x))}, Ragged.from_lists(sets))
+    raw = RawDataset(some, classes=3)
+    held = so.Examples.from_arrays(x[60:], sets[60:])
+    dealt = {
+        "each": partition.by_label(partition.each_label(some.labels), 3),
+        "all": partition.iid(partition.label_sets(some.labels), clients=4, seed=0),
+        "frequent": partition.frequent_classes(some.labels, clients=4, frequent=2, seed=0),
+    }
+    found = {}
+    for name, assignment in dealt.items():
+        train = distribute(some, assignment, raw)
+        pool = pool_of(train)
+        assert [pool.labels[i].tolist() for i in range(len(pool))] == [one for one in sets if one]
+        found[name] = references_of(so.Splits("few", train, held), ["P@1", "PSP@1"])
+    metrics = {name: {one: own[one].metrics for one in own} for name, own in found.items()}
+    assert metrics["each"] == metrics["all"] == metrics["frequent"]
+    assert set(metrics["each"]) == {"most frequent", "ridge", "nearest neighbours"}
 
 
 def test_equally_frequent_classes_are_not_ranked_by_their_numbers() -> None:
@@ -202,7 +230,7 @@ def test_what_is_too_large_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(ridge, "MOST_WEIGHTS", 8 * 15)
     found = references_of(label_sets(n=400), ["P@1"])["ridge"]
     assert "20 features hashed into 8" in found.note
-    assert "100 of 300 training instances" in found.note
+    assert "100 of 237 training instances" in found.note  # 63 have no label
     assert "5 rarest classes left out" in found.note
     assert 0 < found.metrics["P@1"] < 100
 

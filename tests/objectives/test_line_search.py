@@ -2,74 +2,161 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
+from spreadout.core.ragged import Ragged
 from spreadout.objectives import line_search, regularizers
-from spreadout.objectives.regularizers import FarPenalty, HingePenalty, Penalty, TableLoss
+from spreadout.objectives.cooccurrence import CoOccurrence, PairWeights
+from spreadout.objectives.regularizers import FarPenalty, HingePenalty, Penalty, Reduction, TableLoss
 
 PENALTIES: list[Penalty] = [
     HingePenalty(1.0),
     HingePenalty(2.5),
     HingePenalty(1.2, "euclidean"),
     FarPenalty(),
+    FarPenalty("euclidean"),
 ]
+FORMS = ("all", "mined", "both")
+WEIGHTS = ("none", "rows", "pairs")
+REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean", "row")
+Value = Callable[[Tensor | None, bool], TableLoss]  # of given neighbours, with its gradient or without
 
 
-def table_of(classes: int, dim: int, spread: float, seed: int) -> Tensor:
+def table_of(
+    classes: int, dim: int, spread: float, seed: int, dtype: torch.dtype = torch.float64
+) -> Tensor:
     """Random unit rows around one point: spread 0 is a collapsed table."""
     draw = torch.Generator().manual_seed(seed)
     noise = torch.randn(classes, dim, generator=draw, dtype=torch.float64)
-    return F.normalize(torch.ones(dim, dtype=torch.float64) / dim**0.5 + spread * noise, dim=-1)
+    rows = F.normalize(torch.ones(dim, dtype=torch.float64) / dim**0.5 + spread * noise, dim=-1)
+    return F.normalize(rows.to(dtype), dim=-1)
 
 
-@settings(max_examples=60, deadline=None)
+def weights_of(kind: str, rows: Tensor, seed: int) -> Tensor | PairWeights | None:
+    """A weight for each row, or by which labels meet; None weighs all alike."""
+    classes, draw = len(rows), torch.Generator().manual_seed(seed)
+    if kind == "none":
+        return None
+    if kind == "rows":
+        return torch.rand(classes, generator=draw).to(rows)
+    pairs = torch.randint(classes, (2 * classes, 2), generator=draw).tolist()
+    sets = Ragged.from_lists([sorted(set(pair)) for pair in pairs])
+    return CoOccurrence.of(sets, classes=classes).weights()
+
+
+def regulariser(
+    rows: Tensor,
+    penalty: Penalty,
+    anchors: Tensor,
+    k: int,
+    *,
+    form: str = "all",
+    weight: Tensor | PairWeights | None = None,
+    clip: float | None = None,
+    reduction: Reduction = "sum",
+) -> Value:
+    """The loss of a table that moves, as methods put it together."""
+
+    def every(gradient: bool) -> TableLoss:
+        return regularizers.all_pairs(
+            rows, penalty, weight=weight, clip=clip, reduction=reduction, gradient=gradient
+        )
+
+    def mined(neighbours: Tensor | None, gradient: bool) -> TableLoss:
+        search = None if neighbours is None else regularizers.among(rows, neighbours)
+        own = weight[anchors] if isinstance(weight, Tensor) else weight
+        return regularizers.mined_pairs(
+            rows, anchors, k, penalty,
+            weight=own, clip=clip, reduction=reduction, search=search, gradient=gradient,
+        )  # fmt: skip
+
+    def value(neighbours: Tensor | None, gradient: bool) -> TableLoss:
+        if form == "all":
+            return every(gradient)
+        near = mined(neighbours, gradient)
+        return near if form == "mined" else regularizers.together(every(gradient), near, share=0.5)
+
+    return value
+
+
+def never_rises(rows: Tensor, loss: Value, steps: int, share: float, length: float | None) -> None:
+    for _ in range(steps):
+        before = loss(None, True)
+        start = loss(before.neighbours, False).value
+        length = line_search.descend_(
+            rows, before, lambda b=before: loss(b.neighbours, False).value, share=share, length=length
+        )
+        assert loss(before.neighbours, False).value <= start
+        assert torch.allclose(rows.norm(dim=-1), rows.new_ones(len(rows)), atol=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
 @given(
     classes=st.integers(2, 60),
     dim=st.integers(2, 24),
-    spread=st.sampled_from([1e-6, 1e-2, 1.0, 100.0]),
+    spread=st.sampled_from([0, 1e-6, 1e-2, 1.0, 100.0]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
     penalty=st.sampled_from(PENALTIES),
+    form=st.sampled_from(FORMS),
+    weight=st.sampled_from(WEIGHTS),
+    clip=st.sampled_from([None, 0.1]),
+    reduction=st.sampled_from(REDUCTIONS),
     share=st.floats(1e-3, 100),
     length=st.sampled_from([None, 1e-9, 1.0, 1e9]),
-    k=st.sampled_from([None, 1, 3]),
+    k=st.sampled_from([1, 3]),
     seed=st.integers(0, 1000),
 )
 def test_the_regulariser_never_rises(
     classes: int,
     dim: int,
     spread: float,
+    dtype: torch.dtype,
     penalty: Penalty,
+    form: str,
+    weight: str,
+    clip: float | None,
+    reduction: Reduction,
     share: float,
     length: float | None,
-    k: int | None,
+    k: int,
     seed: int,
 ) -> None:
-    rows = table_of(classes, dim, spread, seed)
-    anchors = torch.arange(0, classes, 2)
+    rows = table_of(classes, dim, spread, seed, dtype)
+    loss = regulariser(
+        rows, penalty, torch.arange(0, classes, 2), min(k, classes - 1),
+        form=form, weight=weights_of(weight, rows, seed), clip=clip, reduction=reduction,
+    )  # fmt: skip
+    found = loss(None, True)  # the value alone is that of the loss with its gradient
+    if form == "all":
+        assert torch.equal(loss(None, False).value, found.value)
+    never_rises(rows, loss, 3, share, length)
 
-    def loss(neighbours: Tensor | None = None, gradient: bool = True) -> TableLoss:
-        if k is None:
-            return regularizers.all_pairs(rows, penalty, gradient=gradient)
-        search = None if neighbours is None else regularizers.among(rows, neighbours)
-        return regularizers.mined_pairs(
-            rows, anchors, min(k, classes - 1), penalty, search=search, gradient=gradient
-        )
 
-    def value(neighbours: Tensor | None) -> Tensor:
-        return loss(neighbours, gradient=False).value
-
-    for _ in range(3):
-        before = loss()
-        start = loss(before.neighbours).value
-        assert torch.equal(value(before.neighbours), start)
-        length = line_search.descend_(
-            rows, before, lambda b=before: value(b.neighbours), share=share, length=length
-        )
-        assert loss(before.neighbours).value <= start
-        assert torch.allclose(rows.norm(dim=-1), torch.ones(classes, dtype=torch.float64))
+@pytest.mark.parametrize("spread", [1e-2, 1.0])
+@pytest.mark.parametrize("penalty", [HingePenalty(1.1), FarPenalty("euclidean")], ids=["hinge", "far"])
+@pytest.mark.parametrize(
+    ("classes", "form", "weight"),
+    [
+        (1000, "all", "none"),
+        (1000, "all", "pairs"),
+        (100_000, "mined", "none"),
+        (100_000, "mined", "rows"),
+    ],
+)
+def test_nor_does_that_of_a_large_table(
+    classes: int, form: str, weight: str, penalty: Penalty, spread: float
+) -> None:
+    rows = table_of(classes, 16, spread, seed=0, dtype=torch.float32)
+    anchors = torch.arange(0, classes, classes // 50)  # few classes took part
+    loss = regulariser(rows, penalty, anchors, 20, form=form, weight=weights_of(weight, rows, 0))
+    never_rises(rows, loss, 3, share=1.0, length=None)
 
 
 def test_no_row_turns_further_than_it_may() -> None:

@@ -31,6 +31,7 @@ from spreadout.methods.fedss import NEGATIVES
 from spreadout.models.build import DataShape
 
 FEW = 1.5  # classes of a client in the mean, up to which it is one that holds a single class
+INSTANCES_EACH = 50  # of the training part, for each of the clients that get theirs by chance
 MANY_FEATURES = 16_384  # of sparse text: from here on a client looks up the few rows it has
 EVERYBODY = 200  # up to so many clients all take part in every round
 SHARE, CROWD = 0.05, 1000  # of more clients this share does, if that is more, and so many at most
@@ -70,9 +71,22 @@ def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
         chosen = FrequentClasses(
             clients=min(plain.clients, len(found.train)), frequent=min(plain.frequent, most)
         )
-    whole = experiment.method.label_sets and experiment.method.is_centralized
-    targets = {"data.targets": "all" if whole else chosen.default_targets} if sets else {}
-    return {"data.partition": chosen, **targets, **_judged_by(experiment, found)}
+    targets: str = chosen.default_targets
+    if experiment.method.label_sets and experiment.method.is_centralized:
+        # A partition that is set is meant for the other arms of a comparison.
+        targets = "all" if is_open(experiment, "data.partition") else "pooled"
+    values: dict[str, Any] = {"data.partition": chosen}
+    if sets:
+        values["data.targets"] = targets
+    if getattr(chosen, "clients", 0) is None:
+        values["data.partition.clients"] = _clients_dealt_to(found)
+    return values | _judged_by(experiment, found)
+
+
+def _clients_dealt_to(found: RawDataset) -> int:
+    """As many as by label, while each gets some tens of examples of those that are not held out."""
+    classes = len(torch.unique(found.train.labels.values))
+    return max(2, min(classes, len(found.train) // INSTANCES_EACH))
 
 
 def _judged_by(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
@@ -84,6 +98,8 @@ def _judged_by(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
     if not new and "history" not in found.train.columns:
         # The weight of a prior is chosen by it. The same for all methods, so that arms of a comparison
         # train on the same examples.
+        return {"data.validation_fraction": 0.1}
+    if experiment.eval.split == "validation":
         return {"data.validation_fraction": 0.1}
     if experiment.method.has_class_table or not new:
         return {}

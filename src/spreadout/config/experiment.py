@@ -208,7 +208,8 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _splits(self) -> Experiment:
-        if self.eval.split == "validation" and not self.data.validation_fraction:
+        given = self.chosen is not None or "validation_fraction" in self.data.model_fields_set
+        if self.eval.split == "validation" and given and not self.data.validation_fraction:
             raise ValueError('eval.split = "validation" needs data.validation_fraction above 0')
         return self
 

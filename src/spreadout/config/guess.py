@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from spreadout.core.errors import UserError
@@ -14,7 +14,7 @@ from spreadout.data.sources import SOURCES
 from spreadout.data.sources.movielens import LAYOUTS
 from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.python import READS
-from spreadout.data.sources.table import MARKS, header_of
+from spreadout.data.sources.table import MARKS, columns_of, header_of, is_free_text
 
 LABELS = ("label", "class", "target", "y", "species", "category", "kind", "tag", "diagnosis", "outcome")
 WHOSE = ("client", "user", "owner", "hospital", "site", "device", "subject", "patient", "customer")
@@ -43,7 +43,10 @@ def guessed(data: str, label: str | None = None, client: str | None = None) -> d
                 raise UserError(f"{option} {name}: is for tables, and {data} is none; leave it out")
         return {"source": kind, **where}
     delimiter = delimiter_of(path)
-    return {**where, "source": _columns_of(data, header_of(path, delimiter), label, client, delimiter)}
+    found = _columns_of(data, header_of(path, delimiter), label, client, delimiter)
+    if found["name"] == "table" and (text := text_in(path, delimiter, found)) is not None:
+        found = {**found, "name": "texts", "text": text}
+    return {**where, "source": found}
 
 
 def kind_of(data: str, path: Path) -> str:
@@ -104,6 +107,21 @@ def delimiter_of(path: Path) -> str:
     with open_plain(path) as stream:
         line = re.sub(rb'"[^"]*"', b"", stream.readline(1 << 16)).decode("utf-8", "replace")
     return max(MARKS, key=line.count)  # of equals the first, which is the comma
+
+
+def text_in(path: Path, delimiter: str, named: Mapping[str, object]) -> str | None:
+    """The column of free text, if it is all that there is to learn from.
+
+    Numbers and words of a few kinds beside it make a table, which leaves the text out and says so.
+    """
+    others = (named["label"], named.get("client"))
+    try:
+        columns = columns_of(path, delimiter)
+    except UserError:  # a run says what is wrong with it
+        return None
+    inputs = {name: cells for name, cells in columns.items() if name not in others}
+    free = [name for name, cells in inputs.items() if is_free_text(cells)]
+    return free[0] if len(free) == 1 and len(inputs) == 1 else None
 
 
 def _columns_of(

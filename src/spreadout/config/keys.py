@@ -18,6 +18,7 @@ DECIDED = frozenset(  # what follows from the data and the method: each may be "
     {
         "rounds",
         "data.partition",
+        "data.partition.clients",
         "data.targets",
         "data.validation_fraction",
         "model.encoder",
@@ -67,17 +68,7 @@ ALTERNATIVES = {  # keys of a section of which one at most is given
 
 def without_auto(values: Mapping[str, Any]) -> dict[str, Any]:
     """Plain values without the keys that are "auto": left out, they are chosen."""
-    kept = dict(values)
-    for key in DECIDED - VALUES_AUTO:
-        section, _, last = key.rpartition(".")
-        inside = kept.get(section) if section else kept
-        if isinstance(inside, Mapping) and inside.get(last) == AUTO:
-            rest = {name: value for name, value in inside.items() if name != last}
-            if section:
-                kept[section] = rest
-            else:
-                kept = rest
-    return kept
+    return without(values, {key for key in DECIDED - VALUES_AUTO if _said(values, key) == AUTO})
 
 
 def has(experiment: Experiment, key: str) -> bool:
@@ -103,11 +94,11 @@ def value_of(experiment: Experiment, key: str) -> Any:
 
 def with_value(experiment: Experiment, key: str, value: Any) -> Experiment:
     """The same with one key set."""
-    name, _, last = key.rpartition(".")
-    if not name:
+    above, _, last = key.rpartition(".")
+    if not above:
         return experiment.model_copy(update={last: value})
-    section = getattr(experiment, name).model_copy(update={last: value})
-    return experiment.model_copy(update={name: section})
+    section, _ = _place(experiment, key)
+    return with_value(experiment, above, section.model_copy(update={last: value}))
 
 
 def without(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
@@ -122,5 +113,16 @@ def without(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
 
 
 def _place(experiment: Experiment, key: str) -> tuple[BaseModel, str]:
-    section, _, last = key.rpartition(".")
-    return (getattr(experiment, section) if section else experiment), last
+    *path, last = key.split(".")
+    section: BaseModel = experiment
+    for name in path:
+        section = getattr(section, name)
+    return section, last
+
+
+def _said(values: Mapping[str, Any], key: str) -> Any:
+    """What plain values have under a dotted name; None where there is no such section or key."""
+    found: Any = values
+    for name in key.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

@@ -14,13 +14,17 @@ from spreadout.config.choices import hides_sizes, is_small, is_text, one_step, s
 from spreadout.config.experiment import Experiment
 from spreadout.core.optimizers import Optimizer
 from spreadout.data.splits import Splits
-from spreadout.methods import DualEncoder
+from spreadout.methods import DualEncoder, FedMLH
 from spreadout.methods.base import Method
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.build import DataShape
 
 LOCAL = frozenset({"optimizer", "momentum", "local_steps", "local_epochs"})  # what rates are meant for
 SERVER = frozenset({"optimizer", "tables"})
+PLAIN_RATE, LARGEST_PLAIN_RATE = (
+    0.1,
+    10.0,
+)  # of plain steps in several epochs, for an output of the network
 OF_SGD = frozenset({"lr", "momentum"})  # the server's: without an optimiser they are for the plain one
 
 
@@ -33,6 +37,11 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     method = experiment.method
     local, server = _rates_of(experiment, splits)
     found = _widths(experiment, splits)
+    if _is_refused(experiment, local):
+        # As long, by plain steps. A mean over outputs has gradients as many times smaller.
+        outputs = method.buckets if isinstance(method, FedMLH) else splits.train.classes
+        rate = min(PLAIN_RATE * outputs, LARGEST_PLAIN_RATE)
+        local = {"lr": rate, "local_epochs": local["local_epochs"], "lr_decay": "cosine"}
     if _agrees(experiment.clients, local, LOCAL):
         found |= {f"clients.{key}": value for key, value in local.items()}
     # A drift correction is sound with some optimisers only: those are the user's to choose.
@@ -46,6 +55,18 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
         many = splits.train.has_numbers and not is_small(experiment, splits)
         found["clients.input_dropout"] = 0.0 if many else 0.2
     return found
+
+
+def _is_refused(experiment: Experiment, local: dict[str, Any]) -> bool:
+    """Whether the drift correction takes plain steps on clients and not the optimiser to be chosen."""
+    drift, clients = experiment.clients.drift, experiment.clients
+    if drift is None or experiment.method.is_centralized or "local_epochs" not in local:
+        return False
+    server = experiment.server.optimizer_for()
+    chosen = clients.model_copy(update=local).optimizer_for()
+    if drift.validate_optimizers(chosen, server) is None:
+        return False
+    return drift.validate_optimizers(Optimizer(), server) is None
 
 
 def _prior(experiment: Experiment, splits: Splits) -> dict[str, Any]:

@@ -80,11 +80,11 @@ def said_of(data: dict[str, object]) -> str:
         return "`spreadout data describe THIS-FILE` shows what it looks like."
     if source["name"] == "mulan":
         return f"{source['label']} is what is to be told: every value of it becomes a client."
-    if source["name"] == "table" and "client" not in source:
+    if source["name"] in ("table", "texts") and "client" not in source:
         return (
             f"{source['label']} is what is to be told. No column says whose a row is: every label "
             "becomes a client (data.source.client)."
         )
-    if source["name"] == "table":
+    if source["name"] in ("table", "texts"):
         return f"Each {source['client']} is a client; {source['label']} is what is to be told."
     return "Each user is a client; the next item is what is to be told."

@@ -113,7 +113,8 @@ def reopened(values: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[s
     for name, change in changes.items():
         given |= {f"{name}.{key}" for key in change} if isinstance(change, Mapping) else set()
     if given.isdisjoint(CHOSEN_FOR):
-        return {**values, "chosen": [key for key in chosen if key not in given]}
+        kept = [key for key in chosen if key not in given and key.rpartition(".")[0] not in given]
+        return {**values, "chosen": kept}
     if not chosen:
         return values
     rest = without(values, {*chosen, "chosen"})

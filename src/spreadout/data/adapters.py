@@ -14,7 +14,9 @@ from torch.utils.data import Dataset as TorchDataset
 
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
+from spreadout.data.columns import Sparse
 from spreadout.data.input_columns import InputColumn, InputColumns
+from spreadout.data.words import WIDTH
 
 Columns = str | Sequence[str] | None
 
@@ -23,7 +25,7 @@ Columns = str | Sequence[str] | None
 class Table:
     """Inputs, labels as the library has them, and whose each example is, if that was asked for."""
 
-    x: np.ndarray
+    x: np.ndarray | Sparse
     y: Any
     client: Any = None
     class_names: tuple[str, ...] = ()  # where the library numbers classes and knows their names
@@ -86,10 +88,18 @@ def table_of_parts(partitions: Any, label: str, features: Columns = None) -> Tab
             raise UserError(f"partitions: client {name} calls its classes by other names")
     labels = [one for part in parts for one in list(part.y)]
     owner = [name for name, part in tables.items() for _ in range(len(part.x))]
-    if len({part.x.shape[1:] for part in parts}) > 1:
-        raise UserError("partitions: examples of two clients have different shapes")
-    x = np.concatenate([part.x for part in parts])
+    x = _together([part.x for part in parts])
     return Table(x, labels, owner, parts[0].class_names, parts[0].input_columns)
+
+
+def _together(parts: Sequence[np.ndarray | Sparse]) -> np.ndarray | Sparse:
+    texts = [x for x in parts if isinstance(x, Sparse)]
+    if len(texts) == len(parts):
+        return Sparse.joined(texts)
+    arrays = [x for x in parts if not isinstance(x, Sparse)]
+    if texts or len({x.shape[1:] for x in arrays}) > 1:
+        raise UserError("partitions: examples of two clients have different shapes")
+    return np.concatenate(arrays)
 
 
 class _Mapping:
@@ -164,6 +174,8 @@ def _of_columns(
     named = asked or [name for name in table.names if name not in (label, client)]
     if not named:
         raise UserError(f"data has no column beside {label!r}: features are needed too")
+    if len(named) == 1 and _are_texts(table.column(named[0])):
+        return _of_texts(table, named[0], label, client, like)
     parts = [_numbers(name, table.column(name)) for name in named]
     if len(parts) == 1 and parts[0].ndim > 1:
         x = parts[0]
@@ -177,6 +189,23 @@ def _of_columns(
         widths = [1 if part.ndim == 1 else part.shape[1] for part in parts]
         columns = tuple(InputColumn(*one) for one in zip(named, widths, strict=True))
         inputs = InputColumns(columns, tuple(name for name in table.names if name not in named))
+    return Table(x, table.column(label), whose, table.class_names(label), inputs)
+
+
+def _are_texts(values: Any) -> bool:
+    return len(values) > 0 and all(isinstance(one, str) for one in values)
+
+
+def _of_texts(
+    table: _Mapping, name: str, label: str, client: str | None, like: InputColumns | None
+) -> Table:
+    """One column of text, as the source `texts` reads it."""
+    beside = tuple(other for other in table.names if other != name)
+    inputs = like or InputColumns((InputColumn(name, WIDTH, words=True),), beside)
+    if inputs.text is None:
+        raise UserError(f"data: column {name!r} is text, and numbers in the training data")
+    x = inputs.encode_texts(table.column(name))
+    whose = None if client is None else table.column(client)
     return Table(x, table.column(label), whose, table.class_names(label), inputs)
 
 

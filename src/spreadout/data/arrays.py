@@ -70,10 +70,12 @@ def with_numbers(y: Any, known: Sequence[str] = (), counted: int = 0) -> tuple[A
 
 
 def as_inputs(x: Any) -> Column:
-    """Inputs checked: numbers (n, …), or a sparse matrix of SciPy.
+    """Inputs checked: numbers (n, …), or sparse vectors, ours or a matrix of SciPy.
 
     Images have their channels first, bytes of them are pixels; anything else is as it is.
     """
+    if isinstance(x, Sparse):
+        return x
     if hasattr(x, "tocsr"):
         return from_scipy(x)
     array = _array("x", x)

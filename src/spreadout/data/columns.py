@@ -8,7 +8,7 @@ that an instance which lives on several clients is stored once. Values may be me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -252,6 +252,15 @@ class Sparse(Column):
         places = self._values_at(index)
         first = self.offsets[places]
         return ragged_slices(self.ids, first, self.offsets[places + 1] - first)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sparse]) -> Sparse:
+        """The rows of several, of one width, one after another."""
+        lengths = torch.cat([part.offsets.diff() for part in parts])
+        ids, weights = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("ids", "weights")
+        )
+        return cls(ids, weights, offsets_from_lengths(lengths), parts[0].width)
 
     def dense(self) -> Dense:
         """The same vectors stored densely, for data small enough."""

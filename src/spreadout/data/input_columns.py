@@ -16,6 +16,8 @@ from torch import Tensor
 
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
+from spreadout.data.columns import Sparse
+from spreadout.data.words import hashed_words
 
 MOST_VALUES = 64  # of a column of text, that may become indicators
 NOT_THERE = frozenset({"na", "n/a", "nan", "null", "none", "?", "<na>", "nat"})  # in any letters
@@ -29,6 +31,7 @@ class InputColumn:
     width: int = 1  # numbers that it makes
     values: tuple[str | None, ...] = ()  # of text: all but the first have an indicator; None: untrained
     mean: float | None = None  # of training rows, what an empty cell becomes; None: none may be empty
+    words: bool = False  # text whose words are hashed into `width` numbers
 
 
 @dataclass(frozen=True)
@@ -77,15 +80,32 @@ class InputColumns:
                 f"(inputs are {', '.join(self.names)[:200]})"
             )
 
+    @property
+    def text(self) -> InputColumn | None:
+        """The one column, where inputs are texts."""
+        return self.columns[0] if self.columns and self.columns[0].words else None
+
     def encode(
         self, table: Mapping[str, Sequence[Any]], origin: str = "x"
-    ) -> tuple[np.ndarray, tuple[str, ...]]:
+    ) -> tuple[np.ndarray | Sparse, tuple[str, ...]]:
         """The table's cells as the numbers that training had, whatever the order of its columns: (n, D);
         and what whoever asks should know of them."""
         self.refuse_others(list(table), origin)
+        if self.text is not None:
+            return self.encode_texts(table[self.text.name], origin), ()
         notes: list[str] = []
         parts = [_encoded(column, table[column.name], origin, notes) for column in self.columns]
         return np.concatenate(parts, axis=1), tuple(notes)
+
+    def encode_texts(self, texts: Sequence[Any], origin: str = "x") -> Sparse:
+        """Texts as the numbers that training had: (n, D)."""
+        assert self.text is not None, "inputs are numbers"
+        for row, one in enumerate(texts):
+            if not isinstance(one, str):
+                raise UserError(
+                    f"{origin}: {self.text.name} is {str(one)[:40]!r} in row {row + 1}, no text"
+                )
+        return hashed_words(texts, self.text.width)
 
     def fitted(self, train: Tensor) -> InputColumns:
         """With what only the training rows (n, D) may say: means, and which values of text occur."""
@@ -202,6 +222,8 @@ def _is_empty(cell: Any) -> bool:
 
 
 def _described(column: InputColumn) -> str:
+    if column.words:
+        return f"{column.name}: a text, its words and their pairs hashed into {column.width} numbers"
     if column.values:
         known = ", ".join("–" if value is None else repr(value) for value in column.values[1:])
         return f"{column.name}: 1 for its own value, else 0: {known} ({column.values[0]!r}: all 0)"

@@ -42,7 +42,7 @@ class DataConfig(Section):
     source: AnySource = Digits()
     path: Path | None = None
     partition: AnyPartition = ByLabel()
-    targets: Literal["each", "one", "all"] | None = None  # None: the partition's default
+    targets: Literal["each", "one", "all", "pooled"] | None = None  # None: the partition's default
     hash_features: int | None = Field(None, ge=1)  # sparse features hashed into so many
     hash_signs: bool = False  # … each with a sign of its own
     hold_out: Literal["random", "users"] = "random"  # where the source has no test part of its own
@@ -121,7 +121,7 @@ def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None
                 "change data.test_fraction or data.validation_fraction"
             )
     inputs = found.input_columns
-    if inputs is not None:
+    if inputs is not None and inputs.text is None:  # no cell of numbers is empty in a text
         inputs = inputs.fitted(_dense(train))
         train, test = _filled(train, inputs), _filled(test, inputs)
         validation = None if validation is None else _filled(validation, inputs)
@@ -206,6 +206,8 @@ def _assign(config: DataConfig, found: RawDataset, train: Instances, seed: int) 
     chosen = config.partition
     drawn = seed if chosen.seed == "run" else chosen.seed
     targets = config.targets or chosen.default_targets
+    if targets == "pooled":  # whoever would hold them: a partition may need one label each, or copy sets
+        return partition.iid(partition.label_sets(train.labels), clients=1, seed=drawn)
     if targets == "each":
         pairs = partition.each_label(train.labels)
     elif targets == "one":
@@ -219,7 +221,8 @@ def _clients_called(
     config: DataConfig, found: RawDataset, train: Instances, held: FederatedDataset
 ) -> tuple[str, ...]:
     """What clients are called, where they are the source's own users."""
-    if not found.client_names or train.user is None or not isinstance(config.partition, ByUser | Given):
+    own_users = isinstance(config.partition, ByUser | Given) and config.targets != "pooled"
+    if not found.client_names or train.user is None or not own_users:
         return ()
     if isinstance(config.partition, Given):
         return found.client_names[: held.clients]

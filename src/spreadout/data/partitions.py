@@ -136,11 +136,12 @@ class Dirichlet(Partition):
     """Each class over clients in Dirichlet(α) shares."""
 
     name: Literal["dirichlet"] = "dirichlet"
-    clients: int = Field(ge=1, le=MOST_CLIENTS)
+    clients: int | None = Field(None, ge=1, le=MOST_CLIENTS)  # None: chosen for the data
     alpha: float = Field(0.5, gt=0, le=1e9)
 
     def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.dirichlet(pairs, clients=self.clients, alpha=self.alpha, seed=seed)
+        clients = _so_many(self.name, self.clients)
+        return partition.dirichlet(pairs, clients=clients, alpha=self.alpha, seed=seed)
 
 
 @register_partition
@@ -148,10 +149,10 @@ class Iid(Partition):
     """Examples at random, client sizes nearly equal."""
 
     name: Literal["iid"] = "iid"
-    clients: int = Field(ge=1, le=MOST_CLIENTS)
+    clients: int | None = Field(None, ge=1, le=MOST_CLIENTS)  # None: chosen for the data
 
     def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
-        return partition.iid(pairs, clients=self.clients, seed=seed)
+        return partition.iid(pairs, clients=_so_many(self.name, self.clients), seed=seed)
 
 
 @register_partition
@@ -162,6 +163,12 @@ class Given(Partition):
 
     def assign(self, instances: Instances, pairs: Pairs, classes: int, seed: int) -> Assignment:
         return partition.given(pairs, users_of(instances, f'data.partition = "{self.name}"'))
+
+
+def _so_many(name: str, clients: int | None) -> int:
+    if clients is None:  # the data of a config that says all, or loaded by itself
+        raise UserError(f'data.partition = "{name}": set data.partition.clients, how many there are')
+    return clients
 
 
 AnyPartition = Annotated[SerializeAsAny[Partition], BeforeValidator(Partition.choose)]

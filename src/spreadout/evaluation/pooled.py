@@ -60,7 +60,11 @@ class Pool:
 
 
 def pool_of(train: FederatedDataset) -> Pool:
-    """All clients' examples together; an instance on several clients is one, with all its labels."""
+    """All clients' examples together; an instance on several clients is one, with all its labels.
+
+    An instance without labels is on no client where each label makes an example. It is left out where
+    label sets stay whole, too: then all arms of a comparison have the same references.
+    """
     y = train.columns["y"]
     inputs = {name: column for name, column in train.columns.items() if name != "y"}
     stored = next(iter(inputs.values()))
@@ -77,4 +81,6 @@ def pool_of(train: FederatedDataset) -> Pool:
     else:
         owner, label = number, y.take(every).cpu()
     labels = Ragged.from_pairs(owner, label, instances)
-    return Pool(inputs, labels, train.classes, train.first_class)
+    pool = Pool(inputs, labels, train.classes, train.first_class)
+    named = labels.lengths > 0
+    return pool if named.all() or not named.any() else pool.select(named.nonzero()[:, 0])

@@ -170,7 +170,7 @@ def _meet(pairs: PairWeights, block: slice, like: Tensor) -> Tensor:
     stored = slice(int(pairs.offsets[block.start]), int(pairs.offsets[block.stop]))
     found = torch.zeros_like(like)
     at = pairs.first[stored] - block.start, pairs.second[stored]
-    found[at] = pairs.both[stored] + pairs.reversed[stored]
+    found[at] = (pairs.both[stored] + pairs.reversed[stored]).to(found)
     return found
 
 

@@ -92,6 +92,8 @@ class Inputs:
         if self.columns is not None and (named := by_name(given)) is not None:
             x, notes = self.columns.encode(named)
             return self._unlabelled(Unlabelled(x, notes=notes))
+        if self.columns is not None and self.columns.text is not None and _are_texts(given):
+            return self._unlabelled(Unlabelled(self.columns.encode_texts(given)))
         if isinstance(given, list | tuple) and given and all(isinstance(p, str | Path) for p in given):
             return self._unlabelled(read_picture_files([Path(p) for p in given], self.wanted))
         if hasattr(given, "tocsr"):
@@ -208,6 +210,12 @@ class Inputs:
             ) from None
 
 
+def _are_texts(given: Any) -> bool:
+    """Whether it is a list of strings; an array of them is one, too."""
+    some = given.tolist() if isinstance(given, np.ndarray) and given.ndim == 1 else given
+    return isinstance(some, list | tuple) and bool(some) and all(isinstance(one, str) for one in some)
+
+
 def _joined(columns: Sequence[Column]) -> Column:
     """Columns of one input one after another; sparse and dense ones together are dense."""
     if all(isinstance(column, Lists) for column in columns):
@@ -215,10 +223,7 @@ def _joined(columns: Sequence[Column]) -> Column:
         every = Ragged.concatenated([column.ragged() for column in lists])
         return Lists.of(every, pad=0, width=lists[0].width)
     if all(isinstance(column, Sparse) for column in columns):
-        sparse = [column for column in columns if isinstance(column, Sparse)]
-        lengths = torch.cat([column.offsets.diff() for column in sparse])
-        ids, weights = (torch.cat([getattr(c, name) for c in sparse]) for name in ("ids", "weights"))
-        return Sparse(ids, weights, offsets_from_lengths(lengths), sparse[0].width)
+        return Sparse.joined([column for column in columns if isinstance(column, Sparse)])
     return Dense(torch.cat([column.take(torch.arange(len(column))) for column in columns]))
 
 

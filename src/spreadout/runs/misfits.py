@@ -38,9 +38,9 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
         remedy = 'give one class each, with a source of ours by data.targets = "each" or "one"'
         if e.data.partition.name == "frequent_classes":
             remedy = 'data.partition = "frequent_classes" keeps whole label sets: take another'
+        these = "these have one each, but as sets of one" if y.longest <= 1 else "these have label sets"
         raise UserError(
-            f"method.name = {method.name!r}: trains on one label an example, and these have label sets; "
-            + remedy
+            f"method.name = {method.name!r}: trains on one label an example, and {these}; {remedy}"
         )
     if method.prior and not method.has_class_table:
         raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
@@ -56,6 +56,11 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
         raise UserError(
             'eval.keep = "best": there are no validation examples to choose by, and to choose by test '
             "examples would be to tune on them; set data.validation_fraction = 0.1"
+        )
+    if e.eval.split == "validation" and splits.validation is None:
+        raise UserError(
+            'eval.split = "validation": there are no validation examples to score; set '
+            "data.validation_fraction = 0.1"
         )
     refuse_unknown_neighbours(e, splits, method)
     refuse_named_rows(e, method)
@@ -151,6 +156,11 @@ def refuse_unfit_optimizers(e: Experiment, method: Method) -> None:
         )
     for server in (e.server.optimizer_for(), *e.server.tables.values()):
         problem = e.clients.drift.validate_optimizers(e.clients.optimizer_for(), server)
+        if problem and method.is_centralized:
+            raise UserError(
+                f"clients.drift = {e.clients.drift.name!r}: method.name = {method.name!r} pools the "
+                "data, and no client can drift; leave clients.drift out"
+            )
         if problem:
             raise UserError(problem)
 

@@ -291,6 +291,7 @@ class WrittenColumn(Written):
     width: Size
     values: list[str | None]
     mean: Number | None
+    words: bool = False
 
     @model_validator(mode="after")
     def _has_its_indicators(self) -> WrittenColumn:

@@ -12,6 +12,7 @@ from spreadout.data.sources import (
     digits,
     arrays,
     table,
+    texts,
     image_folder,
     interactions,
     movielens,
@@ -51,5 +52,6 @@ __all__ = [
     "register_source",
     "synthetic",
     "table",
+    "texts",
     "xc_text",
 ]

@@ -2,14 +2,15 @@
 
 A nominal value is its place among those declared, from 0: what a sparse row leaves out is 0 for numbers
 and nominal attributes alike. A missing value (`?`) is NaN. Files of nothing but numbers are cut a block
-at a time; words, quotes and question marks take the slow way, line by line. Both read the same.
+at a time; words, quotes and question marks take the slow way, line by line. Both read the same. Weka's
+weight of a row, a number in braces at its end, is passed over; the lines that have one are kept.
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 import numpy as np
@@ -21,6 +22,8 @@ from spreadout.data.sources.arff import QUOTED, Attribute, Header, decoded, plai
 
 OPEN, CLOSE, SPACE, NEWLINE = (ord(c) for c in "{} \n")
 _TOKEN = re.compile(rf"\s*(?:({QUOTED}|[^\s,{{}}'\"%][^\s,{{}}]*)|([,{{}}])|(%.*)|(\S))", re.DOTALL)
+_NUMBER = r"\+?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"  # of a weight
+_WEIGHT = re.compile(rf"(?<=[^\n]),?\{{{_NUMBER}\}}(?=\n)".encode())
 _FAST = NUMERIC.copy()
 _FAST[list(b"{} ,\n")] = True
 
@@ -31,6 +34,7 @@ class Cells:
     attribute: Ints  # (cells,)
     value: Floats  # (cells,)
     row_lines: Ints  # (rows,) the line each row stands in
+    weighted: Ints  # lines whose row has a weight
 
 
 def read_cells(stream: IO[bytes], label: str, header: Header) -> Cells:
@@ -43,10 +47,10 @@ def read_cells(stream: IO[bytes], label: str, header: Header) -> Cells:
             part = fast_cells(tidy, header.attributes)
         else:
             part = slow_cells(block, header.attributes)
-        parts.append(Cells(part.row + rows, part.attribute, part.value, part.row_lines))
+        parts.append(replace(part, row=part.row + rows))
         rows += len(part.row_lines)
     if not parts:
-        return _cells([], [], [], [])
+        return _cells([], [], [], [], [])
     found = joined(parts)
     _refuse_twice(found, label, header)
     return found
@@ -64,6 +68,7 @@ def _refuse_twice(cells: Cells, label: str, header: Header) -> None:
 
 def fast_cells(block: Block, attributes: tuple[Attribute, ...]) -> Cells:
     """The cells of a tidy block of nothing but numbers."""
+    block, weighted = _without_weights(block)
     for gap in (b",,", b"{,", b",}", b",\n", b"\n,"):
         if (at := block.text.find(gap)) >= 0:
             raise block.error(at + (gap[:1] == b"\n"), "a value is missing")
@@ -107,7 +112,18 @@ def fast_cells(block: Block, attributes: tuple[Attribute, ...]) -> Cells:
     row_of: Ints = np.cumsum(is_row) - is_row  # rows are counted without blank lines
     row = row_of[tokens.line[is_value]]
     lines = block.first_line + np.flatnonzero(is_row)
-    return Cells(row, attribute[is_value], values[is_value], lines)
+    return Cells(row, attribute[is_value], values[is_value], lines, weighted)
+
+
+def _without_weights(block: Block) -> tuple[Block, Ints]:
+    """A tidy block without the weights of its rows, and the lines that had one."""
+    text = block.text
+    if text.count(b"{") == text.count(b"\n{") + text.startswith(b"{"):  # all of them open a sparse row
+        return block, np.zeros(0, dtype=np.int64)
+    at = np.array([found.start() for found in _WEIGHT.finditer(text)], dtype=np.int64)
+    ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == NEWLINE)
+    lines: Ints = block.first_line + np.searchsorted(ends, at)
+    return replace(block, text=_WEIGHT.sub(b"", text)), lines
 
 
 def _per_line(raw: np.ndarray, character: int, ends: Ints) -> Ints:
@@ -149,11 +165,16 @@ def slow_cells(block: Block, attributes: tuple[Attribute, ...]) -> Cells:
     attribute: list[int] = []
     value: list[float] = []
     lines: list[int] = []
+    weighted: list[int] = []
     position = 0
     for number, raw in enumerate(block.text.split(b"\n")):
         try:
-            pairs = _pairs(decoded(raw), len(attributes))
-            if pairs is not None:
+            tokens = _tokens(decoded(raw))
+            if _has_weight(tokens):
+                tokens = tokens[: -4 if tokens[-4] == "," else -3]
+                weighted.append(block.first_line + number)
+            if tokens:
+                pairs = _pairs(tokens, len(attributes))
                 cells = [(a, _value(attributes[a], token)) for a, token in pairs]
                 row += [len(lines)] * len(cells)
                 attribute += [a for a, _ in cells]
@@ -162,16 +183,20 @@ def slow_cells(block: Block, attributes: tuple[Attribute, ...]) -> Cells:
         except ValueError as error:
             raise block.error(position, str(error)) from None
         position += len(raw) + 1
-    return _cells(row, attribute, value, lines)
+    return _cells(row, attribute, value, lines, weighted)
 
 
-def _cells(row: list[int], attribute: list[int], value: list[float], lines: list[int]) -> Cells:
-    row_, attribute_, lines_ = (np.array(part, dtype=np.int64) for part in (row, attribute, lines))
-    return Cells(row_, attribute_, np.array(value, dtype=np.float64), lines_)
+def _cells(
+    row: list[int], attribute: list[int], value: list[float], lines: list[int], weighted: list[int]
+) -> Cells:
+    row_, attribute_, lines_, weighted_ = (
+        np.array(part, dtype=np.int64) for part in (row, attribute, lines, weighted)
+    )
+    return Cells(row_, attribute_, np.array(value, dtype=np.float64), lines_, weighted_)
 
 
-def _pairs(line: str, count: int) -> list[tuple[int, str]] | None:
-    """The attributes a line names and their values as written; None: the line is no row."""
+def _tokens(line: str) -> list[str]:
+    """Names, values, commas and braces of a line; none: it is no row."""
     tokens: list[str] = []
     for match in _TOKEN.finditer(line.strip()):
         if match[3]:
@@ -179,8 +204,17 @@ def _pairs(line: str, count: int) -> list[tuple[int, str]] | None:
         if match[4]:
             raise ValueError(f"a quote that is not closed: {line[match.start(4) :][:20]!r}")
         tokens.append(match[1] or match[2])
-    if not tokens:
-        return None
+    return tokens
+
+
+def _has_weight(tokens: list[str]) -> bool:
+    """Whether a row is followed by a number in braces."""
+    closed = len(tokens) > 3 and (tokens[-3], tokens[-1]) == ("{", "}")
+    return closed and re.fullmatch(_NUMBER, tokens[-2]) is not None
+
+
+def _pairs(tokens: list[str], count: int) -> list[tuple[int, str]]:
+    """The attributes a row names and their values as written."""
     sparse = tokens[0] == "{"
     if sparse:
         if tokens[-1] != "}":
@@ -224,11 +258,11 @@ def _value(attribute: Attribute, token: str) -> float:
     if attribute.kind == "text":
         return 0.0
     if attribute.kind == "number":
-        return _number(token)
+        return _number(plain(token))
     found = attribute.index.get(plain(token))
     if found is None and attribute.by_number is not None:
         with suppress(ValueError):
-            found = attribute.by_number.get(_number(token))  # 1.0 where 1 was declared
+            found = attribute.by_number.get(_number(plain(token)))  # 1.0 where 1 was declared
     if found is None:
         raise ValueError(f"{token[:30]!r} is none of the values of {attribute.shown()}")
     return found

@@ -139,6 +139,9 @@ def _notes(table: Table, missed: Sequence[int], *, guessed: bool) -> Iterator[st
             f"{table.name}: {_some(many)} read as {width} indicators: nominal, one for each value "
             "but the first"
         )
+    if weighted := len(table.cells.weighted):
+        rows = f"{weighted:,} row{'s' * (weighted > 1)}"
+        yield f"{table.name}: weights of {rows} left out: rows count alike"
     if missed:
         some = _some([table.features[i] for i in missed])
         yield (

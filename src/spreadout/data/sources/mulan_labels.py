@@ -126,6 +126,13 @@ def places_of(labels: Sequence[str], header: Header, label: str) -> list[int]:
     exact = {attribute.name: i for i, attribute in enumerate(header.attributes)}
     loose = {unescaped(name): i for name, i in exact.items()}
     found = [exact.get(name, loose.get(unescaped(name))) for name in labels]
+    declared = Counter(attribute.name for attribute in header.attributes)
+    meant = [header.attributes[place].name for place in found if place is not None]
+    if several := next((name for name in meant if declared[name] > 1), None):
+        raise UserError(
+            f"{label}: {declared[several]} attributes are called {several!r}, the name of a label; "
+            "rename all but one"
+        )
     places = [place for place in found if place is not None]
     if len(places) < len(labels):
         raise UserError(

@@ -30,6 +30,7 @@ from spreadout.data.sources.base import FileSource, Instances, RawDataset, regis
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python would write it again, below 2^63
 COMMAS = re.compile(r"[-+]?[0-9]+(,[0-9]+)+")  # 3,5 or 1,234
 MARKS = ",;\t|"  # what may end a cell
+TEXTS = "texts"  # the source that reads a column of text
 MANY_ROWS = 20  # from here on it is no accident that a column counts them
 
 
@@ -45,7 +46,7 @@ class Table(FileSource):
     delimiter: str = ","
 
     def parse(self, path: Path) -> RawDataset:
-        columns = _columns(path, self.delimiter)
+        columns = columns_of(path, self.delimiter)
         asked = [self.label, *([self.client] if self.client else []), *self.features]
         for name in asked:
             if name not in columns:
@@ -60,14 +61,12 @@ class Table(FileSource):
         if not self.features:  # what is named is read or refused; of the rest, what can be read
             used = _readable({name: columns[name] for name in used}, notes)
         parts = {name: _numbers(path, name, columns[name], notes) for name in used}
-        if empty := [i for i, value in enumerate(columns[self.label]) if not value]:
-            line = columns[self.label].lines[empty[0]]
-            raise UserError(f"{path}:{line}: {self.label} is empty; fill it in or drop the row")
-        notes += _label_notes(self.label, columns[self.label])
-        (y,), names = numbered("label", _plain(columns[self.label]))
+        columns[self.label].refuse_empty(path, self.label)
+        notes += label_notes(self.label, columns[self.label])
+        (y,), names = numbered("label", plain(columns[self.label]))
         whose, clients = None, tuple[str, ...]()
         if self.client:
-            ids, clients = client_numbers(_plain(columns[self.client]))
+            ids, clients = client_numbers(plain(columns[self.client]))
             whose = torch.from_numpy(ids)
         x = np.concatenate([numbers for _, numbers in parts.values()], axis=1)
         train = Instances({"x": Dense(_with_gaps(x))}, single(torch.from_numpy(y)), whose)
@@ -95,13 +94,19 @@ class Cells(list[str]):
         super().__init__(cells)
         self.lines = lines
 
+    def refuse_empty(self, path: Path, name: str) -> None:
+        """Every cell of such a column must say something."""
+        for line, cell in zip(self.lines, self, strict=True):
+            if not cell:
+                raise UserError(f"{path}:{line}: {name} is empty; fill it in or drop the row")
+
 
 def header_of(path: Path, delimiter: str = ",") -> list[str]:
     """The names of a table's columns."""
-    return list(_columns(path, delimiter, rows=0))
+    return list(columns_of(path, delimiter, rows=0))
 
 
-def _columns(path: Path, delimiter: str, rows: int | None = None) -> dict[str, Cells]:
+def columns_of(path: Path, delimiter: str, rows: int | None = None) -> dict[str, Cells]:
     """Cells by column, as text."""
     if len(delimiter) != 1 or delimiter in '\r\n"\0':
         raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
@@ -151,8 +156,12 @@ def _readable(columns: Mapping[str, Cells], notes: list[str]) -> list[str]:
     odd = {name: why for name, cells in columns.items() if (why := _left_out(cells))}
     if len(odd) == len(columns):
         return list(columns)
-    notes += [f"{name}: {why} and is left out" for name, why in odd.items()]
+    notes += [f"{name}: {why} and is left out{_of_texts(columns[name])}" for name, why in odd.items()]
     return [name for name in columns if name not in odd]
+
+
+def _of_texts(cells: Cells) -> str:
+    return f"; data.source = {TEXTS} learns from one column of text" if is_free_text(cells) else ""
 
 
 def _left_out(cells: Cells) -> str | None:
@@ -160,12 +169,16 @@ def _left_out(cells: Cells) -> str | None:
 
     Not one of numbers with slips in it: that is to be corrected.
     """
-    given = [cell for cell in cells if cell and not says_missing(cell)]
-    if not given:
+    if not any(cell and not says_missing(cell) for cell in cells):
         return "is empty"
+    return f"has {len(set(cells))} different texts" if is_free_text(cells) else None
+
+
+def is_free_text(cells: Cells) -> bool:
+    """Whether a column says something else nearly everywhere, and no numbers."""
+    given = [cell for cell in cells if cell and not says_missing(cell)]
     texts = sum(not _is_number(cell) and not COMMAS.fullmatch(cell) for cell in given)
-    kinds = len(set(cells))
-    return f"has {kinds} different texts" if kinds > MOST_VALUES and texts >= len(given) / 2 else None
+    return len(set(cells)) > MOST_VALUES and texts >= len(given) / 2
 
 
 def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[InputColumn, np.ndarray]:
@@ -211,7 +224,7 @@ def _is_number(cell: str) -> bool:
     return "_" not in cell  # which Python would take, and no other program
 
 
-def _label_notes(name: str, cells: Cells) -> list[str]:
+def label_notes(name: str, cells: Cells) -> list[str]:
     """A word for what is missing may also be a name: it is one class more, and said to be."""
     words = [cell for cell in cells if says_missing(cell)]
     if not words:
@@ -230,6 +243,7 @@ def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[
             f"{path}: column {name!r} has {len(kinds)} different texts ({kinds[-1][:20]!r} …)"
             + (f", and is text{why}: correct that, or" if mostly else ":")
             + ' name the columns to learn from, data.source.features = ["…", "…"]'
+            + (f", or learn from the words of this one by source = {TEXTS!r}" if not mostly else "")
         )
     notes.append(f"{name}: is text{why} and became {len(kinds) - 1} indicators")
     found = np.array([[cell == kind for kind in kinds[1:]] for cell in cells], dtype=np.float64)
@@ -237,7 +251,7 @@ def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[
     return column, found.reshape(len(cells), len(kinds) - 1)
 
 
-def _plain(cells: list[str]) -> list[object]:
+def plain(cells: list[str]) -> list[object]:
     """Whole numbers as numbers, so that 10 comes after 9."""
     if all(WHOLE.fullmatch(cell) for cell in cells):
         return [int(cell) for cell in cells]

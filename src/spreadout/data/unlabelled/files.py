@@ -12,7 +12,12 @@ from spreadout.data.io.archive import PACKED, PICTURES, open_plain
 from spreadout.data.io.npz import read_npy, read_npz
 from spreadout.data.unlabelled.events import read_items
 from spreadout.data.unlabelled.pictures import read_idx, read_pictures
-from spreadout.data.unlabelled.tables import read_arff, read_numbers, read_sparse
+from spreadout.data.unlabelled.tables import (
+    read_arff,
+    read_numbers,
+    read_sparse,
+    read_texts,
+)
 from spreadout.data.unlabelled.wanted import Unlabelled, Wanted, refuse_empty
 
 Reader = Callable[[Path, Wanted], Unlabelled]
@@ -54,6 +59,8 @@ def _reader(path: Path, wanted: Wanted) -> Reader:
         return read_idx
     if plain.endswith(".arff"):
         return read_arff
+    if wanted.columns is not None and wanted.columns.text is not None:
+        return read_texts
     return read_sparse if _has_pairs(path) else read_numbers
 
 

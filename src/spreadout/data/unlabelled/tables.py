@@ -23,6 +23,7 @@ from spreadout.data.unlabelled.wanted import Unlabelled, Wanted
 
 HEADER = re.compile(rb"\s*\d+(\s+\d+){1,2}\s*")  # N D L, or N D
 MARKS = ",;\t "
+TABLE = re.compile(r"\.[ct]sv(\.gz)?$")
 
 
 def read_sparse(path: Path, wanted: Wanted) -> Unlabelled:
@@ -114,6 +115,21 @@ def _by_name(path: Path, text: str, mark: str, columns: InputColumns) -> Unlabel
     table = {name: [row[i].strip() for row in rows] for i, name in enumerate(names)}
     x, notes = columns.encode(table, str(path))
     return Unlabelled(x, notes=notes)
+
+
+def read_texts(path: Path, wanted: Wanted) -> Unlabelled:
+    """Texts under the header that the run's table had; a file that is no table has one on each line."""
+    assert wanted.columns is not None, "inputs have no names"
+    with open_plain(path) as stream:
+        try:
+            text = stream.read().decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise UserError(f"{path}: is no text in UTF-8; save it as UTF-8") from None
+    lines = text.splitlines()
+    if TABLE.search(path.name.lower()):
+        mark = getattr(wanted.source, "delimiter", ",")
+        return _by_name(path, text, mark, wanted.columns)
+    return Unlabelled(wanted.columns.encode_texts([line for line in lines if line.strip()]))
 
 
 def _inputs_in(path: Path, header: list[str], wanted: Wanted) -> list[int]:

@@ -33,6 +33,8 @@ class Wanted:
         if self.image is not None:
             channels, high, wide = self.image
             return f"images of (n, {channels}, {high}, {wide})"
+        if self.columns is not None and self.columns.text is not None:
+            return f"texts ({self.columns.text.name!r}), or the {self.features} numbers made of each"
         many = "as many" if self.features is None else f"{self.features}"
         return f"{many} numbers an example"
 

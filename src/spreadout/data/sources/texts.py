@@ -1,0 +1,83 @@
+"""Your own texts and what each is about: a CSV with a header, a column of text and one of labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import torch
+from pydantic import Field
+
+from spreadout.core.errors import UserError
+from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.registry import near
+from spreadout.data.input_columns import InputColumn, InputColumns
+from spreadout.data.naming import client_numbers, numbered
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
+from spreadout.data.sources.table import Cells, columns_of, label_notes, plain
+from spreadout.data.words import WIDTH, hashed_words
+
+
+@register_source
+class Texts(FileSource):
+    """One labelled text a row. Its words become features by their hash: nobody shares a vocabulary."""
+
+    about: ClassVar = "your texts as CSV with a header: one labelled text a row"
+    name: str = "texts"
+    text: str = "text"  # the column of text
+    label: str = "label"  # the column of classes
+    separator: str | None = None  # what parts the labels of a text that has several
+    client: str | None = None  # the column that says whose each text is; None: nobody knows
+    delimiter: str = ","
+    width: Annotated[int, Field(ge=2, le=2**20)] = WIDTH  # features that words are hashed into
+
+    def parse(self, path: Path) -> RawDataset:
+        columns = columns_of(path, self.delimiter)
+        for key in ("text", "label", "client"):
+            name = getattr(self, key)
+            if name is not None and name not in columns:
+                raise UserError(
+                    f"{path}: no column {name!r}{near(name, columns)}; set data.source.{key}"
+                )
+        if self.text == self.label:
+            raise UserError(f"{path}: {self.text!r} is text and label at once; set data.source.label")
+        texts, notes = columns[self.text], list[str]()
+        if empty := sum(not cell for cell in texts):
+            if empty == len(texts):
+                raise UserError(f"{path}: column {self.text!r} is empty; set data.source.text")
+            notes.append(f"{self.text}: {empty} of {len(texts)} cells are empty")
+        labels, names = self._labels(path, columns[self.label], notes)
+        whose, clients = None, tuple[str, ...]()
+        if self.client:
+            ids, clients = client_numbers(plain(columns[self.client]))
+            whose = torch.from_numpy(ids)
+        x = hashed_words(texts, self.width)
+        inputs = InputColumns(
+            (InputColumn(self.text, self.width, words=True),),
+            tuple(name for name in columns if name != self.text),
+        )
+        return RawDataset(
+            Instances({"x": x}, labels, whose),
+            len(names) or 1 + int(labels.values.max()),
+            class_names=names,
+            class_ids=names,
+            notes=tuple(notes),
+            client_names=clients,
+            input_columns=inputs,
+        )
+
+    def _labels(self, path: Path, cells: Cells, notes: list[str]) -> tuple[Ragged, tuple[str, ...]]:
+        """One label a text, or where something parts them a set of labels, which may be empty."""
+        if self.separator is None:
+            cells.refuse_empty(path, self.label)
+            notes += label_notes(self.label, cells)
+            sets = [[cell] for cell in cells]
+        else:
+            parts = ((part.strip() for part in cell.split(self.separator)) for cell in cells)
+            sets = [list(dict.fromkeys(part for part in own if part)) for own in parts]
+        every = [label for own in sets for label in own]
+        if not every:
+            raise UserError(f"{path}: column {self.label!r} is empty; set data.source.label")
+        (numbers,), names = numbered("label", plain(every))
+        lengths = torch.tensor([len(own) for own in sets])
+        return Ragged(offsets_from_lengths(lengths), torch.from_numpy(numbers)), names

@@ -1,0 +1,60 @@
+"""Text as numbers, without a vocabulary that clients would have to share.
+
+A text is the set of its words and of its pairs of neighbouring words. Each is a feature by its own hash
+(Weinberger et al. 2009), so every client finds the same number for a word and tells nobody which it has.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+
+from spreadout.core.ragged import offsets_from_lengths
+from spreadout.data.columns import Sparse
+
+WIDTH = 8192  # features: few enough to send a row for each, enough that words of one text rarely meet
+WORD = re.compile(r"\w+")
+SCRIPTS = re.compile(r"[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
+"""Thai, Lao, Khmer, Japanese and Chinese letters: nothing parts the words there, so each is one."""
+
+
+def words_of(text: str) -> list[str]:
+    """Its words in small letters, in their order.
+
+    >>> words_of("Where's MY card?")
+    ['where', 's', 'my', 'card']
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return WORD.findall(SCRIPTS.sub(lambda letter: f" {letter[0]} ", plain))
+
+
+def hashed_words(texts: Sequence[str], width: int) -> Sparse:
+    """A row for each text: 1 + log of how often a feature is there, at a length of 1.
+
+    >>> rows = hashed_words(["a card", "card a", "a card"], 64).dense().values
+    >>> bool((rows[0] == rows[2]).all()), bool((rows[0] == rows[1]).all())  # pairs have an order
+    (True, False)
+    """
+    ids, counts, lengths = list[int](), list[int](), list[int]()
+    for text in texts:
+        words = words_of(text)
+        pairs = [f"{one} {other}" for one, other in pairwise(words)]
+        found = Counter(zlib.crc32(one.encode()) % width for one in (*words, *pairs))
+        ids += sorted(found)
+        counts += [found[one] for one in sorted(found)]
+        lengths.append(len(found))
+    size, weights = torch.tensor(lengths, dtype=torch.int64), 1 + torch.tensor(counts).double().log()
+    row = torch.repeat_interleave(torch.arange(len(lengths)), size)
+    norm = torch.zeros(len(lengths), dtype=torch.float64).index_add_(0, row, weights**2).sqrt()
+    return Sparse(
+        torch.tensor(ids, dtype=torch.int64),
+        (weights / norm[row]).float(),
+        offsets_from_lengths(size),
+        width,
+    )
