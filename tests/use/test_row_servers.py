@@ -1,6 +1,7 @@
 """Rows from two real servers that do not learn which: what one of them sees, and requests that mean harm."""
 
 import importlib.util
+import logging
 import socket
 import threading
 import time
@@ -415,6 +416,22 @@ def test_what_cannot_be_served_is_one_line(
         said = capsys.readouterr().err
         assert complaint in said
         assert said.count("\n") == 1
+
+
+def test_serving_closes_no_log_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Log(logging.Handler):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+            super().close()
+
+    log = Log()
+    make_key(tmp_path / "key")
+    key = str(tmp_path / "key")
+    no_certificate = ["--key-file", key, "--tls-cert", key, "--tls-key", key]
+    assert invoke(monkeypatch, "rows-server", *no_certificate) == 2
+    assert not log.closed
 
 
 def test_over_tls_and_only_with_a_certificate_that_is_trusted(

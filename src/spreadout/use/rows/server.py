@@ -42,6 +42,7 @@ def serve_rows(
             raise UserError(f"{path}: no such file")
     settings = uvicorn.Config(
         create_app(table, key, limits, hosts=hosts),
+        log_config=None,  # its own would close the log handlers of the program that serves
         log_level="warning",
         access_log=False,
         ws="none",

@@ -64,6 +64,7 @@ def serve(
             print("anybody who reaches this address may ask: it has no passwords and no TLS", flush=True)
         settings = uvicorn.Config(
             app,
+            log_config=None,  # its own would close the log handlers of the program that serves
             log_level="warning",
             limit_concurrency=bounds.connections,
             timeout_keep_alive=5,
