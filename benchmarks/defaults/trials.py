@@ -31,6 +31,7 @@ ONE_STEP = ("clients.local_steps=1", "clients.lr=0.1", "clients.lr_decay=cosine"
 SHORT = "rounds=50"  # of a range test
 MULAN = ("enron", "medical", "yeast", "scene", "emotions")
 MIRRORED = ("cifar-10", "cifar-100")  # by default: the other images have a side
+THREE_OF_TEN = ("data.validation_fraction=0.3",)
 Trial = tuple[str, str, tuple[str, ...]]  # a set, a method, and what is changed
 
 
@@ -125,21 +126,43 @@ def of_own_images(name: str, side: int) -> Iterator[Trial]:
 
 
 def of_own_table(name: str) -> Iterator[Trial]:
-    """Of numbers in few columns or many: nothing dropped, more rounds; judged on three rows of ten."""
-    held = ("data.validation_fraction=0.3",)
-    kept, long = ("clients.input_dropout=0",), ("clients.input_dropout=0", "rounds=1000")
-    tried: dict[str, tuple[tuple[str, ...], ...]] = {
-        "fedaws": ((), kept, long),
-        "fedss": ((), long, (*long, *adam(0.003))),
-    }
-    for method, changes in tried.items():
-        yield from ((name, method, (*held, *change)) for change in changes)
+    """Of numbers: a fifth dropped or none, more rounds, a second layer; judged on three rows of ten."""
+    kept, longer = "clients.input_dropout=0", "rounds=1000"
+    changes: tuple[tuple[str, ...], ...] = (
+        ("clients.input_dropout=0.2", "rounds=300"),
+        (kept, "rounds=300"),
+        ("clients.input_dropout=0.2", longer),
+        (kept, longer),
+        (kept, longer, "model.hidden=[256,256]"),
+    )
+    for change in changes:
+        yield name, "fedaws", (*THREE_OF_TEN, *change)
+    for change in (*changes, (kept, longer, *adam(0.003))):
+        yield name, "fedss", (*THREE_OF_TEN, *change)
+
+
+def of_own_small_table(name: str) -> Iterator[Trial]:
+    """Of a few hundred rows: a fifth of the numbers dropped, or none."""
+    for method in ("fedaws", "fedss"):
+        for dropped in ("0.2", "0"):
+            change = (f"clients.input_dropout={dropped}", "rounds=300")
+            yield name, method, (*THREE_OF_TEN, *change)
+
+
+def of_own_large_table(name: str) -> Iterator[Trial]:
+    """Of thousands of rows: more rounds, a wider layer, a second one."""
+    kept = "clients.input_dropout=0"
+    for method in ("fedaws", "fedss"):
+        for rounds in ("rounds=300", "rounds=1000", "rounds=2000"):
+            yield name, method, (kept, rounds)
+        for hidden in ("512", "256,256"):
+            yield name, method, (kept, "rounds=1000", f"model.hidden=[{hidden}]")
 
 
 def of_own_labels(name: str) -> Iterator[Trial]:
     """Of some labels: FedMLH with fewer buckets than labels, which is the default, and with more."""
     for change in ((), ("method.buckets=64",)):
-        yield name, "fedmlh", ("data.validation_fraction=0.3", *change)
+        yield name, "fedmlh", (*THREE_OF_TEN, *change)
 
 
 def of_own_text(name: str) -> Iterator[Trial]:
@@ -156,7 +179,13 @@ def _moved(shift: str) -> tuple[tuple[str, ...], ...]:
     return still, shifted, (f"clients.image_shift={shift}", "clients.image_flip=true")
 
 
-OF_OWN = {"tables": of_own_table, "labels": of_own_labels, "texts": of_own_text}
+OF_OWN = {
+    "tables": of_own_table,
+    "small-tables": of_own_small_table,
+    "large-tables": of_own_large_table,
+    "labels": of_own_labels,
+    "texts": of_own_text,
+}
 GROUPS: Mapping[str, Sequence[Trial]] = {
     "rates": tuple(_rates()),
     "histories": tuple(_histories()),
@@ -176,7 +205,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commit = record.commit()
     known = set() if given.again else {key_of(run) for run in runs_in(given.out)}
     own = own_sets(given)
-    asked = [replace(_job(trial, own, given.mulan), device=given.device) for trial in _asked(given, own)]
+    asked = [
+        replace(_job(trial, own, given.mulan), seed=seed, device=given.device)
+        for trial in _asked(given, own)
+        for seed in given.seeds
+    ]
     jobs = [job for job in asked if key_of({**job.about, "split": job.split}) not in known]
     for job, found in run_all(jobs, given.workers, given.seconds):
         about = {"changes": list(job.changes), "split": job.split, "commit": commit}

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from spreadout.config.choices import hides_sizes, is_small, is_text, one_step, sees_pictures
+from spreadout.config.choices import (
+    can_spare_features,
+    hides_sizes,
+    is_small,
+    is_text,
+    one_step,
+    sees_pictures,
+)
 from spreadout.config.experiment import Experiment
 from spreadout.core.optimizers import Optimizer
 from spreadout.data.splits import Splits
@@ -51,9 +58,8 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     if method.has_class_table and not method.takes_histories:
         found |= _prior(experiment, splits)
     plain = "x" in splits.train.columns and DataShape.of(splits.train).image is None
-    if plain and method.has_class_table:  # many rows of a table are not soon learned by heart
-        many = splits.train.has_numbers and not is_small(experiment, splits)
-        found["clients.input_dropout"] = 0.0 if many else 0.2
+    if plain and method.has_class_table:
+        found["clients.input_dropout"] = 0.2 if can_spare_features(experiment, splits) else 0.0
     return found
 
 
