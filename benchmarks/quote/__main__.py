@@ -18,6 +18,7 @@ from benchmarks.common.paths import ROOT
 from benchmarks.quote import (
     attacks,
     cifar,
+    columns,
     defaults,
     drift,
     dual_encoder,
@@ -157,6 +158,40 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
     "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
     "defaults-dropout": lambda: defaults.trials("results/defaults/dropout.json"),
+    "defaults-columns": lambda: columns.tried(
+        "results/defaults/tables.json",
+        {
+            "a fifth dropped": ("clients.input_dropout=0.2", "rounds=300"),
+            "none": ("clients.input_dropout=0", "rounds=300"),
+            "none, 1,000 rounds": ("clients.input_dropout=0", "rounds=1000"),
+        },
+        seeds=1,
+    ),
+    "defaults-columns-small": lambda: columns.tried(
+        "results/defaults/tables.json",
+        {
+            "a fifth dropped": ("clients.input_dropout=0.2", "rounds=300"),
+            "none": ("clients.input_dropout=0", "rounds=300"),
+        },
+        seeds=3,
+    ),
+    "defaults-rounds": lambda: columns.tried(
+        "results/defaults/tables.json",
+        {
+            "300 rounds": ("clients.input_dropout=0", "rounds=300"),
+            "1,000": ("clients.input_dropout=0", "rounds=1000"),
+            "2,000": ("clients.input_dropout=0", "rounds=2000"),
+            "1,000, twice as wide": (
+                "clients.input_dropout=0",
+                "rounds=1000",
+                "model.hidden=[512]",
+            ),
+        },
+        seeds=1,
+    ),
+    "defaults-fresh": lambda: columns.before_and_now(
+        "results/defaults/fresh-tables.json", "results/defaults/fresh-tables-before.json"
+    ),
     "defaults-tiny": lambda: defaults.unseen("results/defaults/tiny.json"),
     "defaults-little": lambda: defaults.with_floor(
         "results/defaults/little.json", "results/defaults/little-one-error.json"

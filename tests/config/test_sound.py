@@ -546,7 +546,7 @@ def test_a_long_table_is_trained_longer(rows: int, columns: int, filled: float, 
     splits = table_of(rows, columns, filled)
     for name in ("fedaws", "fedss"):
         assert sound.sound(so.Experiment.of({"method": {"name": name}}), splits).rounds == rounds
-    assert sound.sound(so.Experiment.of({"method": {"name": "centralized"}}), splits).rounds == 300
+    assert sound.sound(so.Experiment.of({"method": {"name": "centralized"}}), splits).rounds == 100
 
 
 def table_of(rows: int, columns: int, filled: float) -> so.Splits:

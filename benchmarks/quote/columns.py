@@ -1,0 +1,65 @@
+"""Defaults for tables of numbers: what was tried on them, and what they reach."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from benchmarks.quote.tables import read, table
+
+METHODS = {"fedaws": "FedAwS", "fedss": "FedSS"}
+REFERENCES = ("ridge", "nearest neighbours")
+Scores = Mapping[str, Mapping[tuple[str, ...], list[float]]]  # of a set, by method and changes
+
+
+def tried(path: str, points: Mapping[str, Collection[str]], seeds: int) -> str:
+    """P@1 of the sets on which all of these changes were tried with so many seeds, a column each."""
+    found = _by_change(path)
+    keys = [(method, *sorted(change)) for method in METHODS for change in points.values()]
+    rows = [
+        [name, *(f"{statistics.mean(own[key]):.1f}" for key in keys)]
+        for name, own in found.items()
+        if all(len(own.get(key, [])) == seeds for key in keys)
+    ]
+    means = (statistics.mean(float(row[i + 1]) for row in rows) for i in range(len(keys)))
+    head = [f"{label}, {what}" for label in METHODS.values() for what in points]
+    note = "P@1 on validation parts, " + ("one seed." if seeds == 1 else f"mean of {seeds} seeds.")
+    return table(("", *head), [*rows, ["mean", *(f"{one:.1f}" for one in means)]], path, note=note)
+
+
+def before_and_now(now: str, before: str) -> str:
+    """The same sets, parts and seeds with the earlier defaults and with these."""
+    own = {path: _by_change(path) for path in (before, now)}
+    beside = _best_references(now)
+    rows = []
+    for name in own[now]:
+        cells = [
+            f"{statistics.mean(own[path][name][method,]):.1f}"
+            for method in METHODS
+            for path in (before, now)
+        ]
+        rows.append([name, beside[name][0], f"{beside[name][1]:.1f}", *cells])
+    means = (statistics.mean(float(row[i]) for row in rows) for i in range(2, 3 + 2 * len(METHODS)))
+    head = [f"{label}{when}" for label in METHODS.values() for when in (", before", "")]
+    rows.append(["mean", "", *(f"{one:.1f}" for one in means)])
+    note = "P@1 on test parts, mean of three seeds."
+    return table(("", "best reference", "its P@1", *head), rows, now, before, note=note)
+
+
+def _by_change(path: str) -> Scores:
+    found: dict[str, dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in read(path)["runs"]:
+        changes = (one for one in run.get("changes", []) if not one.startswith("data."))
+        found[run["set"]][run["method"], *sorted(changes)].append(run["metrics"]["P@1"])
+    return found
+
+
+def _best_references(path: str) -> dict[str, tuple[str, float]]:
+    """The better of ridge and neighbours, mean over runs: seeds hold out other rows."""
+    scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in read(path)["runs"]:
+        for one in REFERENCES:
+            scores[run["set"]][one].append(run["references"][one]["P@1"])
+    means = {name: {one: statistics.mean(v) for one, v in own.items()} for name, own in scores.items()}
+    return {name: max(own.items(), key=lambda pair: pair[1]) for name, own in means.items()}
