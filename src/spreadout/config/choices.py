@@ -17,7 +17,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.keys import is_open
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
-from spreadout.data.columns import Column, Lists, Sparse
+from spreadout.data.columns import Lists, Sparse
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.held_out import Examples
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Iid, Partition
@@ -38,7 +38,7 @@ SHARE, CROWD = 0.05, 1000  # of more clients this share does, if that is more, a
 VISITS = 100  # times a client should take part in a run …
 LONGEST = 1000  # … as far as so many rounds allow
 SHORTEST, ONE_STEP_VISITS = 300, 50  # the same where a client takes one step a round …
-EPOCHS = 20  # … and times an example should be seen
+EPOCHS, TABLE_EPOCHS = 20, 60  # and times an example should be seen: numbers are learned slowly
 LARGE_CLIENT = 1000  # examples in the mean, from which steps of a larger batch pay
 PICTURES_A_STEP = 1024  # of an encoder of images: many steps teach it more than large ones
 FEW_PICTURES = 4  # of a client in such a step at least: many clients teach it more than large batches
@@ -47,8 +47,7 @@ PICTURES_LONGEST, PICTURE_EPOCHS = 2000, 100  # so it has more rounds, and sees 
 MOVED_SHORTEST, MOVED_LONGEST = 1000, 4000  # where they are moved, there is more to learn of them
 SHIFT = 8  # a picture moves by this part of its side at most
 ENOUGH = 4000  # instances, from which on a softmax over features is not soon overfitted
-NARROW = 64  # features, below which each of them counts
-LONG_TABLE = 400  # rows of numbers, from which on there is more to learn than 300 rounds do
+NARROW = 32  # features, below which each of them counts
 WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
 SHORT = 100  # rounds, below which a run is not stopped early
 LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
@@ -297,25 +296,20 @@ def sees_pictures(experiment: Experiment, splits: Splits) -> bool:
 
 
 def is_small(experiment: Experiment, splits: Splits) -> bool:
-    """Whether features are of few instances."""
+    """Whether features are of few instances; one with several labels is one, on however many clients."""
     x = splits.train.columns.get("x")
     if x is None or not x.count or sees_pictures(experiment, splits):
         return False
-    return not _has_rows(x, ENOUGH)
-
-
-def _has_rows(x: Column, least: int) -> bool:
-    """Whether there are so many instances; one with several labels is one, on however many clients."""
-    if x.index is None or len(x) < least:
-        return len(x) >= least
+    if x.index is None or len(x) < ENOUGH:
+        return len(x) < ENOUGH
     there = torch.zeros(x.count, dtype=torch.bool).index_fill_(0, x.index.cpu(), True)
-    return int(there.sum()) >= least
+    return int(there.sum()) < ENOUGH
 
 
-def is_long_table(splits: Splits) -> bool:
-    """Whether inputs are rows of numbers, or of a few columns, and there are some hundreds of them."""
-    x, shape = splits.train.columns.get("x"), DataShape.of(splits.train)
-    if x is None or shape.image is not None or not _has_rows(x, LONG_TABLE):
+def is_table(splits: Splits) -> bool:
+    """Whether inputs are rows of numbers, or of a few columns: no images, and no words."""
+    shape = DataShape.of(splits.train)
+    if "x" not in splits.train.columns or shape.image is not None:
         return False
     return (shape.features or 0) < NARROW or splits.train.has_numbers
 
@@ -345,8 +339,8 @@ def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
         most, epochs = PICTURES_LONGEST, PICTURE_EPOCHS
         if experiment.clients.image_shift or experiment.clients.image_flip:
             least, most = MOVED_SHORTEST, MOVED_LONGEST
-    elif one and method.has_class_table and is_long_table(splits):
-        least = LONGEST
+    elif one and method.has_class_table and is_table(splits):
+        epochs = TABLE_EPOCHS
     if method.is_centralized:
         return {"rounds": least}
     busy = max(int((sizes > 0).sum()), 1)
