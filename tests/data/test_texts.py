@@ -65,6 +65,12 @@ def test_letters_of_any_size_and_width_are_one_word_and_scripts_without_gaps_are
     assert words_of("我的卡") == ["我", "的", "卡"]
 
 
+def test_marks_on_letters_stay_on_them() -> None:
+    assert words_of("नमस्ते दुनिया, வணக்கம்") == ["नमस्ते", "दुनिया", "வணக்கம்"]
+    assert words_of("العَرَبِيَّة") == ["العَرَبِيَّة"]
+    assert words_of("สวัสดี") == ["ส", "วั", "ส", "ดี"]
+
+
 def test_a_table_of_texts_has_features_labels_and_clients(tmp_path: Path) -> None:
     path = table(
         tmp_path, ["lost card,card,ann", '"more, please",cash,bob', ",cash,ann"], "text,topic,who"

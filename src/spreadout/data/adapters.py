@@ -15,7 +15,7 @@ from torch.utils.data import Dataset as TorchDataset
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 from spreadout.data.columns import Sparse
-from spreadout.data.input_columns import InputColumn, InputColumns
+from spreadout.data.input_columns import InputColumn, InputColumns, is_number
 from spreadout.data.words import WIDTH
 
 Columns = str | Sequence[str] | None
@@ -174,7 +174,8 @@ def _of_columns(
     named = asked or [name for name in table.names if name not in (label, client)]
     if not named:
         raise UserError(f"data has no column beside {label!r}: features are needed too")
-    if len(named) == 1 and _are_texts(table.column(named[0])):
+    wants_texts = like is not None and like.text is not None
+    if len(named) == 1 and (wants_texts or _holds_texts(table.column(named[0]))):
         return _of_texts(table, named[0], label, client, like)
     parts = [_numbers(name, table.column(name)) for name in named]
     if len(parts) == 1 and parts[0].ndim > 1:
@@ -192,8 +193,9 @@ def _of_columns(
     return Table(x, table.column(label), whose, table.class_names(label), inputs)
 
 
-def _are_texts(values: Any) -> bool:
-    return len(values) > 0 and all(isinstance(one, str) for one in values)
+def _holds_texts(values: Any) -> bool:
+    """Whether a column has text that is more than a number written as one."""
+    return any(isinstance(one, str) and not is_number(one) for one in values)
 
 
 def _of_texts(
@@ -204,7 +206,7 @@ def _of_texts(
     inputs = like or InputColumns((InputColumn(name, WIDTH, words=True),), beside)
     if inputs.text is None:
         raise UserError(f"data: column {name!r} is text, and numbers in the training data")
-    x = inputs.encode_texts(table.column(name))
+    x = inputs.encode_texts(table.column(name), "data")
     whose = None if client is None else table.column(client)
     return Table(x, table.column(label), whose, table.class_names(label), inputs)
 

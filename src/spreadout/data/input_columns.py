@@ -103,7 +103,8 @@ class InputColumns:
         for row, one in enumerate(texts):
             if not isinstance(one, str):
                 raise UserError(
-                    f"{origin}: {self.text.name} is {str(one)[:40]!r} in row {row + 1}, no text"
+                    f"{origin}: {self.text.name} is {str(one)[:40]!r} in row {row + 1}, no text; leave "
+                    "the row out, or give an empty text"
                 )
         return hashed_words(texts, self.text.width)
 
@@ -207,6 +208,15 @@ def _indicators(column: InputColumn, cells: Sequence[Any], notes: list[str]) -> 
             f"column are 0, as for {column.values[0]!r}"
         )
     return found[:, 1:]
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell is written as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text  # which Python would take, and no other program
 
 
 def says_missing(text: str) -> bool:

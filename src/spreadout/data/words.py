@@ -19,9 +19,12 @@ from spreadout.core.ragged import offsets_from_lengths
 from spreadout.data.columns import Sparse
 
 WIDTH = 8192  # features: few enough to send a row for each, enough that words of one text rarely meet
-WORD = re.compile(r"\w+")
-SCRIPTS = re.compile(r"[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
-"""Thai, Lao, Khmer, Japanese and Chinese letters: nothing parts the words there, so each is one."""
+MARKS = "".join(chr(i) for i in range(0x300, 0x10000) if unicodedata.category(chr(i))[0] == "M")
+"""Vowels and accents that many scripts write on a letter: they part no word."""
+WORD = re.compile(rf"\w+(?:[{MARKS}]+\w*)*")
+LETTERS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+ALONE = re.compile(rf"[{LETTERS}][{MARKS}]*")
+"""Thai, Lao, Burmese, Khmer, Japanese and Chinese letters: nothing parts words there, so each is one."""
 
 
 def words_of(text: str) -> list[str]:
@@ -31,7 +34,7 @@ def words_of(text: str) -> list[str]:
     ['where', 's', 'my', 'card']
     """
     plain = unicodedata.normalize("NFKC", text).casefold()
-    return WORD.findall(SCRIPTS.sub(lambda letter: f" {letter[0]} ", plain))
+    return WORD.findall(ALONE.sub(lambda letter: f" {letter[0]} ", plain))
 
 
 def hashed_words(texts: Sequence[str], width: int) -> Sparse:

@@ -92,8 +92,8 @@ class Inputs:
         if self.columns is not None and (named := by_name(given)) is not None:
             x, notes = self.columns.encode(named)
             return self._unlabelled(Unlabelled(x, notes=notes))
-        if self.columns is not None and self.columns.text is not None and _are_texts(given):
-            return self._unlabelled(Unlabelled(self.columns.encode_texts(given)))
+        if self.wanted.texts is not None and _are_texts(given):
+            return self._unlabelled(Unlabelled(self.wanted.texts.encode_texts(given)))
         if isinstance(given, list | tuple) and given and all(isinstance(p, str | Path) for p in given):
             return self._unlabelled(read_picture_files([Path(p) for p in given], self.wanted))
         if hasattr(given, "tocsr"):

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import IO, Literal
 
 from spreadout.core.errors import UserError
-from spreadout.data.input_columns import MOST_VALUES
+from spreadout.data.input_columns import MOST_VALUES, is_number
 from spreadout.data.io.text import BOM, LONGEST_LINE
 
 QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
@@ -45,7 +45,7 @@ class Attribute:
     @cached_property
     def is_free(self) -> bool:
         """Whether it has so many words that it names rows: hardly one tells anything of another row."""
-        texts = sum(not _is_number(value) for value in self.values)
+        texts = sum(not is_number(value) for value in self.values)
         return len(self.values) > MOST_VALUES and texts >= len(self.values) / 2
 
     @cached_property
@@ -103,14 +103,6 @@ def read_header(stream: IO[bytes], label: str) -> Header:
         else:
             raise UserError(f"{label}:{number}: {line[:40]!r} is no @relation, @attribute or @data")
     raise UserError(f"{label}: no @data section; the file may be cut short")
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return "_" not in value
 
 
 def decoded(raw: bytes) -> str:

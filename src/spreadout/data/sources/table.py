@@ -22,7 +22,13 @@ from spreadout.core.limits import refuse_bomb
 from spreadout.core.registry import near
 from spreadout.data.arrays import as_features
 from spreadout.data.columns import Dense
-from spreadout.data.input_columns import MOST_VALUES, InputColumn, InputColumns, says_missing
+from spreadout.data.input_columns import (
+    MOST_VALUES,
+    InputColumn,
+    InputColumns,
+    is_number,
+    says_missing,
+)
 from spreadout.data.io.archive import open_plain
 from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
@@ -177,7 +183,7 @@ def _left_out(cells: Cells) -> str | None:
 def is_free_text(cells: Cells) -> bool:
     """Whether a column says something else nearly everywhere, and no numbers."""
     given = [cell for cell in cells if cell and not says_missing(cell)]
-    texts = sum(not _is_number(cell) and not COMMAS.fullmatch(cell) for cell in given)
+    texts = sum(not is_number(cell) and not COMMAS.fullmatch(cell) for cell in given)
     return len(set(cells)) > MOST_VALUES and texts >= len(given) / 2
 
 
@@ -187,9 +193,9 @@ def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[Inp
     if missing.all():
         raise UserError(f"{path}: column {name!r} is empty; leave it out with data.source.features")
     there = [(row, cell) for row, cell in enumerate(cells) if not missing[row]]
-    odd = next(((row, cell) for row, cell in there if not _is_number(cell)), None)
+    odd = next(((row, cell) for row, cell in there if not is_number(cell)), None)
     if odd is not None:
-        if all(COMMAS.fullmatch(cell) or _is_number(cell) for _, cell in there):
+        if all(COMMAS.fullmatch(cell) or is_number(cell) for _, cell in there):
             raise UserError(
                 f"{path}:{cells.lines[odd[0]]}: {name} is {odd[1]!r}: write numbers with a point, and "
                 "without commas"
@@ -216,14 +222,6 @@ def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[Inp
     return InputColumn(name), values[:, None]
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell  # which Python would take, and no other program
-
-
 def label_notes(name: str, cells: Cells) -> list[str]:
     """A word for what is missing may also be a name: it is one class more, and said to be."""
     words = [cell for cell in cells if says_missing(cell)]
@@ -235,7 +233,7 @@ def label_notes(name: str, cells: Cells) -> list[str]:
 def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[InputColumn, np.ndarray]:
     kinds = sorted(set(cells))
     given = [(row, cell) for row, cell in enumerate(cells) if cell and not says_missing(cell)]
-    texts = [row for row, cell in given if not _is_number(cell)]
+    texts = [row for row, cell in given if not is_number(cell)]
     mostly = len(texts) < len(given) / 2  # a slip makes text of what was meant as numbers
     why = f" because of {cells[texts[0]][:20]!r} in line {cells.lines[texts[0]]}" if mostly else ""
     if len(kinds) > MOST_VALUES:

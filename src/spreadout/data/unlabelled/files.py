@@ -59,7 +59,7 @@ def _reader(path: Path, wanted: Wanted) -> Reader:
         return read_idx
     if plain.endswith(".arff"):
         return read_arff
-    if wanted.columns is not None and wanted.columns.text is not None:
+    if wanted.texts is not None:
         return read_texts
     return read_sparse if _has_pairs(path) else read_numbers
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from spreadout.core.errors import UserError
-from spreadout.data.input_columns import InputColumns
+from spreadout.data.input_columns import InputColumns, is_number
 from spreadout.data.io.archive import beside, open_plain
 from spreadout.data.io.text import BOM
 from spreadout.data.sources.arff import Header, read_header, unescaped
@@ -82,13 +82,13 @@ def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
         if len(row) != len(cells[0][1]):
             raise UserError(f"{path}:{number}: {len(row)} cells, others have {len(cells[0][1])}")
     used = list(range(len(cells[0][1])))
-    if not all(map(_is_number, cells[0][1])):
+    if not all(map(is_number, cells[0][1])):
         used = _inputs_in(path, [name.strip() for name in cells.pop(0)[1]], wanted)
     if not cells:
         raise UserError(f"{path}: has no line of numbers; this run takes {wanted.described}")
     rows = [[row[place] for place in used] for _, row in cells]
     for (number, _), row in zip(cells, rows, strict=True):
-        odd = next((cell for cell in row if not _is_number(cell)), None)
+        odd = next((cell for cell in row if not is_number(cell)), None)
         if odd is not None:
             raise UserError(
                 f"{path}:{number}: {odd[:40]!r} is no number; this run takes {wanted.described}"
@@ -97,7 +97,7 @@ def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
 
 
 def _all_numbers(line: str, mark: str) -> bool:
-    return all(map(_is_number, line.split() if mark == " " else line.split(mark)))
+    return all(map(is_number, line.split() if mark == " " else line.split(mark)))
 
 
 def _by_name(path: Path, text: str, mark: str, columns: InputColumns) -> Unlabelled:
@@ -119,17 +119,16 @@ def _by_name(path: Path, text: str, mark: str, columns: InputColumns) -> Unlabel
 
 def read_texts(path: Path, wanted: Wanted) -> Unlabelled:
     """Texts under the header that the run's table had; a file that is no table has one on each line."""
-    assert wanted.columns is not None, "inputs have no names"
+    assert wanted.texts is not None, "inputs are no texts"
     with open_plain(path) as stream:
         try:
             text = stream.read().decode("utf-8-sig")
         except UnicodeDecodeError:
             raise UserError(f"{path}: is no text in UTF-8; save it as UTF-8") from None
-    lines = text.splitlines()
     if TABLE.search(path.name.lower()):
         mark = getattr(wanted.source, "delimiter", ",")
-        return _by_name(path, text, mark, wanted.columns)
-    return Unlabelled(wanted.columns.encode_texts([line for line in lines if line.strip()]))
+        return _by_name(path, text, mark, wanted.texts)
+    return Unlabelled(wanted.texts.encode_texts([line for line in text.splitlines() if line.strip()]))
 
 
 def _inputs_in(path: Path, header: list[str], wanted: Wanted) -> list[int]:
@@ -142,14 +141,6 @@ def _inputs_in(path: Path, header: list[str], wanted: Wanted) -> list[int]:
         return [header.index(name) for name in named]
     beside = {getattr(wanted.source, "label", None), getattr(wanted.source, "client", None)}
     return [place for place, name in enumerate(header) if name not in beside]
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell
 
 
 def _likely_class(header: Header, wanted: Wanted) -> str | None:

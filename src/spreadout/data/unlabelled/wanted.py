@@ -26,6 +26,11 @@ class Wanted:
     labels: Sequence[str] = field(default=(), repr=False)  # classes by name; a table may hold them too
 
     @property
+    def texts(self) -> InputColumns | None:
+        """What makes numbers of texts, where the run was trained on those."""
+        return self.columns if self.columns is not None and self.columns.text is not None else None
+
+    @property
     def described(self) -> str:
         """In words, for errors."""
         if self.histories:
@@ -33,8 +38,8 @@ class Wanted:
         if self.image is not None:
             channels, high, wide = self.image
             return f"images of (n, {channels}, {high}, {wide})"
-        if self.columns is not None and self.columns.text is not None:
-            return f"texts ({self.columns.text.name!r}), or the {self.features} numbers made of each"
+        if self.texts is not None:
+            return f"texts ({self.texts.names[0]!r}), or the {self.texts.width} numbers made of each"
         many = "as many" if self.features is None else f"{self.features}"
         return f"{many} numbers an example"
 

@@ -60,13 +60,9 @@ def _object(body: bytes) -> dict[str, Any]:
 def _inputs(given: Sequence[Any], predictor: Predictor) -> Any:
     """Numbers, texts, histories, sparse features or pictures: all of a request are of one kind."""
     if not all(isinstance(one, dict) for one in given):
-        columns = predictor.columns
-        if (
-            columns is not None
-            and columns.text is not None
-            and all(isinstance(one, str) for one in given)
-        ):
-            return Unlabelled(columns.encode_texts(given, "inputs"))
+        texts = predictor.inputs.wanted.texts
+        if texts is not None and all(isinstance(one, str) for one in given):
+            return Unlabelled(texts.encode_texts(given, "inputs"))
         if any(isinstance(one, str | dict) for one in given):
             raise Refused(422, "inputs: are lists, or objects; " + _takes(predictor))
         if predictor.model.takes_histories:
