@@ -115,7 +115,7 @@ def test_remark_2_weighs_classes_by_their_examples() -> None:
     state = ServerState(0, {}, {"classes": TABLE.clone()})
     method = FedAwS(weighted=True)
     touched = RowSum(torch.tensor([0, 2]), torch.zeros(2, 3), torch.ones(2), torch.tensor([4.0, 12.0]))
-    weight = method._class_weight(state, touched)
+    weight = method._class_weight(state, ServerContext(0, 0, 0, {}, {"classes": touched}))
     assert weight.tolist() == [0.5, 1.0, 1.5, 1.0, 1.0]  # a mean of 8; unseen classes count as average
 
 

@@ -209,7 +209,7 @@ def test_spreadout_is_weighted_by_what_clients_counted() -> None:
     state, context = a_round(table, torch.tensor([0, 2]))
     state.scoring["counts"] = torch.tensor([9.0, 3, 0, 2, 2])
     method = FedAwS(weighted=True, spreadout_margin=1.3)
-    found = method.regularizer(state, context.touched["classes"], context, 0).value
+    found = method.regularizer(state, context, 0).value
     weight = [9 / 4, 3 / 4, 1.0, 2 / 4, 2 / 4]  # a mean of four examples a class that has any
     by_hand = sum(
         weight[a] * max(0.0, 1.3 - (1 - float(table[a] @ table[b]))) ** 2
@@ -232,14 +232,13 @@ def test_by_row_each_class_counts_the_mean_over_its_neighbours(k: int) -> None:
         torch.randn(6, 4, generator=torch.Generator().manual_seed(2)), dim=1
     )
     state, context = a_round(table, torch.tensor([0, 3, 4]))
-    touched = context.touched["classes"]
-    found = FedAwS(spreadout_form="topk", k=k, reduction="row").regularizer(state, touched, context, 0)
+    found = FedAwS(spreadout_form="topk", k=k, reduction="row").regularizer(state, context, 0)
     by_hand = 0.0
     for c in (0, 3, 4):
         away = sorted(1 - float(table[c] @ table[other]) for other in range(6) if other != c)
         by_hand += sum(-d * d for d in away[:k]) / k
     assert float(found.value) == pytest.approx(by_hand, rel=1e-5)
-    summed = FedAwS(spreadout_form="topk", k=k).regularizer(state, touched, context, 0)
+    summed = FedAwS(spreadout_form="topk", k=k).regularizer(state, context, 0)
     assert torch.allclose(k * found.gradient.values, summed.gradient.values, atol=1e-6)
 
 
@@ -247,11 +246,10 @@ def test_both_forms_together_are_their_mixture() -> None:
     draw = torch.Generator().manual_seed(3)
     table = torch.nn.functional.normalize(torch.randn(7, 4, generator=draw), dim=1)
     state, context = a_round(table, torch.tensor([1, 4, 6]))
-    touched = context.touched["classes"]
 
     def loss(**options: object) -> so.regularizers.TableLoss:
         method = FedAwS(k=2, spreadout_margin=1.2, reduction="row", **options)
-        return method.regularizer(state, touched, context, 0)
+        return method.regularizer(state, context, 0)
 
     mixed = loss(spreadout_form="both", mined_share=0.3)
     every, near = loss(spreadout_form="hinge"), loss(spreadout_form="topk")

@@ -625,9 +625,9 @@ def test_every_release_of_the_table_has_noise_of_its_own() -> None:
     drawn = []
     for secret, round, step in ((0, 0, 0), (0, 0, 1), (0, 1, 0), (7, 0, 0)):
         context = ServerContext(0, secret, round, {"classes": 0.1}, {"classes": touched})
-        drawn.append(method.regularizer(state, touched, context, step).gradient.values)
+        drawn.append(method.regularizer(state, context, step).gradient.values)
         silent = method.model_copy(update={"table_noise": 0.0})
-        clipped = silent.regularizer(state, touched, context, step).gradient.values
+        clipped = silent.regularizer(state, context, step).gradient.values
         added = drawn[-1] - clipped
         assert float(added.std()) == pytest.approx(noise * clip, rel=0.5)
         assert 0 < float(clipped.norm()) <= 15 * clip * 1.001  # fifteen pairs, each within the clip

@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from spreadout.core.merging import RowSum
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.rows import Rows
 from spreadout.core.state import ServerState, descend_table_
@@ -33,8 +32,9 @@ from spreadout.methods.base import (
     collapse_of,
     register_method,
 )
-from spreadout.methods.fedaws import MANY_CLASSES, Spreadout
+from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.label_correlations import CollectsLabels
+from spreadout.methods.spreadout_objective import MANY_CLASSES
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import regularizers
 from spreadout.objectives.cooccurrence import PairWeights
@@ -132,26 +132,28 @@ class FedALC(NoisyTable, Spreadout):
     def floor(self) -> float:
         return self.weight_floor
 
-    def _lambda(self, state: ServerState, touched: RowSum) -> float:
+    def _lambda(self, state: ServerState, context: ServerContext) -> float:
         return 1.0 if self.strength is None else self.strength
 
     def regularizer(
         self,
         state: ServerState,
-        touched: RowSum,
         context: ServerContext,
         step: int,
         neighbours: Tensor | None = None,
+        *,
+        gradient: bool = True,
     ) -> TableLoss:
-        """reg_cr of Eq. 8 or 10, or its mined form Eq. 11, at the present table."""
-        loss = super().regularizer(state, touched, context, step, neighbours)
-        return self.noisy(loss, context.noise_seed, "table noise", context.round, step)
+        """reg_cr of Eq. 8 or 10, or its mined form Eq. 11; noise is on the gradient alone."""
+        loss = super().regularizer(state, context, step, neighbours, gradient=gradient)
+        where = ("table noise", context.round, step)
+        return self.noisy(loss, context.noise_seed, *where) if gradient else loss
 
     @property
     def pair_clip(self) -> float | None:
         return self.table_clip
 
-    def _term_weights(self, state: ServerState, touched: RowSum) -> PairWeights:
+    def _term_weights(self, state: ServerState, context: ServerContext) -> PairWeights:
         return self.pair_weights(state)
 
     def privacy(self, state: ServerState) -> dict[str, Any] | None:
