@@ -43,13 +43,8 @@ if TYPE_CHECKING:
     from spreadout.federated.drift.base import DriftCorrection, register_drift_correction
     from spreadout.federated.executor import Executor
     from spreadout.federated.robust.base import RobustRule, register_robust_rule
-    from spreadout.methods.base import (
-        Method,
-        ServerContext,
-        SetupContext,
-        reads_params_via_model,
-        register_method,
-    )
+    from spreadout.methods.base import Method, reads_params_via_model, register_method
+    from spreadout.methods.context import ServerContext, SetupContext
     from spreadout.methods.fedavg import FullSoftmax
     from spreadout.methods.positive_only import PositiveOnly
     from spreadout.models.build import DataShape, ModelConfig, register_encoder
@@ -184,7 +179,8 @@ _HOMES = {  # module → the names that are imported from it
     "federated.drift.base": "DriftCorrection register_drift_correction",
     "federated.executor": "Executor",
     "federated.robust": "RobustRule register_robust_rule",  # with its own first
-    "methods.base": "Method ServerContext SetupContext reads_params_via_model register_method",
+    "methods.base": "Method reads_params_via_model register_method",
+    "methods.context": "ServerContext SetupContext",
     "methods.fedavg": "FullSoftmax",
     "methods.positive_only": "PositiveOnly",
     "models.build": "DataShape ModelConfig register_encoder",

@@ -18,7 +18,7 @@ from spreadout.federated.local import LocalTraining, local_update
 from spreadout.federated.round import run_round
 from spreadout.federated.sampling import sample_clients
 from spreadout.methods import FedAwS
-from spreadout.methods.base import ServerContext
+from spreadout.methods.context import ServerContext
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.runs.build import build_federation
 

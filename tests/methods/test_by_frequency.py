@@ -13,7 +13,8 @@ from spreadout.core.merging import RowSum
 from spreadout.core.types import Params, RowInfo
 from spreadout.federated.batches import class_counts
 from spreadout.methods import Centralized, FedAvg, FedAwS, FedSS, Flag
-from spreadout.methods.base import Method, ServerContext
+from spreadout.methods.base import Method
+from spreadout.methods.context import ServerContext
 from spreadout.methods.fedss import FedAwSSoftmax
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from toys import several_classes

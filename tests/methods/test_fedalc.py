@@ -26,7 +26,7 @@ from spreadout.federated.batches import positives_of
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round, run_setup
 from spreadout.methods import FedALC, FedALCFixed
-from spreadout.methods.base import ServerContext, SetupContext
+from spreadout.methods.context import ServerContext, SetupContext
 from spreadout.objectives import regularizers
 from spreadout.objectives.cooccurrence import CoOccurrence, PairWeights
 from spreadout.objectives.regularizers import FarPenalty, HingePenalty, NearPenalty, TableLoss

@@ -25,7 +25,7 @@ from spreadout.federated.federation import Federation
 from spreadout.federated.robust import merging as robust
 from spreadout.federated.setup import server_setup
 from spreadout.federated.shared_noise import noised_sum
-from spreadout.methods.base import ServerContext
+from spreadout.methods.context import ServerContext
 
 
 @dataclass(frozen=True)

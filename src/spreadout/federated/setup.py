@@ -10,8 +10,8 @@ from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.federated import input_scale
 from spreadout.federated.federation import Federation
-from spreadout.methods.base import SetupContext
 from spreadout.methods.class_counts import SetupMessage
+from spreadout.methods.context import SetupContext
 from spreadout.models.nn.scaling import standardized_in
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from spreadout.core.errors import UserError
-from spreadout.core.merging import MergeRules, RowMerge, RowSum, Weighting
+from spreadout.core.merging import MergeRules, RowMerge, Weighting
 from spreadout.core.ragged import Ragged
 from spreadout.core.registry import NamedSection, Registry
 from spreadout.core.state import MethodState, ServerState
@@ -26,6 +26,8 @@ from spreadout.core.types import Batch, Counted, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
 from spreadout.methods import class_counts
 from spreadout.methods.class_counts import SetupMessage
+from spreadout.methods.collapse import LOWER_RATES, ClassSpread, collapse_of
+from spreadout.methods.context import ServerContext, SetupContext
 from spreadout.models.build import DataShape, ModelConfig, build_model
 from spreadout.models.embedding import EmbeddingModel
 
@@ -33,52 +35,6 @@ Prior = Annotated[float, Field(ge=0)] | Literal["auto", "likelihood", "validatio
 """τ as a number, as it ranks validation examples best, or as it makes their labels most likely."""
 RowAccess = Literal["own", "sample", "all"]
 """Which rows a client may request: its own, always the same; its own among others it draws; or any."""
-
-
-@dataclass(frozen=True)
-class ServerContext:
-    """What the server knows when it takes its own step at the end of a round.
-
-    >>> import spreadout as so
-    >>> class Watching(so.PositiveOnly):
-    ...     name: str = "watching"
-    ...
-    ...     def server_step(self, state, model, context):
-    ...         print(f"round {context.round} trained rows {context.touched['classes'].ids.tolist()}")
-    >>> result = so.run(so.Experiment(rounds=1, clients={"per_round": 3}), method=Watching())
-    round 0 trained rows [0, 2, 4]
-    """
-
-    seed: int
-    noise_seed: int | None  # of the server's own noise, simulated; None: from the system's entropy
-    round: int
-    client_lr: Mapping[str, float]  # η of each table's rows on the clients
-    touched: Mapping[str, RowSum]  # the rows this round's accepted clients trained
-    low_precision: bool = False
-    rate_factor: float = 1.0  # what the decay leaves of the clients' rates
-
-
-@dataclass(frozen=True)
-class SetupContext:
-    """What the server has before the first round.
-
-    >>> import spreadout as so
-    >>> class Greeting(so.PositiveOnly):
-    ...     name: str = "greeting"
-    ...
-    ...     def server_setup(self, setup, state, model):
-    ...         print(f"{setup.clients} clients")
-    ...         return so.Traffic(once_down=8 * setup.clients)
-    >>> so.run(so.Experiment(rounds=1), method=Greeting()).summary["bytes"]["once_down"]
-    10 clients
-    80
-    """
-
-    messages: Iterable[SetupMessage]  # as `client_setup` makes them; not trusted
-    clients: int  # to whom the server sends what all must know
-    noise_seed: int | None  # of the server's own noise, as in `ServerContext`
-    most: int | None = None  # examples that a client may count for; None: as many as it says
-    seed: int = 0  # of the run: public, and the same in a simulation and a deployment
 
 
 @dataclass(frozen=True)
@@ -90,18 +46,6 @@ class Draws:
     cover: int | None = None  # they are the rest of public blocks of so many classes
 
 
-class ClassSpread(Protocol):
-    """What a method's advice needs to know of the class table; a `Geometry` has it."""
-
-    @property
-    def max_cosine(self) -> float: ...
-    @property
-    def mean_cosine(self) -> float: ...
-    @property
-    def effective_rank(self) -> float: ...
-
-
-LOWER_RATES = "lower clients.lr and clients.row_lr tenfold, or the server's rate"
 LossT = TypeVar("LossT", bound=Callable[..., Tensor])
 
 
@@ -363,14 +307,6 @@ class Method(NamedSection, ABC):
     def rules(self) -> MergeRules:
         """Rows of input features are part of the encoder: averaged as the dense part is."""
         return MergeRules(self.weighting, {"inputs": "sum", **self.row_merge()})
-
-
-def collapse_of(spread: ClassSpread) -> str:
-    """That classes fall onto each other, and how near they are."""
-    return (
-        f"classes are collapsing: the nearest two have cosine {spread.max_cosine:.3f}, "
-        f"the mean over all pairs is {spread.mean_cosine:.3f}"
-    )
 
 
 def every_row(data: FederatedDataset, clients: Tensor) -> dict[str, Ragged]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from spreadout.core.errors import UserError
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
-from spreadout.methods.base import ServerContext
+from spreadout.methods.context import ServerContext
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.methods.spreadout_state import SpreadoutState
 from spreadout.objectives import class_tower

@@ -23,16 +23,9 @@ from spreadout.core.state import ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import (
-    ClassSpread,
-    Method,
-    RowAccess,
-    ServerContext,
-    collapse_of,
-    every_row,
-    reads_params_via_model,
-    register_method,
-)
+from spreadout.methods.base import Method, RowAccess, every_row, reads_params_via_model, register_method
+from spreadout.methods.collapse import ClassSpread, collapse_of
+from spreadout.methods.context import ServerContext
 from spreadout.methods.negatives import with_negatives
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.nn.gather import gathered

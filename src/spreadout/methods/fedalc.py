@@ -25,13 +25,9 @@ from spreadout.core.state import ServerState, descend_table_
 from spreadout.core.tables import local_of
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import (
-    ClassSpread,
-    ServerContext,
-    SetupContext,
-    collapse_of,
-    register_method,
-)
+from spreadout.methods.base import register_method
+from spreadout.methods.collapse import ClassSpread, collapse_of
+from spreadout.methods.context import ServerContext, SetupContext
 from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.label_correlations import CollectsLabels
 from spreadout.methods.spreadout_objective import MANY_CLASSES

@@ -21,7 +21,9 @@ from torch import Tensor
 
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.state import ServerState, descend_table_
-from spreadout.methods.base import ClassSpread, ServerContext, collapse_of, register_method
+from spreadout.methods.base import register_method
+from spreadout.methods.collapse import ClassSpread, collapse_of
+from spreadout.methods.context import ServerContext
 from spreadout.methods.ridge_start import RidgeStart
 from spreadout.methods.spreadout_objective import MANY_CLASSES, MINING, SpreadoutObjective
 from spreadout.models.embedding import EmbeddingModel

@@ -24,7 +24,8 @@ from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import Method, SetupContext, reads_params_via_model, register_method
+from spreadout.methods.base import Method, reads_params_via_model, register_method
+from spreadout.methods.context import SetupContext
 from spreadout.models.buckets import BucketModel, Decoding
 from spreadout.models.build import DataShape, ModelConfig, build_bucket_model
 from spreadout.models.embedding import EmbeddingModel

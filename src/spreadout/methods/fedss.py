@@ -27,16 +27,10 @@ from spreadout.core.state import MethodState, ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo, Tensors
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import (
-    Draws,
-    Prior,
-    RowAccess,
-    SetupContext,
-    reads_params_via_model,
-    register_method,
-)
+from spreadout.methods.base import Draws, Prior, RowAccess, reads_params_via_model, register_method
 from spreadout.methods.by_frequency import AdjustedLogits
 from spreadout.methods.class_counts import SetupMessage, is_row_list
+from spreadout.methods.context import SetupContext
 from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.negatives import with_negatives, with_popular_negatives
 from spreadout.methods.spreadout_state import SpreadoutState

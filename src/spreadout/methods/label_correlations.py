@@ -13,8 +13,8 @@ from torch import Tensor
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import SetupContext
 from spreadout.methods.class_counts import SetupMessage
+from spreadout.methods.context import SetupContext
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.methods.spreadout_state import SpreadoutState
 from spreadout.models.embedding import EmbeddingModel

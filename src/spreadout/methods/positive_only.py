@@ -21,15 +21,10 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.traffic import Traffic
 from spreadout.core.types import Batch, Params, RowInfo
-from spreadout.methods.base import (
-    ClassSpread,
-    Prior,
-    SetupContext,
-    collapse_of,
-    reads_params_via_model,
-    register_method,
-)
+from spreadout.methods.base import Prior, reads_params_via_model, register_method
 from spreadout.methods.by_frequency import FrequencyMargins
+from spreadout.methods.collapse import ClassSpread, collapse_of
+from spreadout.methods.context import SetupContext
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
 

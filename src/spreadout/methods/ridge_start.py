@@ -29,8 +29,8 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.core.traffic import Traffic
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import SetupContext
 from spreadout.methods.class_counts import SetupMessage, is_row_list
+from spreadout.methods.context import SetupContext
 from spreadout.methods.positive_only import PositiveOnly
 from spreadout.models.build import DataShape, ModelConfig
 from spreadout.models.embedding import EmbeddingModel

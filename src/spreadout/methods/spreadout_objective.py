@@ -17,9 +17,9 @@ from spreadout.core import randomness
 from spreadout.core.state import ServerState
 from spreadout.core.tables import local_of
 from spreadout.data.dataset import FederatedDataset
-from spreadout.methods.base import ServerContext
 from spreadout.methods.class_counts import one_client_per_class, shares
 from spreadout.methods.class_features import FromFeatures
+from spreadout.methods.context import ServerContext
 from spreadout.objectives import approximate_neighbours as approximate
 from spreadout.objectives import regularizers
 from spreadout.objectives.cooccurrence import PairWeights

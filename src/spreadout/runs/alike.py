@@ -9,7 +9,7 @@ from spreadout.evaluation.activity import Activity
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.early_stopping import goodness, shown_of
 from spreadout.evaluation.references import Reference
-from spreadout.methods.base import LOWER_RATES
+from spreadout.methods.collapse import LOWER_RATES
 from spreadout.runs.finding import Finding, differ, grown, trivial
 
 DEAD = 0.6  # share of a layer's units that may be 0 for all inputs …

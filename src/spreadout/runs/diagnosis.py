@@ -17,7 +17,7 @@ from spreadout.evaluation.early_stopping import best_of, goodness, judged_by, sh
 from spreadout.evaluation.metrics import described
 from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import Copies, Reference
-from spreadout.methods.base import LOWER_RATES
+from spreadout.methods.collapse import LOWER_RATES
 from spreadout.runs.alike import DEAD, LOWER_RATE, alike, dead_units, tells_inputs_apart
 from spreadout.runs.finding import (
     FEWEST,

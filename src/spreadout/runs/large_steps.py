@@ -9,7 +9,7 @@ from itertools import pairwise
 from spreadout.core.types import Record
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.early_stopping import chance
-from spreadout.methods.base import LOWER_RATES
+from spreadout.methods.collapse import LOWER_RATES
 from spreadout.runs.finding import (
     FEWEST,
     Finding,
