@@ -6,10 +6,10 @@ a whole cohort are one gather per column.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -29,14 +29,15 @@ from spreadout.data.arrays import (
 )
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
 from spreadout.data.continuity import is_picture
+from spreadout.data.fingerprint import fingerprint_of
 from spreadout.data.handedness import handedness
 from spreadout.data.in_words import counted, inputs_in_words
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.label_counts import counts_by_client
 from spreadout.data.moments import are_numbers
+from spreadout.data.named_rows import ids_per_example, rows_named
 from spreadout.data.naming import client_numbers
 
-BLOCK = 1 << 20  # examples looked at in one go by whole-set work
 REMEMBERED = 1 << 24  # up to so many row ids, every client's rows are worked out once and kept
 AT_ONCE = 1 << 21  # row ids looked at in one go
 SEVERAL = "client: examples have several labels each; say whose each example is"
@@ -60,15 +61,12 @@ class FederatedDataset:
     # Which columns hold row ids, and of which table: a client needs at least these rows.
     row_columns: Mapping[str, str] = field(default_factory=lambda: {"y": "classes"})
     numbers: Tensor | None = None  # (clients,) of a part of a federation: what its draws depend on
-    public_popularity: Tensor | None = (
-        None  # (C,) of the whole federation, where the server sends it to all
-    )
-    public_counts: Tensor | None = None  # (C,) examples of each class, likewise
+    # Of the whole federation, where the server sends them to all: (C,) each.
+    public_popularity: Tensor | None = None
+    public_counts: Tensor | None = None  # examples of each class
     class_names: tuple[str, ...] = ()  # what the user calls the classes; none: by their numbers
     client_names: tuple[str, ...] = ()  # … and the clients of the whole federation
-    input_columns: InputColumns | None = (
-        None  # the named columns that x was made of; None: it had no names
-    )
+    input_columns: InputColumns | None = None  # that x was made of; None: they had no names
 
     def __repr__(self) -> str:
         held = f"{counted(self.examples, 'example')}, {counted(self.clients, 'client')}"
@@ -123,16 +121,7 @@ class FederatedDataset:
     @cached_property
     def fingerprint(self) -> str:
         """Changes with the number of examples, who holds them, or the rows they name."""
-        digest = hashlib.sha256(f"{self.examples} {self.classes}".encode())
-        digest.update(self.offsets.numpy().tobytes())
-        spread = torch.arange(min(64, self.examples)) * max(self.examples // 64, 1)
-        for name, column in sorted(self.columns.items()):
-            whole = range(0, self.examples, BLOCK) if name == "y" or name in self.row_columns else []
-            parts = [torch.arange(start, min(start + BLOCK, self.examples)) for start in whole]
-            for at in parts or [spread]:
-                for tensor in _own_tensors(column, at):
-                    digest.update(tensor.cpu().numpy().tobytes())
-        return digest.hexdigest()[:16]
+        return fingerprint_of(self.columns, self.offsets, self.classes, {"y", *self.row_columns})
 
     def rows_of(self, clients: Tensor) -> dict[str, Ragged]:
         """Per table, the distinct rows each client's own examples name, ascending."""
@@ -162,7 +151,7 @@ class FederatedDataset:
     def _ids(self) -> int:
         """About how many row ids the examples name in all."""
         columns = [self.columns[name] for name in self.row_columns]
-        return sum(_ids_per_example(column, self.examples) for column in columns) * self.examples
+        return sum(ids_per_example(column, self.examples) for column in columns) * self.examples
 
     def _rows_of(self, clients: Tensor) -> dict[str, Ragged]:
         """In runs of clients, so that the ids in memory at once are bounded."""
@@ -184,21 +173,8 @@ class FederatedDataset:
 
         Their ids are sorted where the columns lie, and stay there.
         """
-        owners, ids = [], []
-        for name, points_to in self.row_columns.items():
-            if points_to != table:
-                continue
-            column = self.columns[name]
-            if isinstance(column, Lists | Sparse):
-                lists = column.ragged(at)
-                owners.append(torch.repeat_interleave(owner.to(lists.values.device), lists.lengths))
-                ids.append(lists.values)
-            else:
-                found = column.take(at)[:, None].flatten(1)  # (n, ids of an example)
-                owners.append(owner.to(found.device)[:, None].expand_as(found).flatten())
-                ids.append(found.flatten())
-        named = Ragged.from_pairs(torch.cat(owners), torch.cat(ids), clients)
-        return Ragged(named.offsets.cpu(), named.values)
+        naming = [self.columns[name] for name, named in self.row_columns.items() if named == table]
+        return rows_named(naming, at, owner, clients)
 
     @property
     def features(self) -> dict[str, str]:
@@ -344,33 +320,9 @@ class FederatedDataset:
         return cls(sorted_columns, offsets_from_lengths(lengths), classes)
 
 
-def _own_tensors(column: Column, at: Tensor) -> list[Tensor]:
-    """What some examples hold, without the padding a gather would add."""
-    if isinstance(column, Lists):
-        lists = column.ragged(at)
-        return [lists.lengths, lists.values]
-    own = column.select(at).compact()
-    return [tensor for _, tensor in sorted(own.tensors().items())]
-
-
-def _ids_per_example(column: Column, examples: int) -> int:
-    """About how many ids an example names in this column."""
-    if isinstance(column, Lists):
-        length = column.length if column.index is None else column.length[column.index]
-        return -(-int(length.sum()) // max(examples, 1))
-    if isinstance(column, Sparse):
-        return -(-len(column.ids) // max(column.count, 1))
-    return max(column.example_bytes // 8, 1)
-
-
 def __getattr__(name: str) -> Any:
     """`Examples` and `Splits` were here: projects of `spreadout deploy init` import them so."""
-    if name == "Examples":
-        from spreadout.data.held_out import Examples
-
-        return Examples
-    if name == "Splits":
-        from spreadout.data.splits import Splits
-
-        return Splits
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    homes = {"Examples": "held_out", "Splits": "splits"}
+    if name not in homes:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"spreadout.data.{homes[name]}"), name)
