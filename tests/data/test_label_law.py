@@ -158,6 +158,16 @@ def test_label_sets_have_the_sizes_that_were_asked_for() -> None:
         Synthetic(law="matched", sizes=(0.5, -0.5, 1.0))
 
 
+def test_sizes_say_how_many_labels_there_are_in_the_mean() -> None:
+    alone = Synthetic(law="matched", classes=100, examples=1024, sizes=(0.0, 1.0))
+    assert alone.labels_per_example == 2
+    assert len(alone.labels("train", np.arange(1024))[0]) == 2 * 1024
+    with pytest.raises(ValidationError, match=r"sizes: 2 labels an instance in the mean, and "):
+        Synthetic(law="matched", sizes=(0.0, 1.0), labels_per_example=3)
+    with pytest.raises(ValidationError, match="sizes: go up to 4 labels, and there are 3 classes"):
+        Synthetic(law="matched", sizes=(0.7, 0.1, 0.1, 0.1), classes=3)
+
+
 def test_the_fewer_labels_are_kin_the_more_often_two_of_them_meet() -> None:
     def firmest(kin: int) -> float:
         """The mean over frequent labels of how often another one is there too, at most."""

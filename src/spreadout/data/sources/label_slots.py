@@ -21,7 +21,8 @@ from spreadout.data.sources.label_law import LabelLaw
 BLOCK = 1024  # instances, which together have just their share of labels
 MOST = 256  # labels of an instance
 FREE, IN = 3, 10  # so many slots of so many go anywhere, the others to kin
-GROUP = 64  # labels that are kin, at least, where nothing else is said
+GROUP = 64  # labels that are kin, at least, where nothing else is said …
+FOR = 8  # … up to so many labels an instance; where there are more, more are kin
 AGAIN = 12  # times that a repeated label is drawn again
 
 
@@ -85,7 +86,7 @@ class LabelSlots:
 
     @cached_property
     def group(self) -> int:
-        return min(self.classes, max(self.kin, self.kin * round(self.mean) // (GROUP // 8)))
+        return min(self.classes, max(self.kin, self.kin * round(self.mean) // FOR))
 
     def training(self, number: Ints) -> tuple[Ints, Ints]:
         """Pairs of an instance, by its place in `number`, and a label; some may be repeated."""

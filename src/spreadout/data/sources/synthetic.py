@@ -31,6 +31,7 @@ from spreadout.data.sources.label_slots import GROUP, LabelSlots, slots
 
 CHUNK = 1 << 14
 COMPANIONS = 8
+ROUNDED = 0.05  # labels an instance, by which published figures of a set may differ
 FROM_COMPANIONS = 0.7  # share of further labels that are companions of the first
 MOST_LABELS = 64
 THREADS = 8  # chunks that are made at once, at most
@@ -90,6 +91,15 @@ class Synthetic(Source):
             return values  # refused by the field itself
         return {**shapes.keys_of(str(values["shape"]), float(scale)), **values}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _sized(cls, values: Any) -> Any:
+        """Sizes of label sets say how many labels there are in the mean."""
+        if not isinstance(values, dict) or "labels_per_example" in values:
+            return values
+        mean = _mean_of(values.get("sizes"))
+        return values if mean is None else {**values, "labels_per_example": mean}
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.scale != 1 and self.shape is None:
@@ -98,6 +108,16 @@ class Synthetic(Source):
             raise ValueError(f"labels_per_example = {self.labels_per_example}: more than the classes")
         if self.sizes is not None and not (sum(self.sizes) > 0 and min(self.sizes) >= 0):
             raise ValueError("sizes: shares of instances with 1, 2, … labels; none below 0, some above")
+        if self.sizes is not None and len(self.sizes) > self.classes:
+            raise ValueError(
+                f"sizes: go up to {len(self.sizes)} labels, and there are {self.classes} classes"
+            )
+        mean = _mean_of(self.sizes)
+        if mean is not None and abs(mean - self.labels_per_example) > ROUNDED:
+            raise ValueError(
+                f"sizes: {mean:.3g} labels an instance in the mean, and labels_per_example = "
+                f"{self.labels_per_example:g}; leave that out, or let both say the same"
+            )
         return self
 
     def read(self, path: Path | None) -> RawDataset:
@@ -247,3 +267,14 @@ def _distinct(owner: Ints, value: Ints, width: int) -> tuple[Ints, Ints]:
 
 def _uniform(bits: Bits) -> npt.NDArray[np.float64]:
     return np.asarray((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+
+
+def _mean_of(sizes: Any) -> float | None:
+    """The mean of 1, 2, … with these shares; None where they are none, or no shares."""
+    try:
+        shares = np.asarray(sizes, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None  # refused by the field itself
+    if shares.ndim != 1 or not shares.sum() > 0:
+        return None
+    return float(shares @ np.arange(1, len(shares) + 1) / shares.sum())
