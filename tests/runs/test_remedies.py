@@ -403,6 +403,20 @@ def test_a_plain_step_that_overshoots_is_not_to_be_made_larger() -> None:
     assert lower > result.metrics["P@1"] + 5
 
 
+def test_a_loss_that_wavers_near_zero_does_not_hide_a_collapse() -> None:
+    """Positives alone are easily right: the loss of collapsed classes is tiny, and rises by chance."""
+    data = blobs(classes=40, dim=2, noise=0.05)
+
+    def pushed(strength: float) -> so.Result:
+        method = {"name": "fedaws", "strength": strength}
+        return so.run(so.Experiment.of({"method": method}), data=data, device="cpu")
+
+    bad = pushed(1e-4)
+    (first, *_) = bad.summary["findings"]
+    assert (first["name"], first["remedy"]) == ("collapse", "raise method.strength")
+    assert pushed(0.01).metrics["P@1"] > bad.metrics["P@1"] + 50
+
+
 def test_inputs_far_from_zero_kill_units_and_centred_ones_do_not() -> None:
     config: dict[str, Any] = {"model": {"hidden": [16]}, "clients": {"lr": 0.1}}
     bad, (first, *_) = ran(blobs(clients=5, shift=10.0), **config)

@@ -24,13 +24,14 @@ from spreadout.runs.finding import (
     Finding,
     central,
     differ,
+    grown,
     is_known,
     judged,
     quarter_of,
     scores_of,
     trivial,
 )
-from spreadout.runs.large_steps import divergence, overshoot
+from spreadout.runs.large_steps import MOVED, divergence, overshoot
 from spreadout.runs.still_rising import cut_short, unfinished
 
 LEARNED = 0.5  # of the first training loss, what is left where training data is learned by heart
@@ -84,7 +85,10 @@ def diagnose(
     training rows among those that are scored; mirrored: whether it was chosen to mirror images.
     """
     fallen, dead = collapse(collapse_advice), dead_units(activity)
-    wild = divergence(config, history, examples) or overshoot(history)
+    wild = divergence(config, history, examples)
+    if fallen is not None and grown(history) <= MOVED:
+        wild = None  # weights are where they were: what wavers is the small loss of classes that fell
+    wild = wild or overshoot(history)
     short = cut_short(config, history, rounds, usual, references, examples)
     if short is not None and activity is not None and activity.dead <= DEAD:
         dead = None  # embeddings are alike before they are trained
