@@ -144,6 +144,13 @@ def test_a_rate_that_is_set_leaves_the_others_as_they_are_chosen(
     )
 
 
+def test_no_hidden_layers_are_said_to_be_none() -> None:
+    complete = so.Experiment.of({"chosen": ["model.hidden", "rounds"], "model": {"hidden": []}})
+    assert sound.announcement(complete) == "chosen from the data: hidden = none, rounds = 100"
+    two = complete.model_copy(update={"model": complete.model.model_copy(update={"hidden": [64, 32]})})
+    assert "hidden = 64 32" in (sound.announcement(two) or "")
+
+
 def test_every_key_that_is_decided_exists() -> None:
     some = [so.Experiment(method=method()) for method in METHODS.parts()]  # type: ignore[arg-type]
     some.append(so.Experiment.of({"data": {"partition": "iid"}}))

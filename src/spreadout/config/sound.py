@@ -164,5 +164,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, NamedSection):
         return value.name
     if isinstance(value, list):
-        return " ".join(map(str, value))
+        return " ".join(map(str, value)) or "none"
     return str(value)
