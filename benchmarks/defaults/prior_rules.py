@@ -13,35 +13,27 @@ P@1 over seeds by set, method and rule.
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
-import spreadout as so
 from benchmarks.common import record
 from benchmarks.common.command import at_least_one, command, refuse_unknown
 from benchmarks.common.paths import RESULTS
+from benchmarks.defaults.cosines import PLAIN, cosines_of, is_over, kept_of, precision
 from benchmarks.defaults.jobs import Job, parser_for
 from benchmarks.defaults.small_sets import drawn
 from spreadout.core.errors import UserError
-from spreadout.core.tables import whole_of
-from spreadout.data.held_out import Examples
 from spreadout.evaluation import cautious_prior, prior
 from spreadout.evaluation.cautious_prior import STEEPNESS
-from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.scoring import log_prior
-from spreadout.runs.session import Session
 
 OUT = RESULTS / "defaults" / "prior-rules.json"
-PATIENCE = 10  # evaluations, as a default run has
-PLAIN = ("eval.references=false", "eval.patience=1000", "method.prior=0")
 Choice = Callable[[Tensor, Tensor, Tensor], float]  # cosines, labels and log n_c of each example to τ
 Rule = Callable[[Tensor, Tensor, Tensor], Tensor]  # cosines, labels and clients' counts to τ · log n_c
 
@@ -75,36 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def trained(folder: Path, rows: int, seed: int, method: str) -> dict[str, Any]:
-    """Cosines at every evaluation: `validation` and `test` (E, n, C), their labels, clients' counts."""
-    found: dict[str, list[Tensor]] = {"validation": [], "test": []}
-    labels: dict[str, Any] = {}
-    evaluate = Session._evaluate
-
-    def kept(session: Session) -> None:
-        evaluate(session)
-        data, model, state = session.data, session.federation.model, session.state
-        assert data.validation is not None
-        assert data.test is not None
-        classes = whole_of(class_vectors(model, state))
-        for name, held in (("validation", data.validation), ("test", data.test)):
-            found[name].append((embed(model, state, held, torch.arange(len(held))) @ classes.T).half())
-            labels[f"{name} labels"] = _table(held, len(classes))
-        named, times = data.train.label_counts
-        labels["counts"] = torch.zeros(len(classes)).index_add_(0, named.values, times.values.float())
-
-    with tempfile.TemporaryDirectory() as place, patch.object(Session, "_evaluate", kept):
+    """Cosines of a model of so many rows, in half of the bits."""
+    with tempfile.TemporaryDirectory() as place:
         data = {"source": "mulan", "path": str(drawn(folder, rows, seed, Path(place)))}
-        so.run(Job(folder.name, method, seed, PLAIN, data=data).experiment(), device="cpu")
-    return {**{name: torch.stack(each) for name, each in found.items()}, **labels}
-
-
-def _table(held: Examples, classes: int) -> Tensor:
-    """True where a class is a label: (n, C)."""
-    found = torch.zeros(len(held), classes, dtype=torch.bool)
-    owner = torch.repeat_interleave(torch.arange(len(held)), held.labels.lengths)
-    known = held.labels.values < classes
-    found[owner[known], held.labels.values[known]] = True
-    return found
+        return cosines_of(Job(folder.name, method, seed, PLAIN, data=data), torch.half)
 
 
 def scores(made: Mapping[str, Tensor]) -> dict[str, float]:
@@ -115,29 +81,23 @@ def scores(made: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def _kept(made: Mapping[str, Tensor], rule: Rule) -> float:
-    """Of the last model within a standard error of the best by validation, as `eval.keep` has it."""
+    """Of the model that a run keeps."""
     held, chosen, reached = made["validation labels"], list[float](), list[float]()
     labelled = held.any(1)
     for ours, theirs in zip(made["validation"].float(), made["test"].float(), strict=True):
         bias = rule(ours[labelled], held[labelled], made["counts"])
-        chosen.append(_first(ours + bias, held))
-        reached.append(_first(theirs + bias, made["test labels"]))
-        if len(chosen) - 1 - chosen.index(max(chosen)) >= PATIENCE:
+        chosen.append(precision(ours + bias, held))
+        reached.append(precision(theirs + bias, made["test labels"]))
+        if is_over(chosen):
             break
-    share = max(chosen) / 100
-    least = max(chosen) - 100 * math.sqrt(share * (1 - share) / len(held))
-    return reached[max(i for i, score in enumerate(chosen) if score >= least)]
-
-
-def _first(ranking: Tensor, right: Tensor) -> float:
-    return 100 * float(right.gather(1, ranking.argmax(1, keepdim=True)).double().mean())
+    return reached[kept_of(chosen, len(held))]
 
 
 def _none(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
     return torch.zeros(len(counts))
 
 
-def _by_rank(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
+def by_rank(cosines: Tensor, right: Tensor, counts: Tensor) -> Tensor:
     found = [float(_ranked(cosines + tau * log_prior(counts), right).mean()) for tau in prior.TRIED]
     return prior.TRIED[found.index(max(found))] * log_prior(counts)
 
@@ -180,7 +140,7 @@ def _ranked(ranking: Tensor, right: Tensor) -> Tensor:
 
 RULES: dict[str, Rule] = {
     "no prior": _none,
-    "clients' counts, by rank": _by_rank,
+    "clients' counts, by rank": by_rank,
     "clients' counts, by likelihood": _by_likelihood,
     "clients' counts, cautiously, unguarded": partial(_clients, choose=_likely),
     "clients' counts, cautiously": partial(_clients, choose=cautious_prior.weight),

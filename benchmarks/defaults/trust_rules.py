@@ -17,22 +17,18 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
-import spreadout as so
 from benchmarks.common import record
 from benchmarks.common.command import command, refuse_unknown
 from benchmarks.common.paths import RESULTS
+from benchmarks.defaults.cosines import PLAIN, cosines_of, is_over, kept_of, precision
 from benchmarks.defaults.jobs import Job, own_sets, parser_for
-from benchmarks.defaults.prior_rules import PATIENCE, PLAIN, _by_rank, _first, _table
-from spreadout.core.tables import whole_of
+from benchmarks.defaults.prior_rules import by_rank
 from spreadout.evaluation import cautious_prior, prior, prior_alone
-from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.scoring import log_prior
-from spreadout.runs.session import Session
 
 OUT = RESULTS / "defaults" / "trust-rules.json"
 NEVER = math.inf
@@ -77,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 path = given.keep / f"{name}-{given.share}-{seed}-{method}.pt"
                 if not path.exists():
                     changes = (*PLAIN, f"data.validation_fraction={given.share}")
-                    torch.save(trained(Job(name, method, seed, changes, data=data)), path)
+                    torch.save(cosines_of(Job(name, method, seed, changes, data=data)), path)
                 scored.append(scores(torch.load(path), own=method in HIDDEN))
         wanted = given.rules or list(RULES)
         rows += [{"method": method, "rule": rule, **_summed(scored, rule)} for rule in wanted]
@@ -93,28 +89,6 @@ def _summed(scored: Sequence[Mapping[str, float]], rule: str) -> dict[str, Any]:
     return {"runs": len(scored), "P@1": round(mean, 2), "below": len(below), "by": round(sum(below), 1)}
 
 
-def trained(job: Job) -> dict[str, Any]:
-    """Cosines at every evaluation: `validation` and `test` (E, n, C), their labels, clients' counts."""
-    found: dict[str, list[Tensor]] = {"validation": [], "test": []}
-    labels: dict[str, Any] = {}
-    evaluate = Session._evaluate
-
-    def kept(session: Session) -> None:
-        evaluate(session)
-        data, model, state = session.data, session.federation.model, session.state
-        classes = whole_of(class_vectors(model, state))
-        for name, held in (("validation", data.validation), ("test", data.test)):
-            assert held is not None
-            found[name].append(embed(model, state, held, torch.arange(len(held))) @ classes.T)
-            labels[f"{name} labels"] = _table(held, len(classes))
-        named, times = data.train.label_counts
-        labels["counts"] = torch.zeros(len(classes)).index_add_(0, named.values, times.values.float())
-
-    with patch.object(Session, "_evaluate", kept):
-        so.run(job.experiment(), device="cpu", progress=False)
-    return {**{name: torch.stack(each) for name, each in found.items()}, **labels}
-
-
 def scores(made: Mapping[str, Tensor], *, own: bool) -> dict[str, float]:
     """P@1 on the test part for each rule, and of always the most frequent label. One label only."""
     held, theirs = made["validation labels"], made["test labels"]
@@ -123,15 +97,13 @@ def scores(made: Mapping[str, Tensor], *, own: bool) -> dict[str, float]:
     taus, chosen = list[float](), list[float]()
     for cosines in made["validation"]:
         few = own or len(held) < prior.FEW
-        ranked = _by_rank(cosines, held, seen)  # τ · log n_c
-        by_rank = float((ranked / log_prior(seen)).nan_to_num(0).max())
-        taus.append(cautious_prior.weight(cosines, held.float(), each) if few else by_rank)
-        chosen.append(_first(cosines + taus[-1] * each, held))
-        if len(chosen) - 1 - chosen.index(max(chosen)) >= PATIENCE:
+        ranked = by_rank(cosines, held, seen)  # τ · log n_c
+        best = float((ranked / log_prior(seen)).nan_to_num(0).max())
+        taus.append(cautious_prior.weight(cosines, held.float(), each) if few else best)
+        chosen.append(precision(cosines + taus[-1] * each, held))
+        if is_over(chosen):
             break
-    share = max(chosen) / 100
-    least = max(chosen) - 100 * math.sqrt(share * (1 - share) / len(held))
-    at = max(i for i, score in enumerate(chosen) if score >= least)
+    at = kept_of(chosen, len(held))
     cosines, tau = made["validation"][at], taus[at]
     right = [
         held.gather(1, (cosines + t * each).argmax(1, keepdim=True)).double()[:, 0]
@@ -148,7 +120,7 @@ def scores(made: Mapping[str, Tensor], *, own: bool) -> dict[str, float]:
         keeps = sure or float(gained.mean()) > errors * error
         gain, likeliest = _likeliest(cosines, held, each, exponents)
         weighed = max(tau, likeliest) if 2 * gain > likelier else prior_alone.ALONE
-        reached[rule] = _first(tests + (tau if keeps else weighed) * log_prior(seen), theirs)
+        reached[rule] = precision(tests + (tau if keeps else weighed) * log_prior(seen), theirs)
     return reached
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import spreadout as so
+from benchmarks.defaults.cosines import PLAIN, cosines_of
 from benchmarks.defaults.jobs import Job
-from benchmarks.defaults.prior_rules import PLAIN
-from benchmarks.defaults.trust_rules import HIDDEN, RULES, scores, trained
+from benchmarks.defaults.trust_rules import HIDDEN, RULES, scores
 from benchmarks.quote.defaults import TRUST
 
 
@@ -25,7 +25,7 @@ def table(signal: float, place: Path) -> dict[str, str]:
 @pytest.mark.parametrize("signal", [0.0, 1.0])
 def test_the_default_rule_says_what_a_run_reaches(method: str, signal: float, tmp_path: Path) -> None:
     data, short = table(signal, tmp_path), "rounds=100"
-    kept = trained(Job("table", method, 0, (*PLAIN, short), data=data))
+    kept = cosines_of(Job("table", method, 0, (*PLAIN, short), data=data))
     found = so.run(Job("table", method, 0, (short,), data=data).experiment(), device="cpu")
     assert scores(kept, own=method in HIDDEN)[TRUST[method]] == pytest.approx(found.metrics["P@1"])
 
