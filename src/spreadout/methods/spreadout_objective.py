@@ -24,7 +24,7 @@ from spreadout.objectives import approximate_neighbours as approximate
 from spreadout.objectives import regularizers
 from spreadout.objectives.cooccurrence import PairWeights
 from spreadout.objectives.neighbours import Nearest
-from spreadout.objectives.regularizers import FarPenalty, HingePenalty, TableLoss
+from spreadout.objectives.regularizers import FarPenalty, HingePenalty, Penalty, TableLoss
 
 MINING = ("topk", "both")  # forms that look for near pairs
 MANY_CLASSES = 50_000  # where a sum over all pairs begins to cost seconds
@@ -97,16 +97,18 @@ class SpreadoutObjective(FromFeatures):
             mined = self._mined(state, context, step, weight, neighbours, gradient)
             if self.spreadout_form == "topk":
                 return mined
-        hinge, far = HingePenalty(self.spreadout_margin, self.distance), FarPenalty(self.distance)
         every = regularizers.all_pairs(
             local_of(state.tables["classes"]),
-            far if self.spreadout_form == "far" else hinge,
+            self._penalty(far=self.spreadout_form == "far"),
             weight=weight,
             clip=self.pair_clip,
             reduction=self.reduction,
             gradient=gradient,
         )
         return every if mined is None else regularizers.together(every, mined, self.mined_share)
+
+    def _penalty(self, *, far: bool) -> Penalty:
+        return FarPenalty(self.distance) if far else HingePenalty(self.spreadout_margin, self.distance)
 
     @property
     def pair_clip(self) -> float | None:
@@ -127,13 +129,13 @@ class SpreadoutObjective(FromFeatures):
         gradient: bool,
     ) -> TableLoss:
         """Eq. 8: each class that took part and its nearest others."""
-        table, anchors, search = state.tables["classes"], context.touched["classes"].ids, None
+        table, anchors = state.tables["classes"], context.touched["classes"].ids
+        search, subset = None, None
         if neighbours is not None:
             search = regularizers.among(table, neighbours)
         elif self.index == "ivf":
             search = self._by_index(state, context, step)
-        subset = None
-        if self.candidates is not None and self.candidates < len(table):
+        elif self.candidates is not None and self.candidates < len(table):
             draw = randomness.generator(context.seed, "candidates", context.round, step)
             chosen = draw.choice(len(table), size=self.candidates, replace=False, shuffle=False)
             subset = torch.from_numpy(chosen).sort().values.to(table.device)
@@ -141,9 +143,7 @@ class SpreadoutObjective(FromFeatures):
             table,
             anchors,
             self.k,
-            FarPenalty(self.distance)
-            if self.mined_form == "far"
-            else HingePenalty(self.spreadout_margin, self.distance),
+            self._penalty(far=self.mined_form == "far"),
             candidates=subset,
             weight=weight[anchors] if isinstance(weight, Tensor) else weight,
             clip=self.pair_clip,
