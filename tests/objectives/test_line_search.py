@@ -216,3 +216,55 @@ def test_a_table_that_is_spread_already_stays() -> None:
 
     line_search.descend_(rows, loss(), lambda: loss().value, share=1)
     assert torch.equal(rows, torch.eye(4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("penalty", [HingePenalty(1.1), FarPenalty("euclidean")], ids=["hinge", "far"])
+def test_a_table_at_its_minimum_may_stay_there_for_many_rounds(
+    penalty: Penalty, dtype: torch.dtype
+) -> None:
+    """No gain can be seen there, and the guess does not dwindle: rows that move away come back."""
+    rows, length = table_of(12, 3, 1.0, seed=0, dtype=dtype), None
+
+    def loss() -> TableLoss:
+        return regularizers.all_pairs(rows, penalty)
+
+    def step() -> float:
+        return line_search.descend_(rows, loss(), lambda: loss().value, share=1, length=length)
+
+    for _ in range(900):
+        length = step()
+    least = float(loss().value)
+    rows[:] = table_of(12, 3, 1.0, seed=1, dtype=dtype)
+    start = float(loss().value)
+    for _ in range(100):
+        length = step()
+    assert float(loss().value) < start - 0.9 * (start - least)
+
+
+@pytest.mark.parametrize("length", [1e-200, 1e-9, 1e9])
+def test_a_bad_guess_is_soon_forgotten(length: float) -> None:
+    rows = table_of(30, 12, 1e-2, seed=1, dtype=torch.float32)
+
+    def loss() -> TableLoss:
+        return regularizers.all_pairs(rows, HingePenalty(1.1))
+
+    start, least = float(loss().value), 0.0
+    for _ in range(400):
+        length = line_search.descend_(rows, loss(), lambda: loss().value, share=1, length=length)
+    assert float(loss().value) < least + 0.1 * start
+
+
+def test_where_no_step_can_be_seen_lengths_do_not_grow_without_end() -> None:
+    """A huge constant beside the regulariser: whatever rows do is lost in rounding."""
+    rows, length = table_of(12, 3, 1.0, seed=0, dtype=torch.float32), None
+
+    def loss() -> TableLoss:
+        found = regularizers.all_pairs(rows, HingePenalty(1.1))
+        return found._replace(value=found.value + 1e12)
+
+    for _ in range(400):
+        length = line_search.descend_(rows, loss(), lambda: loss().value, share=1, length=length)
+    assert length is not None
+    assert 0 < length < 1e6
+    assert rows.isfinite().all()

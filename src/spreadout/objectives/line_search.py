@@ -7,6 +7,7 @@ share means the same for ten classes and a million, any k, any width and any rat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -19,6 +20,7 @@ from spreadout.objectives.regularizers import TableLoss
 MOST = 0.3  # radians a row of unit length may move in one step
 CHANGE = 4.0  # by which the length of one step may differ from that of the one before
 HALVINGS = 20
+UNSEEN = 16  # roundings of the loss, up to which it may be that it has not changed
 
 
 @torch.no_grad()
@@ -51,13 +53,14 @@ def descend_(
     # Scores of mined pairs come from a search; those to compare with, of the same pairs, from `value`.
     # Distances of rows that nearly coincide differ between the two by more than a step may gain.
     now = loss.value if loss.neighbours is None else value()
+    sums = added(torch.stack([way.square().sum(), way.new_tensor(len(way))]), table)
     # Fetched together, as `tolist` waits for the device.
-    steepness, start = torch.stack([added(way.square().sum(), table), now]).tolist()
-    if not steepness > 0:  # a stationary table, or one that is not finite: nothing to do
+    fetched: list[float] = torch.stack([*sums, now]).tolist()
+    steepness, moving, start = fetched
+    if not 0 < steepness < math.inf:  # a stationary table, or one that is not finite: nothing to do
         return length or 0.0
-    if not length:  # a first guess: rows move by `MOST` in the root mean square
-        moving = float(added(way.new_tensor(len(way)), table))
-        length = MOST * (moving / steepness) ** 0.5
+    first = MOST * (moving / steepness) ** 0.5  # by it rows move by `MOST` in the root mean square
+    length = length or first
 
     def move(by: float) -> float:
         step = by * way
@@ -67,8 +70,13 @@ def descend_(
         here[ids] = project_to_sphere(before + step) if sphere else before + step
         return float(value())
 
-    bend = 2 * (move(length) - start + length * steepness) / length**2
-    best = steepness / bend if bend > 0 else CHANGE * length
+    risen = move(length) - start
+    bend = 2 * (risen / length + steepness) / length
+    if abs(risen) <= UNSEEN * torch.finfo(here.dtype).eps * abs(start):
+        # What rounding may have done tells no curvature: by it, lengths would dwindle to 0.
+        best = max(length, min(first, CHANGE * length))
+    else:
+        best = steepness / bend if bend > 0 else CHANGE * length
     best = min(max(best, length / CHANGE), length * CHANGE)
     by = min(share, 1.0) * best
     for _ in range(HALVINGS):
