@@ -59,7 +59,7 @@ def descend_(
     steepness, moving, start = fetched
     if not 0 < steepness < math.inf:  # a stationary table, or one that is not finite: nothing to do
         return length or 0.0
-    first: float = MOST * (moving / steepness) ** 0.5  # by it rows move by `MOST` in the root mean square
+    first: float = MOST * (moving / steepness) ** 0.5  # by it rows move by `MOST` in the mean square
     length = length or first
 
     def move(by: float) -> float:
