@@ -79,7 +79,7 @@ def test_a_run_is_scored_by_the_votes_of_its_validation_examples() -> None:
 @pytest.mark.parametrize(
     ("config", "complaint"),
     [
-        ({**settings(decode="knn")}, "no examples are held out to vote"),
+        ({**settings(decode="knn")}, "no validation examples to vote"),
         (
             {**settings(decode="knn", split="validation"), "data": {"validation_fraction": 0.2}},
             "others are scored",

@@ -93,6 +93,20 @@ def test_with_a_client_a_node_the_ledger_is_the_simulated_one_too(arm: str, tmp_
     assert over_grid.state.traffic == simulated.state.traffic
 
 
+@pytest.mark.parametrize(
+    "asked",
+    ["eval.split=validation", "eval.keep=best", "eval.decode=knn", "method.prior=validation"],
+)
+def test_validation_examples_are_the_servers_alone(asked: str, tmp_path: Path) -> None:
+    """Nodes hold nothing out, and do not mind what the server does with what it has."""
+    data = several_classes()
+    held, share = replace(data, validation=data.test), ["data.validation_fraction=0.2"]
+    changes = [asked, *(share if "split" in asked else [])]  # this one asks for it in a complete config
+    simulated, over_grid = both(held, Experiment.of(TOY, overrides=changes), tmp_path, nodes=2)
+    assert_same(simulated, over_grid)
+    assert over_grid.metrics == pytest.approx(simulated.metrics)
+
+
 @pytest.mark.parametrize("arm", ["fedaws", "fedss", "fedavg", "flag", "baseline-2, fixed rows"])
 def test_clients_without_examples_send_no_update_wherever_they_are(
     arm: str, toy: Splits, tmp_path: Path

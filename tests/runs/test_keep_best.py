@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import spreadout as so
+from faulty import blobs
 from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.early_stopping import chance, shown_of
 
@@ -83,6 +84,21 @@ def test_patience_counts_by_validation_examples_where_there_are_some(keep: str) 
 def test_nothing_is_chosen_by_test_examples() -> None:
     with pytest.raises(so.UserError, match=r"no validation examples .* data.validation_fraction"):
         so.run(experiment("eval.keep=best", "data.validation_fraction=0"))
+
+
+@pytest.mark.parametrize(
+    "asked", ["eval.keep=best", "eval.split=validation", "eval.decode=both", "method.prior=validation"]
+)
+@pytest.mark.parametrize("share", [0, 0.2])
+def test_of_data_given_in_python_a_config_holds_nothing_out(asked: str, share: float) -> None:
+    """Whatever it says: the remedy is to give a part."""
+    changes = [asked, "rounds=1", f"data.validation_fraction={share}"]
+    if asked == "eval.split=validation" and not share:
+        changes.pop()  # the config itself refuses both
+    config = so.Experiment.of({}, overrides=changes)
+    with pytest.raises(so.UserError, match="or give Splits of your own a validation part"):
+        so.run(config, data=blobs())
+    assert so.run(config, data=blobs(validation=3)).metrics
 
 
 def test_of_few_examples_the_highest_score_is_luck() -> None:

@@ -24,6 +24,7 @@ from spreadout.core.errors import UserError, one_line
 from spreadout.core.rows import SubModel
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.splits import Splits
+from spreadout.evaluation.config import EvalConfig
 from spreadout.federated.federation import Federation
 from spreadout.federated.setup import client_setup
 from spreadout.flower import client_host, messages
@@ -154,8 +155,7 @@ def _federation(
     # The server chooses who takes part …
     everyone = experiment.clients.model_copy(update={"per_round": "all", "selection": "uniform"})
     # … and evaluates: a node holds nothing out.
-    scored = experiment.eval.model_copy(update={"keep": "last"})
-    alone = experiment.model_copy(update={"clients": everyone, "eval": scored})
+    alone = experiment.model_copy(update={"clients": everyone, "eval": EvalConfig()})
     splits = Splits("node", data, NOTHING_HELD_OUT)
     device = pick_device(str(node.get("device", "auto")))
     return build_federation(alone, splits, device, encoder, method, clients_known=False)

@@ -44,25 +44,11 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
         )
     if method.prior and not method.has_class_table:
         raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
-    if method.prior == "validation" and splits.validation is None and not e.data.validation_fraction:
-        raise UserError(
-            'method.prior = "validation": there are no validation examples to count; set '
-            "data.validation_fraction = 0.1, or method.prior = 0"
-        )
     refuse_unprotected(e, method)
     _refuse_other_weights(e, method)
     refuse_idle(e, splits, method)
-    if e.eval.keep == "best" and (splits.validation is None or not len(splits.validation)):
-        raise UserError(
-            'eval.keep = "best": there are no validation examples to choose by, and to choose by test '
-            "examples would be to tune on them; set data.validation_fraction = 0.1"
-        )
-    if e.eval.split == "validation" and splits.validation is None:
-        raise UserError(
-            'eval.split = "validation": there are no validation examples to score; set '
-            "data.validation_fraction = 0.1"
-        )
-    refuse_unknown_neighbours(e, splits, method)
+    _refuse_without_validation(e, splits, method)
+    _refuse_unknown_neighbours(e, method)
     refuse_named_rows(e, method)
     metrics = [find_metric(name) for name in e.eval.metrics]
     ranked = [metric for metric in metrics if metric.needs_trained_classes]
@@ -84,13 +70,34 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
             )
 
 
-def refuse_unknown_neighbours(e: Experiment, splits: Splits, method: Method) -> None:
-    """Votes of validation examples, where there are none or they are what is scored."""
+def _refuse_without_validation(e: Experiment, splits: Splits, method: Method) -> None:
+    """What needs validation examples, where none are held out."""
+    if splits.validation is not None and len(splits.validation):
+        return
+    # The server counts for a prior: a node, which scores nothing, has nothing to count by.
+    counts = method.prior == "validation" and len(splits.test) > 0
+    needs = {
+        'method.prior = "validation"': ("to count", counts),
+        'eval.keep = "best"': (
+            "to choose by, and to choose by test examples would be to tune on them",
+            e.eval.keep == "best",
+        ),
+        'eval.split = "validation"': ("to score", e.eval.split == "validation"),
+        f'eval.decode = "{e.eval.decode}"': ("to vote", e.eval.decode != "classes"),
+    }
+    for asked, (purpose, is_asked) in needs.items():
+        if is_asked:
+            raise UserError(
+                f"{asked}: there are no validation examples {purpose}; set "
+                "data.validation_fraction = 0.1, or give Splits of your own a validation part"
+            )
+
+
+def _refuse_unknown_neighbours(e: Experiment, method: Method) -> None:
+    """Votes of validation examples, where they are what is scored, or nothing is near to them."""
     if e.eval.decode == "classes":
         return
     asked = f'eval.decode = "{e.eval.decode}"'
-    if splits.validation is None or not len(splits.validation):
-        raise UserError(f"{asked}: no examples are held out to vote; set data.validation_fraction = 0.2")
     if e.eval.split == "validation":
         raise UserError(f'{asked}: validation examples vote, so others are scored: eval.split = "test"')
     if not method.has_class_table:
