@@ -409,7 +409,9 @@ def test_a_loss_that_wavers_near_zero_does_not_hide_a_collapse() -> None:
 
     def pushed(strength: float) -> so.Result:
         method = {"name": "fedaws", "strength": strength}
-        return so.run(so.Experiment.of({"method": method}), data=data, device="cpu")
+        clients = {"input_dropout": 0.2}
+        config = so.Experiment.of({"rounds": 300, "method": method, "clients": clients})
+        return so.run(config, data=data, device="cpu")
 
     bad = pushed(1e-4)
     (first, *_) = bad.summary["findings"]
