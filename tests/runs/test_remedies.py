@@ -458,13 +458,13 @@ def test_a_run_cut_far_below_what_is_chosen_says_so_and_the_chosen_rounds_help(
     def ended(*overrides: str) -> so.Result:
         return so.run(so.Experiment.of({}, overrides=overrides), data=data, device="cpu")
 
-    short = ended("rounds=2")
+    short = ended("rounds=1")
     (found,) = short.summary["findings"]
     assert found["name"] == "unfinished"
     best = short.references["nearest neighbours"].metrics["P@1"]
     assert best > short.metrics["P@1"]
     assert found["sign"] == (
-        "2 rounds, where 100 would be chosen for this data, and nearest neighbours in one place has "
+        "1 round, where 100 would be chosen for this data, and nearest neighbours in one place has "
         f"{best:.2f}"
     )
     assert found["remedy"] == 'set rounds = "auto", or 100'
@@ -472,7 +472,7 @@ def test_a_run_cut_far_below_what_is_chosen_says_so_and_the_chosen_rounds_help(
     assert longer.metrics["P@1"] > short.metrics["P@1"] + 5
     assert longer.summary["findings"] == []
     # A config with local work of its own has a number of rounds of its own.
-    assert ended("rounds=2", "clients.local_steps=2").summary["findings"] != [found]
+    assert ended("rounds=1", "clients.local_steps=2").summary["findings"] != [found]
 
 
 def test_a_sound_run_has_no_findings() -> None:

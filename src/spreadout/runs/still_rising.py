@@ -91,7 +91,7 @@ def cut_short(
     beside = f", and {who} in one place has {described(names[0]).sign * best:.2f}" if who else ""
     return Finding(
         "unfinished",
-        f"{rounds} rounds, where {usual} would be chosen for this data{beside}",
+        f"{rounds} round{'s' * (rounds > 1)}, where {usual} would be chosen for this data{beside}",
         f'set rounds = "auto", or {usual}',
     )
 
