@@ -26,8 +26,9 @@ from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods import DualEncoder, FedMLH, FedSS
 from spreadout.methods.base import Method
-from spreadout.methods.fedaws import MANY_CLASSES, MINING, Spreadout
+from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.fedss import NEGATIVES
+from spreadout.methods.spreadout_objective import MANY_CLASSES, MINING
 from spreadout.models.build import DataShape
 
 FEW = 1.5  # classes of a client in the mean, up to which it is one that holds a single class

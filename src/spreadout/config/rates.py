@@ -28,10 +28,8 @@ from spreadout.models.build import DataShape
 
 LOCAL = frozenset({"optimizer", "momentum", "local_steps", "local_epochs"})  # what rates are meant for
 SERVER = frozenset({"optimizer", "tables"})
-PLAIN_RATE, LARGEST_PLAIN_RATE = (
-    0.1,
-    10.0,
-)  # of plain steps in several epochs, for an output of the network
+PLAIN_RATE = 0.1  # of plain steps in several epochs, for an output of the network …
+LARGEST_PLAIN_RATE = 10.0  # … up to so much in all
 OF_SGD = frozenset({"lr", "momentum"})  # the server's: without an optimiser they are for the plain one
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -318,11 +317,3 @@ class FederatedDataset:
         sorted_columns = {name: column.select(order).compact() for name, column in columns.items()}
         lengths = torch.bincount(owner, minlength=clients)
         return cls(sorted_columns, offsets_from_lengths(lengths), classes)
-
-
-def __getattr__(name: str) -> Any:
-    """`Examples` and `Splits` were here: projects of `spreadout deploy init` import them so."""
-    homes = {"Examples": "held_out", "Splits": "splits"}
-    if name not in homes:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"spreadout.data.{homes[name]}"), name)

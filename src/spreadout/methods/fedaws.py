@@ -25,11 +25,9 @@ from spreadout.methods.base import register_method
 from spreadout.methods.collapse import ClassSpread, collapse_of
 from spreadout.methods.context import ServerContext
 from spreadout.methods.ridge_start import RidgeStart
-from spreadout.methods.spreadout_objective import MANY_CLASSES, MINING, SpreadoutObjective
+from spreadout.methods.spreadout_objective import MINING, SpreadoutObjective
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import line_search
-
-__all__ = ["MANY_CLASSES", "MINING", "FedAwS", "Spreadout"]
 
 CLOSE = 0.5  # a margin from which on nothing is pushed that is closer than collapsed classes are
 HALF_WAY = 0.01  # the λ with which a safe step goes half of the way

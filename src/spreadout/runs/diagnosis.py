@@ -228,7 +228,7 @@ def below_trivial(
     better = [(theirs, name) for theirs, name in trivial(config, references) if theirs > ours]
     if not better:
         return None
-    theirs, name = better[0]
+    theirs, name = max(better)
     sign = described(judged_by(config)[0]).sign
     always = "always the most popular items" if name == "popularity" else ALWAYS
     return Finding(
