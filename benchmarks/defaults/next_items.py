@@ -6,6 +6,10 @@ Made-up logs: `staples` (all buy by popularity, with a few favourites each), `ta
 and what their group likes) and `walks` (what comes next follows from the last item). And a part of
 MovieLens-1M: some of the users that train and validate there, with their first ratings of well-known
 movies. Each has users of its own to judge by; none of MovieLens-1M's test users is among them.
+
+Real logs that are no part of this repository are named with their files, of columns user, item and time:
+
+    python -m benchmarks.defaults.next_items --sets= --folder groceries=groceries.csv …
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.common import record
 from benchmarks.common.command import command, refuse_unknown
 from benchmarks.common.paths import RESULTS
-from benchmarks.defaults.jobs import Job, data_folder, parser_for, run_all
+from benchmarks.defaults.jobs import Job, data_folder, own_sets, parser_for, run_all
 from benchmarks.defaults.run_file import add, key_of, runs_in
 from spreadout.data.io.archive import opened
 from spreadout.data.sources.movielens import ratings
@@ -92,6 +97,10 @@ def written(name: str, seed: int, place: Path) -> Path:
     return path
 
 
+def _log(path: Path) -> dict[str, Any]:
+    return {"source": "interactions", "path": str(path)}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets=",".join(LOGS), methods=("dual_encoder",), seeds="0,1,2", out=OUT)
     given = parser.parse_args(arguments)
@@ -99,10 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commit = record.commit()
     known = set() if given.again else {key_of(run) for run in runs_in(given.out)}
     with tempfile.TemporaryDirectory() as place:
-        jobs = []
+        jobs, real = [], own_sets(given)
         for seed in given.seeds:
-            for name in given.sets:
-                data = {"source": "interactions", "path": str(written(name, seed, Path(place)))}
+            made = {name: _log(written(name, seed, Path(place))) for name in given.sets}
+            for name, data in (made | real).items():
                 own = (Job(name, "dual_encoder", seed, prior, data=data) for prior in PRIORS)
                 jobs += [job for job in own if key_of(job.about) not in known]
         jobs = [replace(job, device=given.device) for job in jobs]
