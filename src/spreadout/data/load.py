@@ -80,6 +80,15 @@ class DataConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _hashed_once(self) -> DataConfig:
+        if self.hash_features is not None and self.source.hashes:
+            raise ValueError(
+                f"hash_features = {self.hash_features}: features of source = {self.source.name!r} are "
+                "hashed already; leave it out, and set data.source.width to have fewer"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _path_is_read(self) -> DataConfig:
         """A file that nobody reads is not the data that somebody meant."""
         if self.path is not None and not self.source.reads_path:
