@@ -23,7 +23,6 @@ from spreadout.data.held_out import Examples
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Iid, Partition
 from spreadout.data.sources.base import RawDataset
 from spreadout.data.splits import Splits
-from spreadout.data.tails import have_long_tails
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods import DualEncoder, FedMLH, FedSS
 from spreadout.methods.base import Method
@@ -147,9 +146,7 @@ def scaling(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     if unfit or x is None or not len(x):
         return {}
     numbers = DataShape.of(splits.train).image is None and splits.train.has_numbers
-    if not numbers:
-        return {}
-    return {"model.input_scaling": "roots" if have_long_tails(x) else "standard"}
+    return {"model.input_scaling": "standard"} if numbers else {}
 
 
 def hides_sizes(experiment: Experiment) -> bool:

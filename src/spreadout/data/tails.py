@@ -47,8 +47,9 @@ def shortened(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     squares = variances[:-1] + means[:-1] ** 2  # (3, d)
     tail = means[-1] ** 2 * squares[:-1] / squares[1:] ** 3  # (2, d); NaN of a feature that is always 0
     roots = (tail > LONG).long().cumprod(0).sum(0)  # (d,) how often the root is taken
-    power = torch.tensor(POWERS).to(mean)[roots]
-    return power, *(part.gather(0, roots[None])[0] for part in (means, variances))
+    power = mean.new_tensor(POWERS)[roots]
+    mean, variance = (part.gather(0, roots[None])[0] for part in (means, variances))
+    return power, mean, variance
 
 
 def have_long_tails(column: Column) -> bool:

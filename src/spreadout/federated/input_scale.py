@@ -152,7 +152,10 @@ class InputScale:
             state.dense[prefix + name] = value.to(held)
 
     def together(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance over all clients of what they tell: (d,), with roots (4 d,); without extremes where some may be hostile."""
+        """Mean and variance over all clients of what they tell: (d,), with roots (4 d,).
+
+        Without extremes where some may be hostile.
+        """
         self._look()
         found = self._block().together(_trimmed_mean if self.robust else _mean)
         return found.mean[0], found.variance[0]

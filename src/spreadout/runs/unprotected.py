@@ -67,8 +67,8 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
         )
     if e.model.input_scaling != "none":
         raise UserError(
-            f'model.input_scaling = "{e.model.input_scaling}": clients would tell the mean and variance of their '
-            f'features {told}; with {where} scale features yourself and set "none"'
+            f'model.input_scaling = "{e.model.input_scaling}": clients would tell the mean and variance '
+            f'of their features {told}; with {where} scale features yourself and set "none"'
         )
     if e.privacy is not None:
         _refuse_setup(method)
