@@ -167,7 +167,7 @@ def test_the_model_holds_which_roots_are_taken_and_nothing_moves_them() -> None:
     torch.testing.assert_close(held["0.mean"], mean.float())
     root = to_power(x, power)
     torch.testing.assert_close(held["0.factor"], 1 / root.std(0, correction=0).float())
-    layer = result.federation.model.encoder[0]
+    layer = next(result.federation.model.encoder.children())
     assert isinstance(layer, Standardized)
     seen = torch.func.functional_call(
         layer, {name: held[f"0.{name}"] for name in ("mean", "factor", "power")}, (x.float(),)
