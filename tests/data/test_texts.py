@@ -64,6 +64,7 @@ def test_words_and_pairs_are_counted_by_their_hash(text: str) -> None:
 def test_letters_of_any_size_and_width_are_one_word_and_scripts_without_gaps_are_cut() -> None:
     assert words_of("CARD Card ｃａｒｄ STRASSE straße") == ["card"] * 3 + ["strasse"] * 2
     assert words_of("我的卡") == ["我", "的", "卡"]
+    assert words_of("မြန်မာစာ၊ ခို") == ["မြ", "န်", "မာ", "စာ", "ခို"]  # Burmese, with its vowels
 
 
 def test_marks_on_letters_stay_on_them() -> None:
