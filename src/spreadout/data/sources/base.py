@@ -255,15 +255,17 @@ def open_stored(folder: Path) -> RawDataset:
         user = stored.open_array(whose) if whose.exists() else None
         parts[part] = Instances(columns, Ragged(sets, labels), user)
     names, ids, notes = (tuple(meta[key]) for key in ("class_names", "class_ids", "notes"))
+    called, of_rows = (tuple(meta.get(key, ())) for key in ("client_names", "found_in_rows"))
+    rows, inputs = meta["row_columns"], InputColumns.from_json(meta.get("input_columns"))
     return RawDataset(
         parts["train"],
         meta["classes"],
         parts.get("test"),
-        meta["row_columns"],
+        rows,
         names,
         ids,
         notes,
-        tuple(meta["client_names"]),
-        InputColumns.from_json(meta["input_columns"]),
-        tuple(meta["found_in_rows"]),
+        called,
+        inputs,
+        of_rows,
     )
