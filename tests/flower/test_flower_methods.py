@@ -13,10 +13,11 @@ import spreadout as so
 from deployment import AS_SIMULATED, TOY, assert_same
 from memory_grid import deployed, served
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import sound
 from spreadout.data.columns import Lists
 from spreadout.data.splits import Splits
 from spreadout.runs.result import Result
-from toys import several_classes, shop, tagged
+from toys import several_classes, shop, staples, tagged
 
 ARMS = {
     "fedaws": ["method.name=fedaws", "method.strength=0.1"],
@@ -179,6 +180,21 @@ def test_two_towers_train_the_simulated_model(
         }
     )
     assert_same(*both(data, experiment, tmp_path, nodes=2))
+
+
+def test_next_items_are_ranked_by_the_servers_validation_items_as_by_default(tmp_path: Path) -> None:
+    """Nodes are asked for no counts: what is popular is told by the users that the server holds."""
+    data = staples()
+    plain = {**AS_SIMULATED, "optimizer": "sgd", "lr": 1.0}  # Adam makes much of how sums are rounded
+    asked = sound(
+        Experiment.of({"rounds": 10, "method": {"name": "dual_encoder"}, "server": plain}), data
+    )
+    assert asked.method.prior == "validation"
+    simulated, over_grid = both(data, asked, tmp_path, nodes=2)
+    assert_same(simulated, over_grid)
+    assert simulated.history[-1]["prior"] > 0
+    assert [one["prior"] for one in over_grid.history] == [one["prior"] for one in simulated.history]
+    assert over_grid.metrics == pytest.approx(simulated.metrics)
 
 
 @pytest.mark.parametrize("asks", ["own", "seen"])

@@ -19,7 +19,7 @@ from spreadout.evaluation.pooled import Pool, pool_of
 from spreadout.evaluation.references import histories, ridge
 from spreadout.evaluation.references.features import FORMS, Features, Form, width_of
 from spreadout.evaluation.references.neighbours import COUNTS, Voters
-from spreadout.evaluation.references.reference import Reference, mean_goodness
+from spreadout.evaluation.references.reference import POPULARITY, Reference, mean_goodness
 from spreadout.evaluation.references.scoring import (
     Clock,
     OutOfTime,
@@ -95,7 +95,7 @@ def why_none(splits: Splits, metrics: Sequence[str], split: Split) -> str:
 
 def _fitting(pool: Pool) -> Iterator[tuple[str, Maker]]:
     if isinstance(pool.inputs.get("history"), Lists):
-        yield "popularity", _most_frequent
+        yield POPULARITY, _most_frequent
         yield "successor", _successor
         yield "item-kNN", _item_knn
         return
@@ -105,7 +105,7 @@ def _fitting(pool: Pool) -> Iterator[tuple[str, Maker]]:
         yield "nearest neighbours", _nearest
 
 
-TRIVIAL = frozenset({"most frequent", "popularity"})
+TRIVIAL = frozenset({"most frequent", POPULARITY})
 
 
 @dataclass(frozen=True)
