@@ -17,6 +17,7 @@ from benchmarks.common.command import parser_of
 from benchmarks.common.paths import ROOT
 from benchmarks.quote import (
     attacks,
+    chosen_on,
     cifar,
     columns,
     defaults,
@@ -157,7 +158,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
     "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
-    "defaults-dropout": lambda: defaults.trials("results/defaults/dropout.json"),
+    "defaults-chosen-on": chosen_on.compared,
     "defaults-columns": lambda: columns.tried(
         "results/defaults/tables.json",
         {

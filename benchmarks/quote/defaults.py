@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
+from benchmarks.defaults.leave_one_out import BY_SIZE
 from benchmarks.defaults.points import ADAM
 from benchmarks.quote.tables import read, table
 
@@ -30,6 +32,7 @@ TRUST = {  # the defaults of the package
     "fedavg": "exponent 0.5",
 }
 FLOOR = "fedaws"  # was run on small sets before and after its present rule
+CHOSEN = {"fedaws": "the default", "fedss": BY_SIZE}  # the rule of a search that is the default
 Runs = list[dict[str, Any]]
 
 
@@ -354,7 +357,23 @@ def left_out(path: str) -> str:
     ]
     for which in ("mean", "median"):
         rows.append([which, *(_percent(methods[m][f"{which} share"]) for m in found)])
-    return table(("left out", *(METHODS[m] for m in found)), rows, path, note="P@1 in percent.")
+    note = f"P@1 in percent. {_times_chosen(methods)}"
+    return table(("left out", *(METHODS[m] for m in found)), rows, path, note=note)
+
+
+def _times_chosen(methods: dict[str, Any]) -> str:
+    """How often the others chose the rule that is the default, and how often another one."""
+    told = []
+    for method, own in methods.items():
+        times = Counter(one["chosen"] for one in own["left out"])
+        default, sets = times.pop(CHOSEN[method], 0), len(own["left out"])
+        others = (f"`{rule}` {_times(count)}" for rule, count in times.most_common())
+        told.append(f"{METHODS[method]}'s default on {default} of {sets} ({', '.join(others)})")
+    return f"The other sets chose {' and '.join(told)}."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _share(one: dict[str, Any]) -> str:

@@ -74,6 +74,23 @@ def test_two_nodes_of_three_clients_train_the_simulated_model(arm: list[str], tm
     assert_same(*both(several_classes(), Experiment.of(TOY, overrides=arm), tmp_path, nodes=2))
 
 
+@pytest.mark.parametrize("arm", [[], ["server.robust=norm_clipping"]], ids=["trusted", "hostile"])
+@pytest.mark.parametrize("method", ["fedaws", "fedmlh"])
+def test_nodes_and_server_take_the_same_roots_of_long_tails(
+    method: str, arm: list[str], tmp_path: Path
+) -> None:
+    data = several_classes()
+    x = data.train.columns["x"].take(torch.arange(data.train.examples))
+    tailed = {**data.train.columns, "x": so.Dense(torch.exp(2 * x))}
+    data = replace(data, train=replace(data.train, columns=tailed))
+    asked = [f"method.name={method}", "model.input_scaling=roots", *arm]
+    if method == "fedmlh":
+        asked.append("method.buckets=4")
+    simulated, over_grid = both(data, Experiment.of(TOY, overrides=asked), tmp_path, nodes=2)
+    assert_same(simulated, over_grid)
+    assert over_grid.state.dense["0.power"].min() < 1
+
+
 def test_class_features_are_known_to_the_server_alone(tmp_path: Path) -> None:
     data, features = several_classes(), tmp_path / "features.npy"
     np.save(features, np.random.default_rng(0).random((data.train.classes, 4)))
