@@ -155,6 +155,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "growth": lambda: rounds.growth("results/growth/cpu.json"),
     "defaults-reached": lambda: defaults.reached("results/defaults/table.json"),
     "defaults-histories": lambda: defaults.next_items("results/defaults/table.json"),
+    "defaults-popularity": lambda: defaults.popularity("results/defaults/popularity.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
     "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
