@@ -80,7 +80,7 @@ def _prior(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     server counts the labels of the validation part, which is its own.
     """
     method, hidden = experiment.method, hides_sizes(experiment)
-    if method.is_centralized or (method.row_access == "own" and not hidden):
+    if method.is_centralized or (method.names_own_rows and not hidden):
         return {"method.prior": "auto"}
     return {} if hidden or splits.validation is None else {"method.prior": "validation"}
 
