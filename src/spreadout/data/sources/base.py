@@ -134,6 +134,7 @@ class Source(NamedSection, ABC):
     data_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults of keys of [data]
     reads_path: ClassVar[bool] = True  # whether it reads a file or folder; if not, none may be named
     listed: ClassVar[bool] = True  # whether `spreadout data list` shows it
+    hashes: ClassVar[bool] = False  # whether its inputs are hashed features already
     turns_ink_bright: ClassVar[bool] = False  # whether it turns dark strokes on white into bright ones
 
     @classmethod

@@ -124,11 +124,7 @@ def columns_of(path: Path, delimiter: str, rows: int | None = None) -> dict[str,
     except UnicodeDecodeError as error:  # to guess would be to call two classes by one name
         line = payload.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}:{line}: is no text in UTF-8; save it as UTF-8") from None
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        lines = [(reader.line_num, row) for row in reader]  # blank lines and breaks in quotes count too
-    except csv.Error as error:
-        raise UserError(f"{path}: cannot be read as CSV ({error})") from None
+    lines = read_lines(path, text, delimiter)
     if not lines or not any(lines[0][1]):
         raise UserError(f"{path}: is empty; a table has a header and rows")
     header = [name.strip() for name in lines[0][1]]
@@ -149,6 +145,15 @@ def columns_of(path: Path, delimiter: str, rows: int | None = None) -> dict[str,
         raise UserError(f"{path}: has a header and no rows")
     numbers = [number for number, _ in body]
     return {name: Cells((row[i].strip() for _, row in body), numbers) for i, name in enumerate(header)}
+
+
+def read_lines(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
+    """The rows of a CSV, each with the line it ends on: blank lines and breaks in quotes count too."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        return [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise UserError(f"{path}: cannot be read as CSV ({error})") from None
 
 
 def _with_gaps(x: np.ndarray) -> Tensor:
