@@ -47,6 +47,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "extreme-arms": lambda: extreme.arms(*EXTREME),
     "extreme-points": lambda: extreme.points(*EXTREME),
     "extreme-cohorts": lambda: extreme.cohorts(*EXTREME),
+    "extreme-neighbours": lambda: extreme.neighbours("amazoncat-13k"),
     "extreme-rows": lambda: extreme.rows_seen("amazoncat-13k", "wikilshtc-325k"),
     "table1": lambda: cifar.arms("results/cifar/table1.json"),
     "table1-points": lambda: cifar.points("results/cifar/table1.json"),
