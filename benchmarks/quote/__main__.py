@@ -17,6 +17,7 @@ from benchmarks.common.command import parser_of
 from benchmarks.common.paths import ROOT
 from benchmarks.quote import (
     attacks,
+    chosen_on,
     cifar,
     columns,
     defaults,
@@ -155,10 +156,11 @@ QUOTES: dict[str, Callable[[], str]] = {
     "growth": lambda: rounds.growth("results/growth/cpu.json"),
     "defaults-reached": lambda: defaults.reached("results/defaults/table.json"),
     "defaults-histories": lambda: defaults.next_items("results/defaults/table.json"),
+    "defaults-popularity": lambda: defaults.popularity("results/defaults/popularity.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
     "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
-    "defaults-dropout": lambda: defaults.trials("results/defaults/dropout.json"),
+    "defaults-chosen-on": chosen_on.compared,
     "defaults-columns": lambda: columns.tried(
         "results/defaults/tables.json",
         {
