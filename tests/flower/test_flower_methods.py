@@ -13,10 +13,11 @@ import spreadout as so
 from deployment import AS_SIMULATED, TOY, assert_same
 from memory_grid import deployed, served
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import sound
 from spreadout.data.columns import Lists
 from spreadout.data.splits import Splits
 from spreadout.runs.result import Result
-from toys import several_classes, shop, tagged
+from toys import several_classes, shop, staples, tagged
 
 ARMS = {
     "fedaws": ["method.name=fedaws", "method.strength=0.1"],
@@ -71,6 +72,23 @@ def both(data: Splits, experiment: Experiment, folder: Path, nodes: int) -> tupl
 @pytest.mark.parametrize("arm", ARMS.values(), ids=ARMS.keys())
 def test_two_nodes_of_three_clients_train_the_simulated_model(arm: list[str], tmp_path: Path) -> None:
     assert_same(*both(several_classes(), Experiment.of(TOY, overrides=arm), tmp_path, nodes=2))
+
+
+@pytest.mark.parametrize("arm", [[], ["server.robust=norm_clipping"]], ids=["trusted", "hostile"])
+@pytest.mark.parametrize("method", ["fedaws", "fedmlh"])
+def test_nodes_and_server_take_the_same_roots_of_long_tails(
+    method: str, arm: list[str], tmp_path: Path
+) -> None:
+    data = several_classes()
+    x = data.train.columns["x"].take(torch.arange(data.train.examples))
+    tailed = {**data.train.columns, "x": so.Dense(torch.exp(2 * x))}
+    data = replace(data, train=replace(data.train, columns=tailed))
+    asked = [f"method.name={method}", "model.input_scaling=roots", *arm]
+    if method == "fedmlh":
+        asked.append("method.buckets=4")
+    simulated, over_grid = both(data, Experiment.of(TOY, overrides=asked), tmp_path, nodes=2)
+    assert_same(simulated, over_grid)
+    assert over_grid.state.dense["0.power"].min() < 1
 
 
 def test_class_features_are_known_to_the_server_alone(tmp_path: Path) -> None:
@@ -179,6 +197,21 @@ def test_two_towers_train_the_simulated_model(
         }
     )
     assert_same(*both(data, experiment, tmp_path, nodes=2))
+
+
+def test_next_items_are_ranked_by_the_servers_validation_items_as_by_default(tmp_path: Path) -> None:
+    """Nodes are asked for no counts: what is popular is told by the users that the server holds."""
+    data = staples()
+    plain = {**AS_SIMULATED, "optimizer": "sgd", "lr": 1.0}  # Adam makes much of how sums are rounded
+    asked = sound(
+        Experiment.of({"rounds": 10, "method": {"name": "dual_encoder"}, "server": plain}), data
+    )
+    assert asked.method.prior == "validation"
+    simulated, over_grid = both(data, asked, tmp_path, nodes=2)
+    assert_same(simulated, over_grid)
+    assert simulated.history[-1]["prior"] > 0
+    assert [one["prior"] for one in over_grid.history] == [one["prior"] for one in simulated.history]
+    assert over_grid.metrics == pytest.approx(simulated.metrics)
 
 
 @pytest.mark.parametrize("asks", ["own", "seen"])

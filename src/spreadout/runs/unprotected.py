@@ -65,10 +65,10 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
             f"clients.drop_remainder = true: {TELLS_SIZES}; with {where} set "
             "clients.drop_remainder = false"
         )
-    if e.model.input_scaling == "standard":
+    if e.model.input_scaling != "none":
         raise UserError(
-            'model.input_scaling = "standard": clients would tell the mean and variance of their '
-            f'features {told}; with {where} scale features yourself and set "none"'
+            f'model.input_scaling = "{e.model.input_scaling}": clients would tell the mean and variance '
+            f'of their features {told}; with {where} scale features yourself and set "none"'
         )
     if e.privacy is not None:
         _refuse_setup(method)

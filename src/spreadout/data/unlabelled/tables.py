@@ -19,6 +19,7 @@ from spreadout.data.sources.arff_rows import read_cells
 from spreadout.data.sources.mulan_labels import likely_class
 from spreadout.data.sources.mulan_table import Table
 from spreadout.data.sources.sparse_rows import Rows, as_sparse, line_of, read_rows
+from spreadout.data.sources.table import read_lines
 from spreadout.data.unlabelled.wanted import Unlabelled, Wanted
 
 HEADER = re.compile(rb"\s*\d+(\s+\d+){1,2}\s*")  # N D L, or N D
@@ -102,23 +103,31 @@ def _all_numbers(line: str, mark: str) -> bool:
 
 def _by_name(path: Path, text: str, mark: str, columns: InputColumns) -> Unlabelled:
     """Under a header, as the run's own table was read: in the order of its columns."""
-    header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if row]
+    lines = read_lines(path, text, mark)
+    start = next((at for at, (_, row) in enumerate(lines) if row), None)
+    if start is None:
+        return Unlabelled()
+    (first, header), *rows = lines[start:]
     names = [name.strip() for name in header]
-    columns.refuse_others(names, f"{path}:1")
+    columns.refuse_others(names, f"{path}:{first}")
     if len(set(names)) < len(names):
-        raise UserError(f"{path}:1: two columns have one name; rename one")
+        raise UserError(f"{path}:{first}: two columns have one name; rename one")
+    # Where texts are all there is, a blank line is one that is empty, and wants an answer as any other.
+    texts_alone = columns.text is not None and len(names) == 1
+    rows = [(number, row or [""]) for number, row in rows if row or texts_alone]
     if not rows:
         raise UserError(f"{path}: has a header and no rows")
-    for number, row in enumerate(rows, 2):
+    for number, row in rows:
         if len(row) != len(names):
             raise UserError(f"{path}:{number}: {len(row)} cells, others have {len(names)}")
-    table = {name: [row[i].strip() for row in rows] for i, name in enumerate(names)}
+    table = {name: [row[i].strip() for _, row in rows] for i, name in enumerate(names)}
     x, notes = columns.encode(table, str(path))
     return Unlabelled(x, notes=notes)
 
 
 def read_texts(path: Path, wanted: Wanted) -> Unlabelled:
-    """Texts under the header that the run's table had; a file that is no table has one on each line."""
+    """Texts under the header that the run's table had; a file that is no table has one on each line,
+    be it blank."""
     assert wanted.texts is not None, "inputs are no texts"
     with open_plain(path) as stream:
         try:
@@ -128,7 +137,8 @@ def read_texts(path: Path, wanted: Wanted) -> Unlabelled:
     if TABLE.search(path.name.lower()):
         mark = getattr(wanted.source, "delimiter", ",")
         return _by_name(path, text, mark, wanted.texts)
-    return Unlabelled(wanted.texts.encode_texts([line for line in text.splitlines() if line.strip()]))
+    lines = io.StringIO(text, newline=None)  # `splitlines` would part more: form feeds, U+2028
+    return Unlabelled(wanted.texts.encode_texts([line.removesuffix("\n") for line in lines]))
 
 
 def _inputs_in(path: Path, header: list[str], wanted: Wanted) -> list[int]:

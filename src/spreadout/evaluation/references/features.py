@@ -16,17 +16,23 @@ from spreadout.core.rows import TINY, project_to_sphere
 from spreadout.data.columns import Column, Sparse
 from spreadout.data.feature_hashing import hashed
 from spreadout.data.moments import factor_of, moments
+from spreadout.data.tails import shortened, to_power, with_roots
 
 BLOCK = 1 << 25  # numbers of gathered features at once
 DENSER = 20  # numbers of a dense product that cost as much as one of a sparse product
 
-Form = Literal["raw", "unit", "standard", "standard, unit"]
-"""As they are; rows of length 1; features at mean 0 and deviation 1; rows of these of length 1."""
+Form = Literal["raw", "unit", "standard", "standard, unit", "roots", "roots, unit"]
+"""As they are; rows of length 1; features at mean 0 and deviation 1; rows of these of length 1.
+
+roots: as standard, after roots of the features with long tails.
+"""
 FORMS: dict[Form, str] = {  # as a note says it
     "raw": "",
     "unit": "rows of length 1",
     "standard": "features at deviation 1",
     "standard, unit": "features at deviation 1",
+    "roots": "long tails shortened, features at deviation 1",
+    "roots, unit": "long tails shortened, features at deviation 1",
 }
 
 
@@ -38,7 +44,8 @@ class Features:
     device: torch.device
     most: int  # features; wider ones are hashed into so many, with signs
     form: Form = "raw"
-    scale: tuple[Tensor, Tensor] | None = None  # mean and factor of each feature, for "standard"
+    scale: tuple[Tensor, Tensor] | None = None  # mean and factor of each feature, but for raw and unit
+    power: Tensor | None = None  # that each feature is taken to before, for roots
 
     @property
     def note(self) -> str:
@@ -47,11 +54,16 @@ class Features:
 
     def formed(self, form: Form, training: Tensor) -> Features:
         """In another form; `training` are the instances whose mean and deviation count."""
-        if not form.startswith("standard"):
+        power = None
+        if form.startswith("roots"):
+            power, mean, variance = shortened(*moments(self.column, training, with_roots))
+            power = power.float().to(self.device)
+        elif form.startswith("standard"):
+            mean, variance = moments(self.column, training)
+        else:
             return replace(self, form=form)
-        mean, variance = moments(self.column, training)
-        factor = factor_of(mean, variance).float()
-        return replace(self, form=form, scale=(mean.float().to(self.device), factor.to(self.device)))
+        scale = mean.float().to(self.device), factor_of(mean, variance).float().to(self.device)
+        return replace(self, form=form, scale=scale, power=power)
 
     def like(self, column: Column) -> Features:
         """Another column in the same way."""
@@ -75,7 +87,7 @@ class Features:
     @cached_property
     def stored(self) -> int:
         """How many numbers are stored where most are 0 and are left out; else all of them."""
-        if isinstance(self.column, Sparse) and not self.form.startswith("standard"):
+        if isinstance(self.column, Sparse) and self.scale is None:
             lengths, index = self.column.offsets.diff(), self.column.index
             return int((lengths if index is None else lengths[index]).sum())
         return len(self) * self.width
@@ -118,6 +130,8 @@ class Features:
             few = hashed(column.select(at).compact(), self.most, signed=True)
             return few.take(torch.arange(len(at))).to(self.device)
         found = column.take(at).to(self.device).flatten(1).float()
+        if self.power is not None:
+            found = to_power(found, self.power)
         if self.scale is not None:
             found = (found - self.scale[0]) * self.scale[1]
         if not wide:
