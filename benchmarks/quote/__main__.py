@@ -191,6 +191,16 @@ QUOTES: dict[str, Callable[[], str]] = {
         },
         seeds=1,
     ),
+    "defaults-length": lambda: columns.tried(
+        "results/defaults/length.json",
+        {
+            "default": (),
+            "1,000 rounds": ("rounds=1000",),
+            "2,000": ("rounds=2000",),
+            "twice as wide": ("model.hidden=[512]",),
+        },
+        seeds=1,
+    ),
     "defaults-fresh": lambda: columns.before_and_now(
         "results/defaults/fresh-tables.json", "results/defaults/fresh-tables-before.json"
     ),

@@ -18,9 +18,9 @@ import tomli_w
 import torch
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import data_of
 from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
-from spreadout.data.load import load_data
 from spreadout.flower import keys
 from spreadout.flower.events import Reader, forward
 from spreadout.flower.node_settings import (
@@ -171,7 +171,7 @@ def resume(
 
 def write_roster(path: Path, experiment: Experiment, nodes: int) -> Path:
     """The key of each client's node and, where the server learns them anyway, its classes."""
-    data = load_data(experiment.data, experiment.seed).train
+    data = data_of(experiment).train
     clients: dict[str, dict[str, Any]] = {}
     rows = data.rows_of(torch.arange(data.clients))["classes"]
     for client in range(data.clients):

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 
 from spreadout.config.experiment import Experiment
-from spreadout.config.sound import prepared
+from spreadout.config.sound import data_of, prepared
 from spreadout.core.errors import UserError
 from spreadout.core.rows import Rows, sub_model
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params
 from spreadout.data.dataset import FederatedDataset
-from spreadout.data.load import load_data
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.drift.control import sent_control
 from spreadout.federated.federation import Federation
@@ -102,7 +101,7 @@ def logged(path: Path) -> Watched:
     check(path, CONFIG)
     refuse_own_parts(folder)
     experiment = Experiment.load(folder.config)
-    data = load_data(experiment.data, experiment.seed).train
+    data = data_of(experiment).train
     return Watched(folder.requests(), data, experiment.method, 4 * experiment.model.dim + 8)
 
 
