@@ -17,6 +17,12 @@ CENTRAL = {"centralized": "softmax", "centralized-sets": "label sets"}
 REFERENCES = ("most frequent", "nearest neighbours", "ridge")
 WHOLE = frozenset({"centralized-sets", "fedmlh"})  # clients of these, where they hold label sets
 HISTORIES, NEXT = "dual_encoder", ("R@1", "R@10", "nDCG@10")
+COUNTED = ("popularity", "successor", "item-kNN")  # what next items are compared with
+BY_PRIOR = {  # what is changed of the default
+    "no prior": ["method.prior=0"],
+    "default": [],
+    "clients' counts": ["method.prior=auto"],
+}
 TUNED = {  # files of configs that were tuned on a set: their arms, and which method each is
     "bibtex": (
         "results/fedalc/bibtex.json",
@@ -199,6 +205,33 @@ def next_items(path: str) -> str:
             cells = [statistics.mean(each[metric] for each in scores) for metric in NEXT]
             rows.append([name, one, *(f"{value:.1f}" for value in cells)])
     return table(("", "", *NEXT), rows, path)
+
+
+def popularity(path: str) -> str:
+    """Logs without a prior, with the default one and with clients' counts, beside what is popular."""
+    rows, every = [], dict[str, Runs]()
+    for name, found in _by_set(path, histories=True).items():
+        known = {run["seed"]: run["references"] for run in found[HISTORIES]}
+        means = (statistics.mean(of[one]["R@10"] for of in known.values()) for one in COUNTED)
+        cells = [f"{mean:.1f}" for mean in means]
+        for arm, changes in BY_PRIOR.items():
+            own = [run for run in found[HISTORIES] if run.get("changes", []) == changes]
+            every.setdefault(arm, []).extend(own)
+            cells.append(_mean(own))
+        rows.append([name, *cells])
+    for what, holds in (("runs below popularity", _is_below), ("by popularity alone", _is_alone)):
+        counts = (f"{sum(map(holds, own))} of {len(own)}" for own in every.values())
+        rows.append([what, *("" for _ in COUNTED), *counts])
+    note = "R@10 on test users, mean over seeds; in parentheses one seed."
+    return table(("", *COUNTED, *BY_PRIOR), rows, path, note=note)
+
+
+def _is_below(run: dict[str, Any]) -> bool:
+    return bool(run["metrics"]["R@10"] < run["references"][COUNTED[0]]["R@10"] - 1e-6)
+
+
+def _is_alone(run: dict[str, Any]) -> bool:
+    return "inputs unused" in run["findings"]
 
 
 def prior_rules(path: str) -> str:
