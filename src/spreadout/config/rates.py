@@ -81,7 +81,7 @@ def _prior(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     users are asked for no counts whichever items they request.
     """
     method, hidden = experiment.method, hides_sizes(experiment)
-    own = method.is_centralized or (method.row_access == "own" and not hidden)
+    own = method.is_centralized or (method.names_own_rows and not hidden)
     if own and not method.takes_histories:
         return {"method.prior": "auto"}
     return {} if hidden or not splits.validation else {"method.prior": "validation"}

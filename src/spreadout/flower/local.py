@@ -170,13 +170,13 @@ def resume(
 
 
 def write_roster(path: Path, experiment: Experiment, nodes: int) -> Path:
-    """The key of each client's node and, where clients request their own rows only, its classes."""
+    """The key of each client's node and, where the server learns them anyway, its classes."""
     data = data_of(experiment).train
     clients: dict[str, dict[str, Any]] = {}
     rows = data.rows_of(torch.arange(data.clients))["classes"]
     for client in range(data.clients):
         about: dict[str, Any] = {"key": f"keys/node{client % nodes}.pub"}
-        if experiment.method.row_access == "own":
+        if experiment.method.names_own_rows:
             about["classes"] = rows[client].tolist()
         clients[str(client)] = about
     path.write_text(tomli_w.dumps({"clients": clients}), encoding="utf-8")

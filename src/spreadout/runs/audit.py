@@ -48,12 +48,12 @@ class Watched:
     def looks(self) -> list[Look]:
         """What an observer knows, in the mean over clients."""
         own, popularity = self._known()
-        return audit(self._sound(), own, popularity, **self._drawn())
+        return audit(self._seen(own), own, popularity, **self._drawn())
 
     def beliefs(self) -> Iterator[dict[str, Any]]:
         """After every request: the candidates for that client's classes, and how likely each is."""
         own, popularity = self._known()
-        watched = watch(self._sound(), own, popularity, **self._drawn())
+        watched = watch(self._seen(own), own, popularity, **self._drawn())
         for client, turn, candidates, belief in watched:
             likely = dict(zip(candidates.tolist(), belief.round(6).tolist(), strict=True))
             yield {"client": client, "request": turn, "posterior": likely}
@@ -65,6 +65,11 @@ class Watched:
         if how.cover is not None:
             found["blocks"] = blocks_of(self.data.first_class, self.data.classes, how.cover)
         return found
+
+    def _seen(self, own: dict[int, Classes]) -> Iterator[tuple[int, Sequence[int]]]:
+        """The requests, or the updates that follow them where these have a client's own rows alone."""
+        for client, rows in self._sound():
+            yield client, own[client].tolist() if self.method.returns_own_rows else rows
 
     def _sound(self) -> Iterator[tuple[int, Sequence[int]]]:
         """The requests, as long as they are of this federation."""
