@@ -95,6 +95,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "figures": lambda: dual_encoder.retrieval(
         "results/dual_encoder/figures.json",
         in_one_place="results/dual_encoder/centralized-tuning.json",
+        tuning="results/dual_encoder/figures-tuning.json",
     ),
     "rounds": lambda: rounds.rounds(
         "results/dual_encoder/speed-cpu.json", "results/dual_encoder/speed-h200.json"
@@ -188,6 +189,16 @@ QUOTES: dict[str, Callable[[], str]] = {
                 "rounds=1000",
                 "model.hidden=[512]",
             ),
+        },
+        seeds=1,
+    ),
+    "defaults-length": lambda: columns.tried(
+        "results/defaults/length.json",
+        {
+            "default": (),
+            "1,000 rounds": ("rounds=1000",),
+            "2,000": ("rounds=2000",),
+            "twice as wide": ("model.hidden=[512]",),
         },
         seeds=1,
     ),

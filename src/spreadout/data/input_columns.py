@@ -33,6 +33,14 @@ class InputColumn:
     values: tuple[str | None, ...] = ()  # of text: all but the first have an indicator; None: untrained
     mean: float | None = None  # of training rows, what an empty cell becomes; None: none may be empty
     words: bool = False  # text whose words are hashed into `width` numbers
+    declared: bool = False  # whether its values were said by whoever gave the data, not found in rows
+
+    @property
+    def tells(self) -> str | None:
+        """What it says of the rows that it was made from, whoever has it; None: nothing."""
+        if self.mean is not None:
+            return f"the mean of its training rows ({self.mean:g})"
+        return "which values its rows have" if self.values and not self.declared else None
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ class InputColumns:
             if column.values:
                 seen = own.any(dim=0).tolist()
                 kept = [v if there else None for v, there in zip(column.values[1:], seen, strict=True)]
-                columns.append(replace(column, values=(column.values[0], *kept)))
+                columns.append(replace(column, values=(column.values[0], *kept), declared=False))
             else:
                 known = own[~own.isnan()]
                 columns.append(replace(column, mean=float(known.double().mean()) if len(known) else 0.0))

@@ -1,7 +1,8 @@
 """Text as numbers, without a vocabulary that clients would have to share.
 
 A text is the set of its words and of its pairs of neighbouring words. Each is a feature by its own hash
-(Weinberger et al. 2009), so every client finds the same number for a word and tells nobody which it has.
+(Weinberger et al. 2009), so every client finds the same number for a word. That hides no word: the hash
+is public, and whoever sees which features moved can hash a dictionary.
 """
 
 from __future__ import annotations
