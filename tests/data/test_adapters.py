@@ -52,10 +52,10 @@ def test_numbers_that_are_written_as_text_are_no_texts() -> None:
 
 def test_a_cell_without_text_is_named() -> None:
     said = {"note": ["a tall one", None, "small"], "kind": ["ash", "fir", "yew"]}
-    with pytest.raises(so.UserError, match="note is 'None' in row 2, no text"):
+    with pytest.raises(so.UserError, match="row 2: note is 'None', no text"):
         so.FederatedDataset.from_frame(said, label="kind")
     train = so.FederatedDataset.from_frame({**said, "note": ["tall", "", "small"]}, label="kind")
-    with pytest.raises(so.UserError, match=r"note is '1\.0' in row 1, no text"):
+    with pytest.raises(so.UserError, match=r"row 1: note is '1\.0', no text"):
         so.Examples.from_frame({**said, "note": [1.0, 2.0, 3.0]}, label="kind", like=train)
 
 
