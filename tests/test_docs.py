@@ -97,6 +97,12 @@ def test_relative_links_lead_somewhere(document: Path) -> None:
         assert target.exists(), f"{document.name} links to {link}"
 
 
+@pytest.mark.parametrize("document", [*DOCUMENTS, ROOT / "CHANGELOG.md"], ids=lambda path: path.name)
+def test_a_link_that_is_called_by_a_page_leads_to_that_page(document: Path) -> None:
+    for called, link in re.findall(r"\[([\w./-]+\.md)\]\(([^)#]+)", document.read_text()):
+        assert Path(called).name == Path(link).name, f"{document.name} links to {link} as {called}"
+
+
 @pytest.mark.parametrize("room", ["flower", "privacy"])
 def test_the_map_names_every_module_of_these_rooms(room: str) -> None:
     said = (ROOT / "docs" / "architecture.md").read_text()

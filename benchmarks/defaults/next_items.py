@@ -1,6 +1,6 @@
-"""Next items with a prior from validation items and without, on logs in which order says little or much.
+"""Next items without a prior and with the default one, on logs in which order says little or much.
 
-    python -m benchmarks.defaults.next_items --out results/defaults/next-items.json
+    python -m benchmarks.defaults.next_items --out results/defaults/popularity.json
 
 Made-up logs: `staples` (all buy by popularity, with a few favourites each), `tastes` (by popularity,
 and what their group likes) and `walks` (what comes next follows from the last item). And a part of
@@ -10,6 +10,8 @@ movies. Each has users of its own to judge by; none of MovieLens-1M's test users
 Real logs that are no part of this repository are named with their files, of columns user, item and time:
 
     python -m benchmarks.defaults.next_items --sets= --folder groceries=groceries.csv …
+
+`--priors clients` is the one that the default does not ask clients for: `method.prior = "auto"`.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import record
-from benchmarks.common.command import command, refuse_unknown
+from benchmarks.common.command import command, names, refuse_unknown
 from benchmarks.common.paths import RESULTS
 from benchmarks.defaults.jobs import Job, data_folder, own_sets, parser_for, run_all
 from benchmarks.defaults.run_file import add, key_of, runs_in
 from spreadout.data.io.archive import opened
 from spreadout.data.sources.movielens import ratings
 
-OUT = RESULTS / "defaults" / "next-items.json"
-PRIORS = (("method.prior=0",), ("method.prior=validation",))
+OUT = RESULTS / "defaults" / "popularity.json"
+PRIORS = {"none": ("method.prior=0",), "default": (), "clients": ("method.prior=auto",)}
 Events = Iterator[tuple[int, int, int]]  # user, item, time
 
 
@@ -103,8 +105,10 @@ def _log(path: Path) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets=",".join(LOGS), methods=("dual_encoder",), seeds="0,1,2", out=OUT)
+    parser.add_argument("--priors", type=names, default="none,default")
     given = parser.parse_args(arguments)
     refuse_unknown("--sets", given.sets, list(LOGS))
+    refuse_unknown("--priors", given.priors, list(PRIORS))
     commit = record.commit()
     known = set() if given.again else {key_of(run) for run in runs_in(given.out)}
     with tempfile.TemporaryDirectory() as place:
@@ -112,7 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for seed in given.seeds:
             made = {name: _log(written(name, seed, Path(place))) for name in given.sets}
             for name, data in (made | real).items():
-                own = (Job(name, "dual_encoder", seed, prior, data=data) for prior in PRIORS)
+                own = (
+                    Job(name, "dual_encoder", seed, PRIORS[prior], data=data) for prior in given.priors
+                )
                 jobs += [job for job in own if key_of(job.about) not in known]
         jobs = [replace(job, device=given.device) for job in jobs]
         for _, found in run_all(jobs, given.workers, given.seconds):

@@ -159,6 +159,13 @@ def of_own_large_table(name: str) -> Iterator[Trial]:
             yield name, method, (kept, "rounds=1000", f"model.hidden=[{hidden}]")
 
 
+def of_own_longer_table(name: str) -> Iterator[Trial]:
+    """Of any table: the default, more rounds, a wider layer; judged on three rows of ten."""
+    for method in ("fedaws", "fedss"):
+        for change in ((), ("rounds=1000",), ("rounds=2000",), ("model.hidden=[512]",)):
+            yield name, method, (*THREE_OF_TEN, *change)
+
+
 def of_own_labels(name: str) -> Iterator[Trial]:
     """Of some labels: FedMLH with fewer buckets than labels, which is the default, and with more."""
     for change in ((), ("method.buckets=64",)):
@@ -183,6 +190,7 @@ OF_OWN = {
     "tables": of_own_table,
     "small-tables": of_own_small_table,
     "large-tables": of_own_large_table,
+    "length": of_own_longer_table,
     "labels": of_own_labels,
     "texts": of_own_text,
 }

@@ -5,6 +5,7 @@
     python -m benchmarks.papers.extreme --profile                     # what a round of each arm takes
     python -m benchmarks.papers.extreme --sets amazoncat-13k --rows   # the price of seeing nothing
     python -m benchmarks.papers.extreme --sets amazoncat-13k --draw   # its picture, from the file
+    python -m benchmarks.papers.extreme --sets amazoncat-13k --neighbours --scale 0.1   # Table 4
 
 Every arm has four points, trained on the same examples with a part held out; that part chooses the
 point, the round and the weight of the prior. A prior only ranks, so an arm with one and its twin without
@@ -32,7 +33,17 @@ from benchmarks.common.paths import RESULTS, ROOT
 from benchmarks.common.record import commit, read, write
 from benchmarks.common.start import start
 from benchmarks.common.timing import time_rounds
-from benchmarks.papers.extreme_arms import ARMS, SAME, SETS, Arm, Made, Set, experiment, rows_arms
+from benchmarks.papers.extreme_arms import (
+    ARMS,
+    SAME,
+    SETS,
+    Arm,
+    Made,
+    Set,
+    experiment,
+    neighbour_arms,
+    rows_arms,
+)
 from benchmarks.papers.seen_rows import draw_rows
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
@@ -76,6 +87,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=sorted(SETS))
     parser.add_argument("--arms", nargs="+", help="these only")
     parser.add_argument("--rows", action="store_true", help="arms by rows beside a client's own")
+    parser.add_argument("--neighbours", action="store_true", help="arms by how many push a row")
     parser.add_argument("--seconds", type=duration, default=1e9, help="after which no run is begun")
     parser.add_argument("--jobs", type=at_least_one, default=1)
     parser.add_argument("--seeds", type=int, default=3)
@@ -91,9 +103,10 @@ def main() -> None:
     a = parser.parse_args()
     if a.draw:
         for shape in a.sets:
-            draw(shape, read(_path(a.out, shape, rows=True)))
+            draw(shape, read(_path(a.out, shape, "rows")))
         return
-    known = rows_arms() if a.rows else ARMS
+    table = "rows" if a.rows else "neighbours" if a.neighbours else "arms"
+    known = {"rows": rows_arms(), "neighbours": neighbour_arms(), "arms": ARMS}[table]
     if a.further:
         known = {name: replace(arm, points=arm.every) for name, arm in known.items()}
     if unknown := [name for name in a.arms or [] if name not in known]:
@@ -104,10 +117,10 @@ def main() -> None:
         for name, arm in known.items()
         if name in (a.arms or known)
     }
-    kept = {shape: _kept(_path(a.out, shape, rows=a.rows)) for shape in a.sets}
+    kept = {shape: _kept(_path(a.out, shape, table)) for shape in a.sets}
     if a.rows:
         for shape in a.sets:
-            take_over(kept[shape], _kept(_path(a.out, shape, rows=False)), arms)
+            take_over(kept[shape], _kept(_path(a.out, shape, "arms")), arms)
     sets = {shape: SETS[shape].resized(a.scale, a.rounds) for shape in a.sets}
     # A point of every arm, then the next: oracles, which take most memory, are not all at once.
     first = [
@@ -138,7 +151,7 @@ def main() -> None:
                 break
             for done in wait(begun, return_when=FIRST_COMPLETED).done:
                 job = begun.pop(done)
-                keep(job, done, kept[job.shape], _path(a.out, job.shape, rows=a.rows))
+                keep(job, done, kept[job.shape], _path(a.out, job.shape, table))
                 waiting += again(job, kept[job.shape], arms, a.seeds)
     for shape, made in kept.items():
         for line in lines(shape, made, arms):
@@ -156,8 +169,8 @@ def take_over(kept: Made, made: Made, arms: Mapping[str, Arm]) -> None:
         kept.setdefault("constant", made["constant"])
 
 
-def _path(out: Path, shape: str, *, rows: bool) -> Path:
-    return out / f"{'rows' if rows else 'arms'}-{shape}.json"
+def _path(out: Path, shape: str, table: str) -> Path:
+    return out / f"{table}-{shape}.json"
 
 
 def _kept(path: Path) -> Made:

@@ -215,11 +215,38 @@ def rows_arms() -> dict[str, Arm]:
     }
 
 
+PUSHED: dict[str, Made] = {  # from which classes: Eq. 8 with its k, and Eq. 7
+    **{f"k-{k}": {"spreadout_form": "topk", "k": k} for k in (10, 100, 500)},
+    "k-all": {"spreadout_form": "far"},
+    "hinge": {"spreadout_form": "hinge"},
+}
+
+
+def neighbour_arms() -> dict[str, Arm]:
+    """By how many neighbours a row is pushed from; a plain step, as the paper has it.
+
+    It is pushed by the mean over its neighbours, so that a strength means the same for any k.
+    """
+    plain: Made = {"name": "fedaws", "prior": "auto", "spreadout_step": "plain", "reduction": "row"}
+    points = {
+        f"{strength:g}": {
+            "method": {"strength": strength},
+            "server": {"lr": 0.03},
+            "clients": {"row_lr": 0.5},
+        }
+        for strength in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+    }
+    return {
+        name: Arm(name, overlay({"method": {**plain, **form}}, BY_SIZE), points)
+        for name, form in PUSHED.items()
+    }
+
+
 def experiment(
     shape: str, one: Set, arm: str, point: str, seed: int = 0, more: Sequence[str] = ()
 ) -> Experiment:
     """A point of an arm at a shape; more: changes for a quick look."""
-    known = ARMS | rows_arms()
+    known = ARMS | rows_arms() | neighbour_arms()
     changes = known[arm].every[point]
     central = known[arm].changes["method"]["name"] == "centralized"
     of_set = {

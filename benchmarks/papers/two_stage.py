@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +29,7 @@ from benchmarks.papers.suite import Runs, keep
 from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment
 from spreadout.config.values import overlay, read_toml
+from spreadout.core.checksums import sha256
 from spreadout.core.errors import UserError
 from spreadout.runs.compare import Suite
 
@@ -69,6 +71,11 @@ class Point:
     changes: Changes
     job: Job
 
+    @property
+    def settings(self) -> str:
+        """A few letters that tell all its settings from others: its name has those of the grid alone."""
+        return sha256(json.dumps(config_of(self.job.experiment), sort_keys=True).encode())[:16]
+
 
 @dataclass(frozen=True)
 class TwoStage:
@@ -80,7 +87,8 @@ class TwoStage:
     there. whole: whether rates fall to the last round, so that a point is judged by its last evaluation
     and trained again for all its rounds. turn: all runs of an earlier turn are begun before those of a
     later one. once: arms whose second stage is of one seed. beside: all arms of the suite's file, where
-    these are only some. tried: by arm and name, scores of points that are not tried again.
+    these are only some. tried: by arm and name, points of a file; those with the same settings are not
+    tried again.
     """
 
     name: str
@@ -125,11 +133,17 @@ class TwoStage:
                 found.append(Point(arm, point, changes, job))
         return found
 
+    @cached_property
+    def known(self) -> dict[tuple[str, str], Mapping[str, Any]]:
+        """Those of `tried` that were made with the settings that the points have now."""
+        now = {(one.arm, one.name): one.settings for one in self.points}
+        return {key: one for key, one in self.tried.items() if one.get("settings") == now.get(key, "")}
+
     def jobs(self, kept: Kept) -> Sequence[Job]:
         """All points, and the second stage of arms whose points are all there."""
         chosen = self.chosen(kept)
         runs = Runs(self.final(chosen), self.more, self._rank(FINAL), self.stops)
-        untried = [one.job for one in self.points if (one.arm, one.name) not in self.tried]
+        untried = [one.job for one in self.points if (one.arm, one.name) not in self.known]
         final = (
             job for job in runs.jobs(kept) if job.variant not in self.once or not job.experiment.seed
         )
@@ -137,8 +151,8 @@ class TwoStage:
 
     def scores(self, one: Point, kept: Kept) -> Mapping[str, Any] | None:
         """What a point has scored, or how it failed; None while it is still to be tried."""
-        if (one.arm, one.name) in self.tried:
-            return self.tried[one.arm, one.name]
+        if (one.arm, one.name) in self.known:
+            return self.known[one.arm, one.name]
         run = kept.of(one.job)
         if run is None:
             return None
@@ -181,13 +195,13 @@ class TwoStage:
 
     def write(self, kept: Kept, out: Path) -> None:
         """`NAME-tuning.json` and `NAME.json`, of what is there."""
-        if not any(kept.of(one.job) for one in self.points) and not self.tried:
+        if not any(kept.of(one.job) for one in self.points) and not self.known:
             print(f"{self.name}: no point has been tried yet; its files stay as they are")
             return
         table = _others(out / f"{self.name}-tuning.json", self.arms) if self.into else []
         for one in self.points:
             if scores := self.scores(one, kept):
-                table.append({"arm": one.arm, "point": one.name, **scores})
+                table.append({"arm": one.arm, "point": one.name, "settings": one.settings, **scores})
         tuning = {"base": self.base.name, "fraction": self.fraction, "points": table}
         write(out / f"{self.name}-tuning.json", tuning)
         chosen = self.chosen(kept)
@@ -214,6 +228,10 @@ def done_before(path: Path, given: argparse.Namespace) -> dict[str, Mapping[str,
 
 def choose_and_run(plans: Sequence[TwoStage], out: Path, running: Running) -> None:
     """Both stages of all plans, their runs in one pool; then their files."""
+    for plan in plans:
+        there = sum((one.arm, one.name) in plan.tried for one in plan.points)
+        if stale := there - len(plan.known):
+            print(f"{plan.name}: tries {stale} of {there} points again, which are of other settings")
     for plan, kept in zip(plans, run_plans(plans, running), strict=True):
         plan.write(kept, out)
 

@@ -17,6 +17,7 @@ from benchmarks.common.command import parser_of
 from benchmarks.common.paths import ROOT
 from benchmarks.quote import (
     attacks,
+    chosen_on,
     cifar,
     columns,
     defaults,
@@ -154,10 +155,11 @@ QUOTES: dict[str, Callable[[], str]] = {
     "growth": lambda: rounds.growth("results/growth/cpu.json"),
     "defaults-reached": lambda: defaults.reached("results/defaults/table.json"),
     "defaults-histories": lambda: defaults.next_items("results/defaults/table.json"),
+    "defaults-popularity": lambda: defaults.popularity("results/defaults/popularity.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
     "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
-    "defaults-dropout": lambda: defaults.trials("results/defaults/dropout.json"),
+    "defaults-chosen-on": chosen_on.compared,
     "defaults-columns": lambda: columns.tried(
         "results/defaults/tables.json",
         {
@@ -186,6 +188,16 @@ QUOTES: dict[str, Callable[[], str]] = {
                 "rounds=1000",
                 "model.hidden=[512]",
             ),
+        },
+        seeds=1,
+    ),
+    "defaults-length": lambda: columns.tried(
+        "results/defaults/length.json",
+        {
+            "default": (),
+            "1,000 rounds": ("rounds=1000",),
+            "2,000": ("rounds=2000",),
+            "twice as wide": ("model.hidden=[512]",),
         },
         seeds=1,
     ),

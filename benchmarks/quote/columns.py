@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from benchmarks.quote.tables import read, table
+from spreadout.core.errors import UserError
 
 METHODS = {"fedaws": "FedAwS", "fedss": "FedSS"}
 REFERENCES = ("ridge", "nearest neighbours")
@@ -34,11 +35,12 @@ def before_and_now(now: str, before: str) -> str:
     beside = _best_references(now)
     rows = []
     for name in own[now]:
-        cells = [
-            f"{statistics.mean(own[path][name][method,]):.1f}"
-            for method in METHODS
-            for path in (before, now)
-        ]
+        cells = []
+        for method in METHODS:
+            for path in (before, now):
+                if not (scores := own[path].get(name, {}).get((method,))):
+                    raise UserError(f"{path}: no run of {name} with {method} and the defaults")
+                cells.append(f"{statistics.mean(scores):.1f}")
         rows.append([name, beside[name][0], f"{beside[name][1]:.1f}", *cells])
     means = (statistics.mean(float(row[i]) for row in rows) for i in range(2, 3 + 2 * len(METHODS)))
     head = [f"{label}{when}" for label in METHODS.values() for when in (", before", "")]
@@ -48,9 +50,15 @@ def before_and_now(now: str, before: str) -> str:
 
 
 def _by_change(path: str) -> Scores:
+    """Scores of runs that differ in their seed alone: also what part of a set they are judged on tells
+    them apart, unless all runs of the set are judged on that one."""
+    runs, shared = read(path)["runs"], dict[str, set[str]]()
+    for run in runs:
+        parts = {one for one in run.get("changes", []) if one.startswith("data.")}
+        shared[run["set"]] = parts & shared.get(run["set"], parts)
     found: dict[str, dict[tuple[str, ...], list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in read(path)["runs"]:
-        changes = (one for one in run.get("changes", []) if not one.startswith("data."))
+    for run in runs:
+        changes = set(run.get("changes", [])) - shared[run["set"]]
         found[run["set"]][run["method"], *sorted(changes)].append(run["metrics"]["P@1"])
     return found
 

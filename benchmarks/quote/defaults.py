@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
+from benchmarks.defaults.leave_one_out import BY_SIZE
 from benchmarks.defaults.points import ADAM
 from benchmarks.quote.tables import read, table
 
@@ -15,6 +17,12 @@ CENTRAL = {"centralized": "softmax", "centralized-sets": "label sets"}
 REFERENCES = ("most frequent", "nearest neighbours", "ridge")
 WHOLE = frozenset({"centralized-sets", "fedmlh"})  # clients of these, where they hold label sets
 HISTORIES, NEXT = "dual_encoder", ("R@1", "R@10", "nDCG@10")
+COUNTED = ("popularity", "successor", "item-kNN")  # what next items are compared with
+BY_PRIOR = {  # what is changed of the default
+    "no prior": ["method.prior=0"],
+    "default": [],
+    "clients' counts": ["method.prior=auto"],
+}
 TUNED = {  # files of configs that were tuned on a set: their arms, and which method each is
     "bibtex": (
         "results/fedalc/bibtex.json",
@@ -30,6 +38,7 @@ TRUST = {  # the defaults of the package
     "fedavg": "exponent 0.5",
 }
 FLOOR = "fedaws"  # was run on small sets before and after its present rule
+CHOSEN = {"fedaws": "the default", "fedss": BY_SIZE}  # the rule of a search that is the default
 Runs = list[dict[str, Any]]
 
 
@@ -198,6 +207,33 @@ def next_items(path: str) -> str:
     return table(("", "", *NEXT), rows, path)
 
 
+def popularity(path: str) -> str:
+    """Logs without a prior, with the default one and with clients' counts, beside what is popular."""
+    rows, every = [], dict[str, Runs]()
+    for name, found in _by_set(path, histories=True).items():
+        known = {run["seed"]: run["references"] for run in found[HISTORIES]}
+        means = (statistics.mean(of[one]["R@10"] for of in known.values()) for one in COUNTED)
+        cells = [f"{mean:.1f}" for mean in means]
+        for arm, changes in BY_PRIOR.items():
+            own = [run for run in found[HISTORIES] if run.get("changes", []) == changes]
+            every.setdefault(arm, []).extend(own)
+            cells.append(_mean(own))
+        rows.append([name, *cells])
+    for what, holds in (("runs below popularity", _is_below), ("by popularity alone", _is_alone)):
+        counts = (f"{sum(map(holds, own))} of {len(own)}" for own in every.values())
+        rows.append([what, *("" for _ in COUNTED), *counts])
+    note = "R@10 on test users, mean over seeds; in parentheses one seed."
+    return table(("", *COUNTED, *BY_PRIOR), rows, path, note=note)
+
+
+def _is_below(run: dict[str, Any]) -> bool:
+    return bool(run["metrics"]["R@10"] < run["references"][COUNTED[0]]["R@10"] - 1e-6)
+
+
+def _is_alone(run: dict[str, Any]) -> bool:
+    return "inputs unused" in run["findings"]
+
+
 def prior_rules(path: str) -> str:
     """Ways to find a prior: P@1 over sets, and what it is below always the most frequent label."""
     found = _by_rule(path)
@@ -354,7 +390,23 @@ def left_out(path: str) -> str:
     ]
     for which in ("mean", "median"):
         rows.append([which, *(_percent(methods[m][f"{which} share"]) for m in found)])
-    return table(("left out", *(METHODS[m] for m in found)), rows, path, note="P@1 in percent.")
+    note = f"P@1 in percent. {_times_chosen(methods)}"
+    return table(("left out", *(METHODS[m] for m in found)), rows, path, note=note)
+
+
+def _times_chosen(methods: dict[str, Any]) -> str:
+    """How often the others chose the rule that is the default, and how often another one."""
+    told = []
+    for method, own in methods.items():
+        times = Counter(one["chosen"] for one in own["left out"])
+        default, sets = times.pop(CHOSEN[method], 0), len(own["left out"])
+        others = (f"`{rule}` {_times(count)}" for rule, count in times.most_common())
+        told.append(f"{METHODS[method]}'s default on {default} of {sets} ({', '.join(others)})")
+    return f"The other sets chose {' and '.join(told)}."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _share(one: dict[str, Any]) -> str:

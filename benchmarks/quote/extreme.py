@@ -7,7 +7,7 @@ import string
 from collections.abc import Iterator, Mapping
 
 from benchmarks.papers.extreme import RANKED, chosen, test_scores
-from benchmarks.papers.extreme_arms import ARMS, SETS, Arm, rows_arms
+from benchmarks.papers.extreme_arms import ARMS, SETS, Arm, neighbour_arms, rows_arms
 from benchmarks.quote.tables import Made, read, table
 
 WAYS = {"without": "", "prior": " + prior"}
@@ -90,6 +90,35 @@ def rows_seen(*shapes: str) -> str:
             lines.append([shape, name, *cells, f"{kib} KiB" if name != "all" else "–", str(tried)])
     head = ("", "rows beside its own", *RANKED, TAIL, "down / up a round", "points")
     return table(head, lines, *paths, note="Without → with the prior. Bytes are of one client.")
+
+
+def neighbours(shape: str) -> str:
+    """Each k with every strength on validation examples, and the test scores of the best one."""
+    path = f"results/extreme/neighbours-{shape}.json"
+    made, rows = read(path), []
+    known = neighbour_arms()
+    for name, arm in known.items():
+        best = {way: chosen(made, name, way) for way in WAYS}
+        cells = [_plain_point(made, name, point, best["without"]) for point in arm.points]
+        for way in WAYS:
+            found = test_scores(made, name, best[way], way)
+            cells.append(" / ".join(_spread(found, metric) for metric in RANKED))
+        rows.append(["all pairs, Eq. 7" if name == "hinge" else name.replace("-", " = "), *cells])
+    strengths = (f"λ = {point}" for point in next(iter(known.values())).points)
+    head = ("", *strengths, *(f"test{called}, {' / '.join(RANKED)}" for called in WAYS.values()))
+    seeds = {key.rpartition(" ")[2] for key in made["runs"]}
+    note = (
+        f"P@1 on validation examples without a prior, by λ; {len(seeds)} seed{'s' * (len(seeds) > 1)}."
+    )
+    return table(head, rows, path, note=note)
+
+
+def _plain_point(made: Made, arm: str, point: str, best: str | None) -> str:
+    one = made["runs"].get(f"{arm} {point} 0")
+    if one is None or "failed" in one:
+        return "–"
+    value = f"{one['validation']['without']['P@1']:.1f}"
+    return f"**{value}**" if point == best else value
 
 
 def _found(made: Made, known: Mapping[str, Arm]) -> Iterator[tuple[str, int, list[Made]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.quote.edges import edges
 from benchmarks.quote.tables import Made, Planned, latest, not_run, over_seeds, read, spread, table
 
 MADE = {
@@ -40,6 +41,8 @@ TO_COME = (
     ),
 )
 MARKS = (30.0, 40.0, 50.0)  # MAP@10 to be reached
+MERGES = {"weighted-mean": "the mean over a row's holders (ours)", "sum": "the paper's literal sum"}
+EITHER = ("fedavg", "centralized")  # all hold all rows: both merges are one
 
 
 def sampled(path: str) -> str:
@@ -55,8 +58,15 @@ def sampled(path: str) -> str:
         cells += [f"{layer / 1024:.1f}", f"{100 * layer / whole:.1f} %"] if layer else ["–", "–"]
         rows.append([v["label"], *cells])
     head = ("", *names, "MAP@10 of FullSoftmax's", "class rows down, KiB", "of FullSoftmax's")
-    note = f"{over_seeds(made).removesuffix('.')}; bytes a client and round."
-    return table(head, rows, path, note=note)
+    note = f"{over_seeds(made).removesuffix('.')}; bytes a client and round. {merges_of(made)}"
+    return table(head, rows, path, note=note.strip())
+
+
+def merges_of(made: Made) -> str:
+    """How all arms merge the rows they sample; empty where they differ and their labels say it."""
+    methods = (made["configs"][v["name"]]["method"] for v in made["variants"])
+    used = {MERGES[one["merge"]] for one in methods if one["name"] not in EITHER}
+    return f"Sampled rows are merged by {used.pop()}." if len(used) == 1 else ""
 
 
 def by_bytes(path: str, marks: Sequence[float] = MARKS) -> str:
@@ -73,9 +83,8 @@ def by_bytes(path: str, marks: Sequence[float] = MARKS) -> str:
         cells += ["–" if at is None else f"{at * each * cohort / 2**30:.2f}" for at in rounds]
         rows.append([v["label"], *cells])
     heads = (f"{what} to {mark:g}" for what in ("rounds", "GiB") for mark in marks)
-    return table(
-        ("", *heads), rows, path, note="Between evaluations, every 100 rounds, a straight line."
-    )
+    note = f"Between evaluations, every 100 rounds, a straight line. {merges_of(made)}"
+    return table(("", *heads), rows, path, note=note.strip())
 
 
 def _rounds_to(rounds: Sequence[float], scores: Sequence[float], mark: float) -> float | None:
@@ -90,12 +99,17 @@ def _rounds_to(rounds: Sequence[float], scores: Sequence[float], mark: float) ->
 def studies() -> str:
     """The tables of the studies that were made, as far as they came, and one line for the others."""
     made = [
-        f"**{title[0].upper()}{title[1:]}**\n\n{studied(latest(path))}" for title, path in MADE.items()
+        f"**{title[0].upper()}{title[1:]}**\n\n{studied(latest(path), _tuning(path))}"
+        for title, path in MADE.items()
     ]
     return "\n\n".join([*made, *not_run(TO_COME)])
 
 
-def studied(path: str) -> str:
+def _tuning(path: str) -> str:
+    return f"{path.removesuffix('.json')}-tuning.json"
+
+
+def studied(path: str, tuning: str | None = None) -> str:
     """Arms with row rates, and maybe rounds, chosen on left-out alphabets, beside FullSoftmax."""
     made = read(path)
     full = next((v for v in made["variants"] if v["name"] == "full"), None)
@@ -109,7 +123,8 @@ def studied(path: str) -> str:
         rows.append([v["label"], *cells, f"{config['clients']['row_lr']:g}", str(config["rounds"])])
     scores = ("MAP@10", "R@1", "MAP@10 of FullSoftmax's, seed by seed", "P@1 on its training data")
     head = ("", *scores, "class rows down, KiB", "row rate", "rounds")
-    return table(head, rows, path, note=over_seeds(made))
+    note = f"{over_seeds(made)} {edges(made, tuning) if tuning else ''}"
+    return table(head, rows, path, note=note.strip())
 
 
 def _share(variant: Made, full: Made) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from benchmarks.papers.published import Row, Table, tables
 from benchmarks.quote import extreme
@@ -89,8 +90,8 @@ def pairs(table: Table, row: Row) -> Iterator[tuple[float, float | None]]:
     whole = next((one for one in table.rows if one.label == table.relative_to), None)
     for at, metric in enumerate(table.metrics):
         said, ours = row.paper[at], _ours(table, row, metric)
-        if whole is not None:
-            full = _ours(table, whole, metric)
+        if whole is not None:  # of the same file, or, of what was not run, of its own
+            full = _ours(table, replace(whole, result=row.result or whole.result), metric)
             said = 100 * said / whole.paper[at]
             ours = None if ours is None or not full else 100 * ours / full
         yield said, ours

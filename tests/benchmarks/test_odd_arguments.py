@@ -23,6 +23,7 @@ ODD = [
     ([f"{DEFAULTS}.tuning", "--points", "-1"], "'-1': give a whole number, 1 or more"),
     ([f"{DEFAULTS}.trials", "--groups", "none"], "--groups none: unknown; known are "),
     ([f"{DEFAULTS}.next_items", "--sets", "none"], "--sets none: unknown; known are staples"),
+    ([f"{DEFAULTS}.next_items", "--priors", "own"], "--priors own: unknown; known are none, default"),
     ([f"{DEFAULTS}.prior_rules", "--data", "no", "--keep", "no"], "--data no: no such folder"),
     ([f"{DEFAULTS}.leave_one_out", "no.json", "--out", "no"], "no.json: No such file"),
     ([f"{DEFAULTS}.merge", "README.md", "README.md"], "README.md: is no file of results"),

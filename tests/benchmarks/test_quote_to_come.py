@@ -44,12 +44,29 @@ def test_rounds_and_bytes_until_a_score_is_reached(monkeypatch: pytest.MonkeyPat
     curve = {"round": [0, 100, 200], "MAP@10": [0.0, 35.0, 45.0]}
     arm = {"name": "a", "label": "an arm", "curve": curve, "bytes_per_client_round": each}
     central = {**arm, "label": "in one place", "bytes_per_client_round": {"down": 0.0, "up": 0.0}}
-    configs = {"a": {"clients": {"per_round": 2}}}
+    method = {"name": "fedss", "merge": "sum"}
+    configs = {"a": {"clients": {"per_round": 2}, "method": method}}
     shown(monkeypatch, {"variants": [arm, central], "configs": configs})
     lines = fedss.by_bytes("x.json").splitlines()
     # 30 after 6/7 of the first hundred rounds, 40 half way through the second; two clients, 1 GiB each.
     assert lines[2] == "| an arm | 86 | 150 | – | 171.43 | 300.00 | – |"
     assert "in one place" not in lines[3]
+    assert "Sampled rows are merged by the paper's literal sum." in lines[-1]
+
+
+def test_one_merge_is_told_and_several_are_left_to_the_labels() -> None:
+    methods = {
+        "ours": {"name": "fedss", "merge": "weighted-mean"},
+        "spread": {"name": "fedaws-softmax", "merge": "weighted-mean"},
+        "full": {"name": "fedavg", "merge": "weighted-mean"},  # where it makes no difference
+    }
+    made = {
+        "variants": [{"name": name} for name in methods],
+        "configs": {name: {"method": method} for name, method in methods.items()},
+    }
+    assert fedss.merges_of(made) == "Sampled rows are merged by the mean over a row's holders (ours)."
+    methods["spread"]["merge"] = "sum"
+    assert fedss.merges_of(made) == ""
 
 
 def test_seeds_are_counted_and_arms_with_fewer_named() -> None:

@@ -250,25 +250,25 @@ def test_arms_join_those_of_an_unfinished_file_until_all_are_there(tmp_path: Pat
     assert [found["configs"][name]["clients"]["lr"] for name in every] == [0.2, 0.3, 0.4]
 
 
-def test_points_of_the_file_that_is_there_are_not_tried_again(tmp_path: Path, made: list[str]) -> None:
-    base = tmp_path / "suites" / "base.toml"
+def kept_points(folder: Path, *about: dict[str, Any]) -> tuple[TwoStage, Path]:
+    """A plan with rates 0.05 and 0.2, and a file of points that were made with its settings."""
+    base = folder / "suites" / "base.toml"
     base.parent.mkdir()
     base.write_text(BASE, encoding="utf-8")
-    out, file = tmp_path / "out", tmp_path / "out" / "both-tuning.json"
+    file = folder / "out" / "both-tuning.json"
     file.parent.mkdir()
-    known = [
-        {
-            "arm": "slow",
-            "point": "0.05",
-            "round": 2,
-            "P@1": 101.0,
-        },  # the best, whatever the other scores
-        {"arm": "plain", "point": "0.05", "failed": "diverged"},
-    ]
-    file.write_text(json.dumps({"commit": "then", "hardware": "there", "points": known}))
-    plan = points_of(str(base), 0.05, 0.2, into=True)
-    plan = replace(plan, seeds=1, tried=tried_points(file))
-    choose_and_run([plan], out, now(tmp_path / "runs"))
+    plan = replace(points_of(str(base), 0.05, 0.2, into=True), seeds=1)
+    settings = {(one.arm, one.name): one.settings for one in plan.points}
+    points = [{**one, "settings": settings[one["arm"], one["point"]]} for one in about]
+    file.write_text(json.dumps({"commit": "then", "hardware": "there", "points": points}))
+    return plan, file
+
+
+def test_points_of_the_file_that_is_there_are_not_tried_again(tmp_path: Path, made: list[str]) -> None:
+    best = {"arm": "slow", "point": "0.05", "round": 2, "P@1": 101.0}  # whatever the other scores
+    plan, file = kept_points(tmp_path, best, {"arm": "plain", "point": "0.05", "failed": "diverged"})
+    plan = replace(plan, tried=tried_points(file))
+    choose_and_run([plan], file.parent, now(tmp_path / "runs"))
     assert sorted(name.split()[1] for name in made) == [
         "plain",
         "slow",
@@ -281,13 +281,48 @@ def test_points_of_the_file_that_is_there_are_not_tried_again(tmp_path: Path, ma
         ("plain", "0.05"),
     }
     assert len(points) == 4
-    configs = read(out / "both.json")["configs"]
+    configs = read(file.parent / "both.json")["configs"]
     assert {name: config["clients"]["lr"] for name, config in configs.items()} == {
         "slow": 0.05,
         "plain": 0.2,
     }
     assert configs["slow"]["rounds"] == 2
     assert tried_points(tmp_path / "none.json") == {}
+
+
+def test_points_that_were_made_with_other_settings_are_tried_again(
+    tmp_path: Path, made: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They have the same names: what else a point is made of stands in no name."""
+    every = [
+        {"arm": a, "point": p, "round": 2, "P@1": 101.0}
+        for a in ("plain", "slow")
+        for p in ("0.05", "0.2")
+    ]
+    plan, file = kept_points(tmp_path, *every)
+    unsaid = read(file)
+    del unsaid["points"][0]["settings"]  # of a file from before points said what made them
+    file.write_text(json.dumps(unsaid))
+    base = plan.base.read_text(encoding="utf-8")
+    found = tried_points(file)
+    plan = replace(points_of(str(plan.base), 0.05, 0.2, into=True), seeds=1, tried=found)
+    assert every[0].items() <= unsaid["points"][0].items()
+    assert plan.known.keys() == found.keys() - {("plain", "0.05")}
+    plan.base.write_text(base.replace("local_steps = 1", "local_steps = 2"), encoding="utf-8")
+    changed = replace(points_of(str(plan.base), 0.05, 0.2, into=True), seeds=1, tried=found)
+    choose_and_run([changed], file.parent, now(tmp_path / "runs"))
+    said = "both: tries 4 of 4 points again, which are of other settings"
+    assert said in capsys.readouterr().out
+    assert len([name for name in made if "tuning-" in name]) == 4
+    points = read(file)["points"]
+    assert max(one["P@1"] for one in points) <= 100
+    assert {(one["arm"], one["point"]): one["settings"] for one in points} == {
+        (one.arm, one.name): one.settings for one in changed.points
+    }
+    again = replace(changed, tried=tried_points(file))
+    made.clear()
+    choose_and_run([again], file.parent, now(tmp_path / "other runs"))
+    assert not [name for name in made if "tuning-" in name]
 
 
 def test_several_processes_end_with_the_same_runs(tmp_path: Path) -> None:

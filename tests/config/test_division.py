@@ -17,8 +17,10 @@ SETS = {
 }
 
 
-def asked(method: str, partition: object = None, source: object = "digits") -> so.Experiment:
-    data = {"source": source} if partition is None else {"source": source, "partition": partition}
+def asked(
+    method: str, partition: object = None, source: object = "digits", **more: object
+) -> so.Experiment:
+    data = {"source": source, **more} | ({} if partition is None else {"partition": partition})
     values = {"data": data, "method": {"name": method}, "rounds": 1, "eval": {"references": False}}
     return so.Experiment.of(values)
 
@@ -44,17 +46,19 @@ def test_arms_of_a_comparison_may_share_a_partition_with_one_place() -> None:
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet"])
 @pytest.mark.parametrize(
-    ("source", "clients"),
+    ("data", "clients"),
     [
-        ("digits", 10),  # as many as classes
-        ({**SETS, "labels_per_example": 1}, 4),  # of 30 classes: 200 instances, 50 each
-        ({**SETS, "examples": 20}, 2),  # one alone would be no federation
+        ({"source": "digits"}, 10),  # as many as classes
+        ({"source": {**SETS, "labels_per_example": 1}}, 3),  # of 30 classes: 180 train, 50 each
+        ({"source": {**SETS, "labels_per_example": 1}, "validation_fraction": 0}, 4),
+        ({"source": {**SETS, "examples": 20}}, 2),  # one alone would be no federation
+        ({"source": "digits", "test_fraction": 0.85}, 4),  # of 1,797 digits 242 train
     ],
 )
 def test_clients_that_get_theirs_by_chance_are_counted_for_the_data(
-    partition: str, source: object, clients: int
+    partition: str, data: dict[str, object], clients: int
 ) -> None:
-    complete, splits = sound.prepared(asked("fedaws", partition, source))
+    complete, splits = sound.prepared(asked("fedaws", partition, **data))
     assert splits.train.clients == clients
     assert "data.partition.clients" in (complete.chosen or [])
     written = tomllib.loads(complete.to_toml())

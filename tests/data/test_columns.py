@@ -1,5 +1,6 @@
 """Columns and what clients hold: every gather equals the obvious loop."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -43,6 +44,16 @@ COLUMNS: list[tuple[Column, list[object]]] = [
     ),
     (sparse(), DENSE_ROWS),
 ]
+
+
+def test_sparse_rows_are_joined_as_they_are_seen() -> None:
+    parts = [sparse(), sparse(torch.tensor([3, 3, 0])), sparse(torch.empty(0, dtype=torch.int64))]
+    found = Sparse.joined(parts)
+    assert len(found) == 7
+    expected = [DENSE_ROWS[i] for i in (0, 1, 2, 3, 3, 3, 0)]
+    assert found.take(torch.arange(7)).tolist() == expected
+    with pytest.raises(ValueError, match="3 and 4 features"):
+        Sparse.joined([sparse(), replace(sparse(), width=4)])
 
 
 @pytest.mark.parametrize(("column", "rows"), COLUMNS, ids=lambda c: getattr(c, "kind", ""))

@@ -5,6 +5,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -63,6 +64,7 @@ def test_words_and_pairs_are_counted_by_their_hash(text: str) -> None:
 def test_letters_of_any_size_and_width_are_one_word_and_scripts_without_gaps_are_cut() -> None:
     assert words_of("CARD Card ｃａｒｄ STRASSE straße") == ["card"] * 3 + ["strasse"] * 2
     assert words_of("我的卡") == ["我", "的", "卡"]
+    assert words_of("မြန်မာစာ၊ ခို") == ["မြ", "န်", "မာ", "စာ", "ခို"]  # Burmese, with its vowels
 
 
 def test_marks_on_letters_stay_on_them() -> None:
@@ -137,7 +139,7 @@ def test_a_trained_model_is_asked_with_texts(
     assert [one[0].id for one in model.predict({"text": asked})] == best
     for name, written in (
         ("q.csv", 'n,text\n1,"the card is lost"\n2,12:30 and still no cash\n'),
-        ("q.txt", "the card is lost\n\n12:30 and still no cash\n"),
+        ("q.txt", "the card is lost\n12:30 and still no cash\n"),
     ):
         (tmp_path / name).write_text(written.replace("n,text", "topic,text"))
         capsys.readouterr()
@@ -148,6 +150,82 @@ def test_a_trained_model_is_asked_with_texts(
         assert [one[0]["id"] for one in answers] == best, answers
     with pytest.raises(so.UserError, match=r"texts \('text'\)"):
         model.predict([[1.0, 2.0]])
+
+
+def test_texts_are_hashed_once(tmp_path: Path) -> None:
+    with pytest.raises(so.UserError, match=r"hash_features = 64.*hashed already.*data\.source\.width"):
+        so.Experiment.of({"data": {"source": "texts", "path": "t.csv", "hash_features": 64}})
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "texts"),
+    [
+        ("q.txt", "lost card\n\n  \nno cash\n", ["lost card", "", "", "no cash"]),
+        ("q.txt", "lost\x0bcard\r\nno\u2028cash", ["lost card", "no cash"]),
+        ("q.txt", "\n", [""]),
+        ("q.csv", "text\nlost card\n\nno cash\n\n", ["lost card", "", "no cash", ""]),
+        ("q.csv", 'topic,text\n,\n\n,"lost\n\ncard"\n', ["", "lost card"]),
+    ],
+)
+def test_every_line_of_a_file_has_an_answer(
+    folder: Path, name: str, written: str, texts: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(written.encode())
+    model = so.load(folder)
+    torch.testing.assert_close(model.scores(tmp_path / name), model.scores(texts))
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("topic,text\n\na,b\n1,2,3\n", r"q\.csv:4: 3 fields instead of 2"),
+        ('topic,text\n\n"a\nb",c\nd\n', r"q\.csv:5: 1 fields instead of 2"),
+        ("text\n" + "a" * 140_000 + "\n", r"q\.csv: cannot be read as CSV \(field larger than"),
+    ],
+)
+def test_what_cannot_be_asked_is_named_by_its_line(
+    folder: Path, written: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "q.csv").write_text(written)
+    with pytest.raises(so.UserError, match=said):
+        so.load(folder).predict(tmp_path / "q.csv")
+
+
+CELLS = ["lost card", None, float("nan"), np.float64("nan"), 12, 12.0, 1.5, np.int64(3)]
+AS_TEXT = ["lost card", "", "", "", "12", "12", "1.5", "3"]
+
+
+def test_cells_as_pandas_has_them_are_texts(folder: Path) -> None:
+    model = so.load(folder)
+    want = model.scores(AS_TEXT)
+    for given in (CELLS, np.array(CELLS, dtype=object), {"text": CELLS}):
+        torch.testing.assert_close(model.scores(given), want)
+    frame = {"text": CELLS, "topic": ["card", "cash"] * 4}
+    data = so.FederatedDataset.from_frame(frame, label="topic")
+    assert data.input_columns is not None
+    found = so.Examples.from_frame(frame, label="topic", like=data).inputs["x"]
+    assert data.input_columns.text is not None
+    width = data.input_columns.text.width
+    assert torch.equal(found.take(torch.arange(8)), hashed_words(AS_TEXT, width).dense().values)
+
+
+def test_a_series_of_pandas_is_a_list_of_texts(folder: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    model = so.load(folder)
+    for cells in (CELLS, ["no cash", None], ["no cash", "a card"]):
+        series = pandas.Series(cells)
+        texts = [AS_TEXT[CELLS.index(one)] if one in CELLS else one for one in cells]
+        torch.testing.assert_close(model.scores(series), model.scores(texts))
+    missing = pandas.DataFrame({"text": pandas.array(["no cash", pandas.NA], dtype="string")})
+    torch.testing.assert_close(model.scores(missing), model.scores(["no cash", ""]))
+
+
+def test_what_is_no_text_is_refused(folder: Path) -> None:
+    model = so.load(folder)
+    with pytest.raises(so.UserError, match=r"row 2: text is .*, no text"):
+        model.predict({"text": ["lost card", ["a", "list"]]})
+    with pytest.raises(so.UserError, match="give a list of inputs"):
+        model.predict([1.0, 2.0])
 
 
 def test_texts_of_a_data_frame_are_those_of_a_file() -> None:

@@ -1,6 +1,7 @@
 """A prior over classes from validation labels alone: clients are asked nothing, and luck is kept out."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from spreadout.evaluation.cautious_prior import (
 from spreadout.evaluation.own_vote import own_votes, without_own_votes
 from spreadout.evaluation.standings import rank_of_right
 from spreadout.objectives.neighbours import Nearest
+from toys import shop, staples
 
 
 def skewed(informative: float, rows: int = 300, classes: int = 6) -> so.Splits:
@@ -73,15 +75,9 @@ def test_first_places_are_counted_for_each_weight_and_without_any() -> None:
         assert float(found[k]) == sum(float(right[i, c]) for i, c in enumerate(ranked))
 
 
-def test_more_places_than_the_first_may_be_counted_and_equals_are_ahead() -> None:
-    torch.manual_seed(2)
-    scores, bias = torch.rand(20, 7), 3 * torch.rand(20, 7)
-    right = torch.zeros(20, 7).scatter_(1, torch.randint(7, (20, 1)), 1.0)
-    found = first_places(scores, right, bias, places=3)
-    for k, tau in enumerate([*(1 / kappa for kappa in STEEPNESS), 0.0]):
-        best = (scores + tau * bias).topk(3, dim=1).indices
-        assert float(found[k]) == float(right.gather(1, best).sum())
-    alike = first_places(torch.ones(20, 7), right, 3 * right, places=3)
+def test_equals_are_ahead_of_a_label() -> None:
+    right = torch.eye(7).repeat(3, 1)[:20]
+    alike = first_places(torch.ones(20, 7), right, 3 * right)
     assert float(alike[-1]) == 0  # a collapsed model ranks nothing: any prior is as good
     assert float(alike[0]) == 20
 
@@ -91,7 +87,7 @@ def test_where_order_says_little_what_is_popular_helps_to_name_the_next_item(tmp
     lines = ["user,item,time", *(f"{user},{item},{time}" for user, item, time in events)]
     (tmp_path / "log.csv").write_text("\n".join(lines))
     scores = {}
-    for overrides in ((), ("method.prior=validation",)):
+    for overrides in ((), ("method.prior=0",)):
         values = {
             "data": {"source": "interactions", "path": str(tmp_path / "log.csv")},
             "method": {"name": "dual_encoder"},
@@ -100,8 +96,8 @@ def test_where_order_says_little_what_is_popular_helps_to_name_the_next_item(tmp
         }
         result = so.run(so.Experiment.of(values, overrides=overrides), device="cpu")
         scores[overrides] = result.metrics["R@10"]
-        assert (result.history[-1].get("prior") is None) == (not overrides)
-    assert scores["method.prior=validation",] > scores[()] + 3
+        assert (result.history[-1].get("prior") is None) == bool(overrides)
+    assert scores[()] > scores["method.prior=0",] + 3
 
 
 def test_what_a_softmax_has_learnt_is_not_counted_twice() -> None:
@@ -153,6 +149,34 @@ def test_clients_send_nothing_for_it_and_it_is_what_a_method_that_hides_classes_
     assert sound.sound(asked, blind).method.prior == 0
     private = {"method": {"name": "fedss"}, "privacy": {"noise": 1.0, "clip": 1.0}}
     assert sound.sound(so.Experiment.of(private), data).method.prior == 0
+
+
+@pytest.mark.parametrize("own", [{}, {"loss_form": "batch_softmax"}, {"centralized": True}])
+def test_users_of_histories_are_asked_for_nothing_either(own: dict[str, object]) -> None:
+    """Whichever items they request; and with privacy there is none, as elsewhere."""
+    data, method = staples(), {"name": "dual_encoder", **own}
+
+    def chosen(splits: so.Splits, **sections: object) -> object:
+        return sound.sound(so.Experiment.of({"method": method, **sections}), splits).method.prior
+
+    assert chosen(data) == "validation"
+    assert chosen(so.Splits(data.name, data.train, data.test)) == 0
+    assert chosen(data, privacy={"noise": 1.0, "clip": 1.0}) == 0
+
+
+def test_a_model_of_histories_is_weighed_only_where_it_is_not_surely_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No likelihood before that: its softmax has learnt what is frequent."""
+    monkeypatch.setattr(cautious_prior, "choose", lambda *args, **kwargs: 1 / 0)
+    asked: dict[str, object] = {"method": {"name": "dual_encoder"}, "rounds": 30}
+    ring, even = shop(users=60), staples()
+    knows = so.run(asked, data=replace(ring, validation=ring.test), device="cpu", progress=False)
+    assert knows.history[-1]["prior"] == 0
+    assert knows.metrics["R@1"] > knows.references["popularity"].metrics["R@1"] + 20
+    found = so.run(asked, data=even, device="cpu", progress=False)
+    assert found.history[-1]["prior"] > 0
+    assert found.metrics["R@10"] >= found.references["popularity"].metrics["R@10"]
 
 
 def test_a_model_that_is_read_back_has_it(tmp_path: Path) -> None:

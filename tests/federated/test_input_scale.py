@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ import spreadout as so
 from spreadout.config import sound
 from spreadout.core.state import ServerState
 from spreadout.data.columns import Dense
-from spreadout.data.moments import factor_of, moments
+from spreadout.data.moments import as_they_are, factor_of, moments
+from spreadout.data.tails import shortened, to_power, with_roots
 from spreadout.federated.aggregate import Aggregate
 from spreadout.federated.augment import Augment
 from spreadout.federated.cohort import Cohort
@@ -42,6 +44,20 @@ def uneven(seed: int = 0) -> so.Splits:
     x = (np.eye(6)[y] * 3 + rng.normal(size=(len(y), 6)) + 7) * SCALES
     train = so.FederatedDataset.from_arrays(x[:120].astype(np.float32), y[:120], client=y[:120])
     return so.Splits("uneven", train, so.Examples.from_arrays(x[120:].astype(np.float32), y[120:]))
+
+
+def long_tailed(seed: int = 0) -> so.Splits:
+    """The same classes by features of one sign and of both, with long tails, longer ones and none."""
+    rng = np.random.default_rng(seed)
+    y = np.tile(np.arange(6), 50)
+    plain = np.eye(6)[y] * 3 + rng.normal(size=(len(y), 6))
+    x = np.exp(plain * [1, 1.5, 3, 1.5, 1, 0.2]) * [1, 1, 1, 1e6, -1, 1]
+    x = x.astype(np.float32)
+    train = so.FederatedDataset.from_arrays(x[:200], y[:200], client=y[:200])
+    return so.Splits("long-tailed", train, so.Examples.from_arrays(x[200:], y[200:]))
+
+
+ROOTS = {"input_scaling": "roots"}
 
 
 def config(**sections: object) -> so.Experiment:
@@ -106,6 +122,22 @@ def test_clients_looked_at_together_say_what_each_says_alone(
         np.testing.assert_allclose(variance, x.astype(np.float64).var(0), rtol=1e-5)
 
 
+@pytest.mark.parametrize("roots", [False, True])
+@pytest.mark.parametrize("block", [1, 10**6])
+def test_clients_say_of_roots_what_one_place_sees(
+    roots: bool, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spreadout.federated.input_scale.AT_ONCE", block * 6)
+    data = long_tailed().train
+    scale = InputScale(6, roots=roots, cap=None, robust=False)
+    list(scale.taken_from(messages_of(data, roots=roots)))
+    of = with_roots if roots else as_they_are
+    expected = moments(data.columns["x"], torch.arange(data.examples), of)
+    for found, right in zip(scale.together(), expected, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-5, atol=0)
+    assert scale.bytes == data.clients * ((4 if roots else 1) * 6 * (4 + 4) + 8)
+
+
 def test_a_constant_feature_is_left_at_its_size() -> None:
     assert factor_of(torch.tensor([0.1, 0.0]), torch.tensor([1e-17, 0.0])).tolist() == [1, 1]
 
@@ -119,6 +151,68 @@ def test_the_model_holds_the_scale_and_nothing_moves_it() -> None:
     torch.testing.assert_close(held["0.mean"], x.mean(0).float())
     torch.testing.assert_close(held["0.factor"], 1 / x.std(0, correction=0).float())
     assert result.state.traffic.once_up >= 6 * (2 * 6 * 4 + 8)
+
+
+def test_the_model_holds_which_roots_are_taken_and_nothing_moves_them() -> None:
+    splits = long_tailed()
+    result = so.run(config(rounds=3, model=ROOTS), data=splits)
+    x = splits.train.columns["x"].take(torch.arange(splits.train.examples)).double()
+    power, mean, variance = shortened(
+        *moments(splits.train.columns["x"], torch.arange(len(x)), with_roots)
+    )
+    assert 1 / 9 < float(power.max()) == 1  # some features have a long tail and some have none
+    assert float(power.min()) < 1 / 2
+    held = result.state.dense
+    torch.testing.assert_close(held["0.power"], power.float())
+    torch.testing.assert_close(held["0.mean"], mean.float())
+    root = to_power(x, power)
+    torch.testing.assert_close(held["0.factor"], 1 / root.std(0, correction=0).float())
+    layer = next(result.federation.model.encoder.children())
+    assert isinstance(layer, Standardized)
+    seen = torch.func.functional_call(
+        layer, {name: held[f"0.{name}"] for name in ("mean", "factor", "power")}, (x.float(),)
+    )
+    by_hand = ((root - mean) / variance.sqrt()).clamp(-FURTHEST, FURTHEST).float()
+    torch.testing.assert_close(seen, by_hand, rtol=1e-4, atol=1e-4)
+
+
+def test_roots_of_long_tails_let_a_model_see_them() -> None:
+    """Standardised, all but the largest values are alike."""
+    splits = long_tailed()
+    found = {
+        how: so.run(config(model={"input_scaling": how}), data=splits).metrics["P@1"]
+        for how in ("standard", "roots")
+    }
+    assert found["roots"] > found["standard"] + 5
+
+
+def test_without_a_long_tail_roots_change_nothing() -> None:
+    splits = uneven()
+    plain, roots = (
+        so.run(config(rounds=5, model={"input_scaling": how}), data=splits).state
+        for how in ("standard", "roots")
+    )
+    assert roots.dense["0.power"].tolist() == [1] * 6
+    for name, value in plain.dense.items():
+        torch.testing.assert_close(roots.dense[name], value, rtol=1e-4, atol=1e-5)
+    for name, table in plain.tables.items():
+        torch.testing.assert_close(roots.tables[name], table, rtol=1e-4, atol=1e-5)
+
+
+def test_a_saved_model_takes_the_same_roots(tmp_path: Path) -> None:
+    splits = long_tailed()
+    result = so.run(config(rounds=5, model=ROOTS), data=splits, out=tmp_path / "run")
+    x = splits.test.inputs["x"].take(torch.arange(len(splits.test)))
+    torch.testing.assert_close(so.load(tmp_path / "run").scores(x), result.predictor.scores(x))
+    assert result.state.dense["0.power"].min() < 1
+
+
+def test_an_own_encoder_takes_roots_too() -> None:
+    splits = long_tailed()
+    own = torch.nn.Sequential(so.Standardized(6, roots=True), torch.nn.Linear(6, 8))
+    result = so.run(config(rounds=3), data=splits, encoder=own)
+    asked = so.run(config(rounds=3, model=ROOTS), data=splits)
+    assert torch.equal(result.state.dense["0.power"], asked.state.dense["0.power"])
 
 
 def test_the_scale_of_features_does_not_matter() -> None:
@@ -143,12 +237,14 @@ def test_the_scale_of_features_does_not_matter() -> None:
 
 @pytest.mark.parametrize("executor", ["simulator", "sequential"])
 @pytest.mark.parametrize("method", ["fedaws", "fedss", "fedmlh", "fedavg", "centralized"])
-def test_executors_agree(method: str, executor: str) -> None:
-    values = {"rounds": 3, "method": {"name": method}, "run": {"executor": executor}}
-    found = so.run(so.Experiment.of(values), data=uneven()).state
-    expected = so.run(
-        so.Experiment.of({**values, "run": {"executor": "sequential"}}), data=uneven()
-    ).state
+@pytest.mark.parametrize("scaling", ["standard", "roots"])
+def test_executors_agree(method: str, executor: str, scaling: str) -> None:
+    data = uneven() if scaling == "standard" else long_tailed()
+    values = {"rounds": 3, "method": {"name": method}, "model": {"input_scaling": scaling}}
+    run = {"executor": executor}
+    found = so.run(so.Experiment.of({**values, "run": run}), data=data).state
+    run = {"executor": "sequential"}
+    expected = so.run(so.Experiment.of({**values, "run": run}), data=data).state
     for name, value in expected.dense.items():
         # Sums in another order: where a gradient is nearly zero, Adam's step is made of its last bits.
         torch.testing.assert_close(found.dense[name], value, rtol=1e-3, atol=1e-3)
@@ -188,6 +284,22 @@ def test_what_is_no_scale_is_refused_and_counted(message: dict[str, np.ndarray])
     assert state.dense["factor"].tolist() == [0.5] * 3
 
 
+def test_a_hostile_client_cannot_take_roots_of_all_features() -> None:
+    """Nor away from those that need them: extremes are left out before tails are looked at."""
+    splits = long_tailed()
+    x, y = splits.train.columns["x"], splits.train.columns["y"]
+    assert isinstance(x, Dense)
+    split = replace(splits.train, columns={"x": x, "y": y}, offsets=torch.arange(0, 201, 10))
+    honest = list(messages_of(split, roots=True))
+    lie = said(1e18, 1e18, 2**30, width=24)
+    for told in (honest, [*honest, lie]):
+        scale = InputScale(6, roots=True, cap=10, robust=True)
+        list(scale.taken_from(told))
+        power, _, _ = shortened(*scale.together())
+        assert float(power[1:4].max()) < 1  # the long ones; the others here are nearly so
+        assert float(power[5]) == 1
+
+
 def test_a_tenth_of_hostile_clients_cannot_hide_the_features() -> None:
     honest = [said(1 + 0.1 * i, 4) for i in range(9)]
     scale = InputScale(3, cap=10, robust=True)
@@ -197,9 +309,10 @@ def test_a_tenth_of_hostile_clients_cannot_hide_the_features() -> None:
     assert torch.all((variance > 3.5) & (variance < 5))
 
 
-def test_privacy_and_a_scale_without_noise_do_not_go_together() -> None:
-    values = {"model": {"input_scaling": "standard"}, "privacy": {"clip": 1.0, "noise": 1.0}}
-    with pytest.raises(so.UserError, match=r'model.input_scaling = "standard": .* with \[privacy\]'):
+@pytest.mark.parametrize("scaling", ["standard", "roots"])
+def test_privacy_and_a_scale_without_noise_do_not_go_together(scaling: str) -> None:
+    values = {"model": {"input_scaling": scaling}, "privacy": {"clip": 1.0, "noise": 1.0}}
+    with pytest.raises(so.UserError, match=rf'model.input_scaling = "{scaling}": .* with \[privacy\]'):
         so.run(
             so.Experiment.of({**values, "method": {"name": "fedaws", "prior": 0}}),
             data=several_classes(),

@@ -13,10 +13,11 @@ import spreadout as so
 from deployment import AS_SIMULATED, TOY, assert_same
 from memory_grid import deployed, served
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import sound
 from spreadout.data.columns import Lists
 from spreadout.data.splits import Splits
 from spreadout.runs.result import Result
-from toys import several_classes, shop, tagged
+from toys import several_classes, shop, staples, tagged
 
 ARMS = {
     "fedaws": ["method.name=fedaws", "method.strength=0.1"],
@@ -31,6 +32,9 @@ ARMS = {
     "fedss by popularity": ["method.name=fedss", "method.negatives=2", "method.draw=popular"],
     "fedaws-softmax": ["method.name=fedaws-softmax", "method.scale=5"],
     "fedaws-softmax with rows": ["method.name=fedaws-softmax", "method.negatives=2", "method.scale=5", "clients.per_round=3"],
+    "fedaws sees rows": ["method.name=fedaws", "method.negatives=2", "clients.per_round=3"],
+    "fedaws sees rows, a row's positives": ["method.name=fedaws", "method.negatives=2", "method.merge=positives"],
+    "fedaws sees rows, clipped": ["method.negatives=2", "privacy.clip=0.1", "privacy.noise=0", "method.prior=0"],
     "fedmlh": ["method.name=fedmlh", "method.buckets=4", "method.hash_tables=2"],
     "fedavg-bce": ["method.name=fedavg-bce"],
     "margins by frequency": ["method.name=fedaws", "method.margin=0.5", "method.margin_by_frequency=0.4"],
@@ -73,6 +77,23 @@ def test_two_nodes_of_three_clients_train_the_simulated_model(arm: list[str], tm
     assert_same(*both(several_classes(), Experiment.of(TOY, overrides=arm), tmp_path, nodes=2))
 
 
+@pytest.mark.parametrize("arm", [[], ["server.robust=norm_clipping"]], ids=["trusted", "hostile"])
+@pytest.mark.parametrize("method", ["fedaws", "fedmlh"])
+def test_nodes_and_server_take_the_same_roots_of_long_tails(
+    method: str, arm: list[str], tmp_path: Path
+) -> None:
+    data = several_classes()
+    x = data.train.columns["x"].take(torch.arange(data.train.examples))
+    tailed = {**data.train.columns, "x": so.Dense(torch.exp(2 * x))}
+    data = replace(data, train=replace(data.train, columns=tailed))
+    asked = [f"method.name={method}", "model.input_scaling=roots", *arm]
+    if method == "fedmlh":
+        asked.append("method.buckets=4")
+    simulated, over_grid = both(data, Experiment.of(TOY, overrides=asked), tmp_path, nodes=2)
+    assert_same(simulated, over_grid)
+    assert over_grid.state.dense["0.power"].min() < 1
+
+
 def test_class_features_are_known_to_the_server_alone(tmp_path: Path) -> None:
     data, features = several_classes(), tmp_path / "features.npy"
     np.save(features, np.random.default_rng(0).random((data.train.classes, 4)))
@@ -84,7 +105,15 @@ def test_class_features_are_known_to_the_server_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arm",
-    ["fedaws", "fedss", "baseline-2, fixed rows", "flag", "scaffold, some clients", "scaffold, fedavg"],
+    [
+        "fedaws",
+        "fedaws sees rows",
+        "fedss",
+        "baseline-2, fixed rows",
+        "flag",
+        "scaffold, some clients",
+        "scaffold, fedavg",
+    ],
 )
 def test_with_a_client_a_node_the_ledger_is_the_simulated_one_too(arm: str, tmp_path: Path) -> None:
     experiment = Experiment.of(TOY, overrides=ARMS[arm])
@@ -107,7 +136,9 @@ def test_validation_examples_are_the_servers_alone(asked: str, tmp_path: Path) -
     assert over_grid.metrics == pytest.approx(simulated.metrics)
 
 
-@pytest.mark.parametrize("arm", ["fedaws", "fedss", "fedavg", "flag", "baseline-2, fixed rows"])
+@pytest.mark.parametrize(
+    "arm", ["fedaws", "fedaws sees rows", "fedss", "fedavg", "flag", "baseline-2, fixed rows"]
+)
 def test_clients_without_examples_send_no_update_wherever_they_are(
     arm: str, toy: Splits, tmp_path: Path
 ) -> None:
@@ -181,6 +212,21 @@ def test_two_towers_train_the_simulated_model(
     assert_same(*both(data, experiment, tmp_path, nodes=2))
 
 
+def test_next_items_are_ranked_by_the_servers_validation_items_as_by_default(tmp_path: Path) -> None:
+    """Nodes are asked for no counts: what is popular is told by the users that the server holds."""
+    data = staples()
+    plain = {**AS_SIMULATED, "optimizer": "sgd", "lr": 1.0}  # Adam makes much of how sums are rounded
+    asked = sound(
+        Experiment.of({"rounds": 10, "method": {"name": "dual_encoder"}, "server": plain}), data
+    )
+    assert asked.method.prior == "validation"
+    simulated, over_grid = both(data, asked, tmp_path, nodes=2)
+    assert_same(simulated, over_grid)
+    assert simulated.history[-1]["prior"] > 0
+    assert [one["prior"] for one in over_grid.history] == [one["prior"] for one in simulated.history]
+    assert over_grid.metrics == pytest.approx(simulated.metrics)
+
+
 @pytest.mark.parametrize("asks", ["own", "seen"])
 def test_a_lookups_feature_rows_travel_like_class_rows(tmp_path: Path, asks: str) -> None:
     model = {"encoder": "lookup", "hidden": [6], "dim": 5, "width": 4}
@@ -242,3 +288,19 @@ def test_rows_of_open_tables_leave_the_others_bound() -> None:
     assert asks([1], [5, 8]) is None  # another round's features
     assert asks([2], [1, 2]) == NOT_ALLOWED
     assert asks([1], [9]) == NOT_ALLOWED  # there is no such row
+
+
+def test_the_first_rows_that_an_update_names_are_a_clients_own() -> None:
+    from spreadout.flower.access import NOT_ALLOWED, AccessControl
+
+    access = AccessControl("sample", {"classes": 9, "inputs": 9}, open_tables=frozenset({"inputs"}))
+
+    def names(classes: list[int], inputs: list[int]) -> str | None:
+        return access.not_its_own(0, {"classes": torch.tensor(classes), "inputs": torch.tensor(inputs)})
+
+    assert access.denial(0, {"classes": torch.tensor([1, 4, 7])}) is None
+    assert names([1, 4], [2]) is None
+    assert access.denial(0, {"classes": torch.tensor([0, 1, 4])}) is None  # others, in another round
+    assert names([4], [3]) is None
+    assert names([0, 1, 4], [2]) == NOT_ALLOWED
+    assert access.own == {0: {"classes": [1, 4]}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,7 @@ from spreadout.core.ragged import Ragged
 from spreadout.objectives import line_search, regularizers
 from spreadout.objectives.cooccurrence import CoOccurrence, PairWeights
 from spreadout.objectives.regularizers import FarPenalty, HingePenalty, Penalty, Reduction, TableLoss
+from spreadout.objectives.table_loss import of_first
 
 PENALTIES: list[Penalty] = [
     HingePenalty(1.0),
@@ -240,6 +242,49 @@ def test_a_table_at_its_minimum_may_stay_there_for_many_rounds(
     for _ in range(100):
         length = step()
     assert float(loss().value) < start - 0.9 * (start - least)
+
+
+@pytest.mark.parametrize("sphere", [True, False])
+@pytest.mark.parametrize("length", [float("nan"), float("inf"), -1.0, 1e308, 1e200, 1e39])
+def test_a_guess_that_no_number_can_follow_is_dropped_at_once(length: float, sphere: bool) -> None:
+    """As from a state that was written by a run whose table had overflowed."""
+    rows = table_of(30, 12, 1e-2, seed=1, dtype=torch.float32)
+    twin = rows.clone()
+
+    def loss(of: Tensor) -> TableLoss:
+        return regularizers.all_pairs(of, HingePenalty(1.1))
+
+    found = line_search.descend_(
+        rows, loss(rows), lambda: loss(rows).value, share=1, length=length, sphere=sphere
+    )
+    want = line_search.descend_(
+        twin, loss(twin), lambda: loss(twin).value, share=1, length=None, sphere=sphere
+    )
+    assert found == want
+    assert torch.equal(rows, twin)
+
+
+@pytest.mark.parametrize("length", [float("nan"), float("inf")])
+def test_nor_is_it_kept_where_nothing_moves(length: float) -> None:
+    rows = torch.eye(4, dtype=torch.float64)
+
+    def loss() -> TableLoss:
+        return regularizers.all_pairs(rows, HingePenalty(1.0))
+
+    assert line_search.descend_(rows, loss(), lambda: loss().value, share=1, length=length) == 0
+
+
+def test_a_first_guess_for_hardly_any_gradient_is_finite() -> None:
+    """Its square is the least number that is not 0."""
+    rows = torch.eye(2, dtype=torch.float64)
+    tiny = torch.tensor([[0.0, 3e-162], [0.0, 0.0]], dtype=torch.float64)
+
+    def value() -> Tensor:
+        return (rows * tiny).sum()
+
+    loss = TableLoss(value(), of_first(2, tiny))
+    assert math.isfinite(line_search.descend_(rows, loss, value, share=1))
+    assert value() < 0
 
 
 @pytest.mark.parametrize("length", [1e-200, 1e-9, 1e9])

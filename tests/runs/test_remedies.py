@@ -13,7 +13,7 @@ import spreadout as so
 from faulty import PLAIN, blobs, doubled, mislabelled, ran, skewed
 from spreadout.report.terminal import print_summary
 from spreadout.runs import diagnosis
-from toys import shop, tagged
+from toys import shop, staples, tagged
 
 PAGE = Path(__file__).parents[2] / "docs" / "references.md"
 Settings = dict[str, Any]
@@ -326,6 +326,15 @@ CASES = {
             {"rounds": 80, "eval": {"every": 8, "metrics": ["R@1"]}, "model": ITEMS, "clients": {**ONE, "batch": 32}, "server": adam(0.001), "method": SAMPLED},
         ),
         3,
+    ),
+    "an order that says nothing": Case(
+        "below a trivial reference",
+        "always the most popular items have",
+        'where order says little, set method.prior = "auto"',
+        staples,
+        {"rounds": 60, "eval": {"every": 6, "metrics": ["R@5"]}, "model": ITEMS, "clients": {**ONE, "batch": 32}, "server": adam(0.03), "method": SAMPLED},
+        ({"rounds": 60, "eval": {"every": 6, "metrics": ["R@5"]}, "model": ITEMS, "clients": {**ONE, "batch": 32}, "server": adam(0.03), "method": {**SAMPLED, "prior": "auto"}},),
+        5,
     ),
 }  # fmt: skip
 

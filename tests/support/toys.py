@@ -26,14 +26,30 @@ def shop(users: int = 8, items: int = 12, seed: int = 0) -> so.Splits:
             user.append(u)
             item.append(at + 1)
             at = (at + (1 if rng.random() < 0.9 else int(rng.integers(items)))) % items
-    found = Windows(window=4, numbering="published").examples(
-        np.array(user), np.array(item), np.arange(len(user))
-    )
+    train, seen = _next_items(np.array(user), np.array(item), items)
+    return so.Splits("ring", train, seen)
+
+
+def staples(users: int = 60, items: int = 40, seed: int = 0) -> so.Splits:
+    """Users who all buy what is popular, in any order. Half of them train; the others are both held-out parts."""
+    rng = np.random.default_rng(seed)
+    chance = 1 / np.arange(1, items + 1)
+    user = np.repeat(np.arange(users), 10)
+    item = 1 + rng.permutation(items)[rng.choice(items, len(user), p=chance / chance.sum())]
+    trains = user < users // 2
+    train, _ = _next_items(user[trains], item[trains], items)
+    _, others = _next_items(user[~trains], item[~trains], items)
+    return so.Splits("staples", train, others, others)
+
+
+def _next_items(user: np.ndarray, item: np.ndarray, items: int) -> tuple[FederatedDataset, Examples]:
+    """What a log of events in order is to train on, a client for each user, and to be judged by."""
+    found = Windows(window=4, numbering="published").examples(user, item, np.arange(len(user)))
     found = replace(found, classes=items + 1)
     part = found.train
     assert part.user is not None
     train = distribute(part, by_user(each_label(part.labels), part.user), found)
-    return so.Splits("ring", train, so.Examples(part.columns, part.labels))
+    return train, so.Examples(part.columns, part.labels)
 
 
 def tagged(n: int = 90, classes: int = 6, features: int = 24, seed: int = 0) -> Splits:

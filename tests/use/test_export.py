@@ -4,6 +4,7 @@ import copy
 import importlib.util
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,16 @@ def trained(kind: str) -> so.Result:
     if kind == "scaled features":  # the scaling of inputs is part of the model, and so is the prior
         model = {"encoder": "mlp", "hidden": [8], "dim": 6, "input_scaling": "standard"}
         return so.run({**QUICK, "method": {"name": "fedaws", "prior": 0.1}, "model": model}, data=rows())
+    if kind == "long tails":
+        model = {"encoder": "mlp", "hidden": [8], "dim": 6, "input_scaling": "roots"}
+        data = rows()
+        x = data.train.columns["x"]
+        assert isinstance(x, so.Dense)
+        tailed = {**data.train.columns, "x": so.Dense((x.values / 100) ** 5)}
+        data = replace(data, train=replace(data.train, columns=tailed))
+        result = so.run({**QUICK, "method": {"name": "fedaws"}, "model": model}, data=data)
+        assert result.state.dense["0.power"].min() < 1
+        return result
     if kind == "pixels":
         model = {"encoder": "convnet", "width": 8, "dim": 6}
         return so.run({**QUICK, "method": {"name": "fedaws"}, "model": model}, data=images())
@@ -80,6 +91,7 @@ def trained(kind: str) -> so.Result:
 KINDS = (
     "own encoder",
     "scaled features",
+    "long tails",
     "pixels",
     "lookup",
     "histories",

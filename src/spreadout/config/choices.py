@@ -8,18 +8,20 @@ thousands; it costs no more than one pass over them.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from spreadout.config.experiment import Experiment
-from spreadout.config.keys import is_open
+from spreadout.config.keys import is_open, with_value
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Lists, Sparse
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.held_out import Examples
+from spreadout.data.load import training_size
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Iid, Partition
 from spreadout.data.sources.base import RawDataset
 from spreadout.data.splits import Splits
@@ -77,18 +79,22 @@ def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
     if experiment.method.label_sets and experiment.method.is_centralized:
         # A partition that is set is meant for the other arms of a comparison.
         targets = "all" if is_open(experiment, "data.partition") else "pooled"
-    values: dict[str, Any] = {"data.partition": chosen}
+    values: dict[str, Any] = {"data.partition": chosen, **_judged_by(experiment, found)}
     if sets:
         values["data.targets"] = targets
     if getattr(chosen, "clients", 0) is None:
-        values["data.partition.clients"] = _clients_dealt_to(found)
-    return values | _judged_by(experiment, found)
+        values["data.partition.clients"] = _clients_dealt_to(experiment, found, values)
+    return values
 
 
-def _clients_dealt_to(found: RawDataset) -> int:
+def _clients_dealt_to(experiment: Experiment, found: RawDataset, values: Mapping[str, Any]) -> int:
     """As many as by label, while each gets some tens of examples of those that are not held out."""
+    held_out = "data.validation_fraction"
+    if held_out in values and is_open(experiment, held_out):
+        experiment = with_value(experiment, held_out, values[held_out])
     classes = len(torch.unique(found.train.labels.values))
-    return max(2, min(classes, len(found.train) // INSTANCES_EACH))
+    trained_on = training_size(experiment.data, found, experiment.seed)
+    return max(2, min(classes, trained_on // INSTANCES_EACH))
 
 
 def _judged_by(experiment: Experiment, found: RawDataset) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def rates(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     free = experiment.clients.drift is None and not rate_alone(experiment)
     if free and _agrees(experiment.server, server, SERVER):
         found |= {f"server.{key}": value for key, value in server.items()}
-    if method.has_class_table and not method.takes_histories:
+    if method.has_class_table:
         found |= _prior(experiment, splits)
     plain = "x" in splits.train.columns and DataShape.of(splits.train).image is None
     if plain and method.has_class_table:
@@ -77,18 +77,19 @@ def _prior(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """What no loss here learns of p(class); its weight is found on examples that are held out.
 
     Where clients hide their classes among others, counts of them would tell what they hide: there the
-    server counts the labels of the validation part, which is its own.
+    server counts the labels of the validation part, which is its own. So it does with histories, whose
+    users are asked for no counts whichever items they request.
     """
     method, hidden = experiment.method, hides_sizes(experiment)
-    if method.is_centralized or (method.row_access == "own" and not hidden):
+    own = method.is_centralized or (method.names_own_rows and not hidden)
+    if own and not method.takes_histories:
         return {"method.prior": "auto"}
-    return {} if hidden or splits.validation is None else {"method.prior": "validation"}
+    return {} if hidden or not splits.validation else {"method.prior": "validation"}
 
 
 def could_take_prior(method: Method) -> bool:
-    """Whether a prior over classes could be added to the scores of a method that has none."""
-    able = method.has_class_table and not method.takes_histories and not method.hides_sizes
-    return able and method.prior in (0, "validation")
+    """Whether a prior over classes by clients' counts could be added to a method's scores."""
+    return method.has_class_table and not method.hides_sizes and method.prior in (0, "validation")
 
 
 def rate_alone(experiment: Experiment) -> bool:

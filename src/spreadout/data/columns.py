@@ -255,12 +255,14 @@ class Sparse(Column):
 
     @classmethod
     def joined(cls, parts: Sequence[Sparse]) -> Sparse:
-        """The rows of several, of one width, one after another."""
-        lengths = torch.cat([part.offsets.diff() for part in parts])
-        ids, weights = (
-            torch.cat([getattr(part, name) for part in parts]) for name in ("ids", "weights")
-        )
-        return cls(ids, weights, offsets_from_lengths(lengths), parts[0].width)
+        """The examples of several, of one width, one after another, with values of their own."""
+        widths = sorted({part.width for part in parts})
+        if len(widths) > 1:
+            raise ValueError(f"vectors of {widths[0]} and {widths[-1]} features cannot be joined")
+        own = [part.compact() for part in parts]
+        lengths = torch.cat([part.offsets.diff() for part in own])
+        ids, weights = (torch.cat([getattr(part, n) for part in own]) for n in ("ids", "weights"))
+        return cls(ids, weights, offsets_from_lengths(lengths), widths[0])
 
     def dense(self) -> Dense:
         """The same vectors stored densely, for data small enough."""

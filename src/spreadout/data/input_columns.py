@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,14 @@ class InputColumn:
     values: tuple[str | None, ...] = ()  # of text: all but the first have an indicator; None: untrained
     mean: float | None = None  # of training rows, what an empty cell becomes; None: none may be empty
     words: bool = False  # text whose words are hashed into `width` numbers
+    declared: bool = False  # whether its values were said by whoever gave the data, not found in rows
+
+    @property
+    def tells(self) -> str | None:
+        """What it says of the rows that it was made from, whoever has it; None: nothing."""
+        if self.mean is not None:
+            return f"the mean of its training rows ({self.mean:g})"
+        return "which values its rows have" if self.values and not self.declared else None
 
 
 @dataclass(frozen=True)
@@ -109,15 +118,15 @@ class InputColumns:
         return np.concatenate(parts, axis=1), tuple(notes)
 
     def encode_texts(self, texts: Sequence[Any], origin: str = "x") -> Sparse:
-        """Texts as the numbers that training had: (n, D)."""
+        """Texts as the numbers that training had: (n, D); an empty cell is an empty text."""
         assert self.text is not None, "inputs are numbers"
         for row, one in enumerate(texts):
-            if not isinstance(one, str):
+            if not is_cell_of_text(one):
                 raise UserError(
                     f"{_at(origin, texts, row)}: {self.text.name} is {str(one)[:40]!r}, no text; leave "
                     "the row out, or give an empty text"
                 )
-        return hashed_words(texts, self.text.width)
+        return hashed_words([_as_text(one) for one in texts], self.text.width)
 
     def fitted(self, train: Tensor) -> InputColumns:
         """With what only the training rows (n, D) may say: means, and which values of text occur."""
@@ -127,7 +136,7 @@ class InputColumns:
             if column.values:
                 seen = own.any(dim=0).tolist()
                 kept = [v if there else None for v, there in zip(column.values[1:], seen, strict=True)]
-                columns.append(replace(column, values=(column.values[0], *kept)))
+                columns.append(replace(column, values=(column.values[0], *kept), declared=False))
             else:
                 known = own[~own.isnan()]
                 columns.append(replace(column, mean=float(known.double().mean()) if len(known) else 0.0))
@@ -245,6 +254,19 @@ def _is_empty(cell: Any) -> bool:
     if isinstance(cell, str):
         return not cell.strip()
     return cell is None or (isinstance(cell, float) and math.isnan(cell)) or str(cell) in ("<NA>", "NaT")
+
+
+def is_cell_of_text(cell: Any) -> bool:
+    """Whether it is what files and pandas have in a column of text: text, a number, or nothing."""
+    return isinstance(cell, str | Number | np.generic) or _is_empty(cell)
+
+
+def _as_text(cell: Any) -> str:
+    """As it would stand in a file. pandas makes 12.0 of 12 where other cells are empty."""
+    if _is_empty(cell):
+        return ""
+    whole = isinstance(cell, float | np.floating) and math.isfinite(cell) and int(cell) == cell
+    return str(int(cell)) if whole else str(cell)
 
 
 def _described(column: InputColumn) -> str:

@@ -18,6 +18,7 @@ from spreadout.core.registry import Section
 from spreadout.data import partition
 from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
 from spreadout.data.dataset import FederatedDataset
+from spreadout.data.declared import refuse_found_in_rows
 from spreadout.data.feature_hashing import hashed
 from spreadout.data.held_out import Examples
 from spreadout.data.input_columns import InputColumns
@@ -80,6 +81,15 @@ class DataConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _hashed_once(self) -> DataConfig:
+        if self.hash_features is not None and self.source.hashes:
+            raise ValueError(
+                f"hash_features = {self.hash_features}: features of source = {self.source.name!r} are "
+                "hashed already; leave it out, and set data.source.width to have fewer"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _path_is_read(self) -> DataConfig:
         """A file that nobody reads is not the data that somebody meant."""
         if self.path is not None and not self.source.reads_path:
@@ -96,10 +106,13 @@ class DataConfig(Section):
         return None if path is None else path.expanduser().absolute()
 
 
-def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None) -> Splits:
+def load_data(
+    config: DataConfig, seed: int = 0, found: RawDataset | None = None, *, private: bool = False
+) -> Splits:
     """Read the source, hold out test and validation, and assign the rest to clients.
 
-    found: what `read` gives, where that was done before.
+    found: what `read` gives, where that was done before. private: whether nothing that the model says
+    of its inputs may be found in rows, as under `[privacy]`: what would be is refused.
 
     >>> import spreadout as so
     >>> digits = so.load_data(so.DataConfig(source="digits"))  # a client for each digit
@@ -110,6 +123,8 @@ def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None
         kind = type(config).__name__
         raise UserError(f"config: is a {kind}; give so.DataConfig(source=…)")
     found = found or read(config)
+    if private:
+        refuse_found_in_rows(found, config.path or config.source.name)
     train, validation, test = _hold_out(config, found, seed)
     parts = {"test": test, "training": train}
     if validation is not None:
@@ -121,7 +136,7 @@ def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None
                 "change data.test_fraction or data.validation_fraction"
             )
     inputs = found.input_columns
-    if inputs is not None and inputs.text is None:  # no cell of numbers is empty in a text
+    if inputs is not None and inputs.text is None and not private:  # no cell of a text is empty
         inputs = inputs.fitted(_dense(train))
         train, test = _filled(train, inputs), _filled(test, inputs)
         validation = None if validation is None else _filled(validation, inputs)
@@ -230,44 +245,58 @@ def _clients_called(
     return tuple(found.client_names[user] for user in users)
 
 
+def training_size(config: DataConfig, found: RawDataset, seed: int = 0) -> int:
+    """How many instances are left to train on."""
+    return len(_places(config, found, seed)[0])
+
+
 def _hold_out(
     config: DataConfig, found: RawDataset, seed: int
 ) -> tuple[Instances, Instances | None, Instances]:
     """The training, validation and test instances; no instance is in two of them."""
     every = found.train
+    at, valid_at, test_at = _places(config, found, seed)
+    train = every if len(at) == len(every) else every.select(at).compact()
+    test = found.test if test_at is None else every.select(test_at)
+    assert test is not None, "a test part is published or cut off"
+    return train, None if valid_at is None else every.select(valid_at), test
+
+
+def _places(
+    config: DataConfig, found: RawDataset, seed: int
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Which instances are for training, validation and testing; None: no such part is cut off."""
+    every, test_at, valid_at = found.train, None, None
     if config.hold_out == "users" and (found.test is None or config.validation_fraction):
-        return _by_user(config, found)
+        return _places_by_user(config, found)
     train = torch.arange(len(every))
     if found.test is None:
         drawn = seed if config.split_seed == "run" else config.split_seed
         train, test_at = _stratified(every.labels, train, config.test_fraction, drawn)
-        test = every.select(test_at)
-    else:
-        test = found.test
-    if not config.validation_fraction:
-        return (every if len(train) == len(every) else every.select(train).compact()), None, test
-    train, valid_at = _stratified(
-        every.labels, train, config.validation_fraction, config.validation_seed
-    )
-    return every.select(train).compact(), every.select(valid_at), test
+    if config.validation_fraction:
+        train, valid_at = _stratified(
+            every.labels, train, config.validation_fraction, config.validation_seed
+        )
+    return train, valid_at, test_at
 
 
-def _by_user(config: DataConfig, found: RawDataset) -> tuple[Instances, Instances | None, Instances]:
+def _places_by_user(
+    config: DataConfig, found: RawDataset
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Whole users, by ascending id: the first train, the next validate, the last test."""
-    every = found.train
-    user = users_of(every, 'data.hold_out = "users"')
+    user = users_of(found.train, 'data.hold_out = "users"')
     _, rank = torch.unique(user, return_inverse=True)
     count = int(rank.max()) + 1
     test_share = config.test_fraction if found.test is None else 0.0  # a published one stays apart
     first_test = int(count * (1 - test_share) + 1e-9)
     share = test_share + config.validation_fraction
     first_valid = int(count * (1 - share) + 1e-9) if config.validation_fraction else first_test
-    train = every.select((rank < first_valid).nonzero()[:, 0]).compact()
-    test = found.test or every.select((rank >= first_test).nonzero()[:, 0])
-    if not config.validation_fraction:
-        return train, None, test
-    between = (rank >= first_valid) & (rank < first_test)
-    return train, every.select(between.nonzero()[:, 0]), test
+    train, between, last = (
+        part.nonzero()[:, 0]
+        for part in (rank < first_valid, (rank >= first_valid) & (rank < first_test), rank >= first_test)
+    )
+    valid = between if config.validation_fraction else None
+    return train, valid, last if found.test is None else None
 
 
 def _stratified(labels: Ragged, at: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

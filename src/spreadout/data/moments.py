@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -11,6 +13,7 @@ from spreadout.data.columns import Column
 
 AT_ONCE = 1 << 22  # numbers of features in memory at once
 CONSTANT = 1e-6  # a deviation below this share of the mean is rounding, not a difference
+Of = Callable[[Tensor], Tensor]  # (n, d) → (n, e): what the moments are of
 FILLED = 0.25  # share of values that are not 0, from which features are numbers and no counts of words
 
 
@@ -29,12 +32,19 @@ def are_numbers(column: Column) -> bool:
     return any(part.numel() > 0 and float(part.mean()) >= FILLED for part in parts)
 
 
-def moments(column: Column, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each feature of some examples, (d,) double, a block at a time."""
+def as_they_are(x: Tensor) -> Tensor:
+    return x
+
+
+def moments(column: Column, at: Tensor, of: Of = as_they_are) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each feature of some examples, (d,) double, a block at a time.
+
+    of: what is made of the features first.
+    """
     width = max(1, column.example_bytes // 4)
     count, mean, variance = 0, torch.zeros(()), torch.zeros(())
     for some in torch.split(at, max(1, AT_ONCE // width)):
-        x = column.take(some).flatten(1).double()
+        x = of(column.take(some).flatten(1).double())
         here, spread = x.mean(0), x.var(0, correction=0)
         total = count + len(some)
         apart = here - mean
@@ -44,9 +54,11 @@ def moments(column: Column, at: Tensor) -> tuple[Tensor, Tensor]:
     return mean, variance
 
 
-def group_moments(column: Column, at: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def group_moments(
+    column: Column, at: Tensor, lengths: Tensor, of: Of = as_they_are
+) -> tuple[Tensor, Tensor]:
     """The same of groups of examples, one after another: (g, d) each, 0 of a group without any."""
-    x = column.take(at).flatten(1).double()
+    x = of(column.take(at).flatten(1).double())
     group = torch.repeat_interleave(torch.arange(len(lengths)), lengths).to(x.device)
     count = lengths.to(x).clamp_min(1)[:, None]
     start = offsets_from_lengths(lengths)[:-1].to(x.device)

@@ -4,7 +4,7 @@ By likelihood, p(c | x) ∝ n_c · exp(κ · cosine) with τ = 1/κ as in `prior
 examples a rank is mostly luck. Of all κ that chance cannot tell from the likeliest the largest is taken,
 which trusts the model the most and the counts the least. A prior under which fewer examples have a right
 class in first place than under none is not taken: a softmax over sampled classes has learnt what is
-frequent, and would count it twice. Of next items it is the first ten places that are counted.
+frequent, and would count it twice.
 
 Where clients hide their classes among others (FedSS), their counts would tell what the samples hide,
 while the server holds the validation labels anyway. Then n_c is how often a class is a label there. No
@@ -38,7 +38,6 @@ STEEPNESS = (0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 2
 SCORES = 5e6  # numbers that a choice may go through, for each κ
 LEARNT = 0.5  # exponent of n_c where cosines may know what is frequent: 0 if they do, 1 if they do not
 LIKELIER = 3.84  # twice a gain in log-likelihood; by luck one time in forty (χ², κ = 0 is an edge)
-NEXT_ITEMS = 10  # places that a right one may have: what comes next is seldom in the first
 
 
 def counted(examples: Examples, classes: int) -> Tensor:
@@ -56,7 +55,7 @@ def choose(
     own: whether counts are `counted` of these very examples, so that each one's labels are in them.
     """
     found = _scored(model, state, counts, examples, own=own)
-    return 0.0 if found is None else weight(*found, NEXT_ITEMS if model.takes_histories else 1)
+    return 0.0 if found is None else weight(*found)
 
 
 @torch.no_grad()
@@ -100,14 +99,14 @@ def _scored(
     return scores, right, bias
 
 
-def weight(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -> float:
-    """τ = 1/κ; 0 where every one that may be taken has fewer labels in the first places than no prior.
+def weight(scores: Tensor, right: Tensor, bias: Tensor) -> float:
+    """τ = 1/κ; 0 where every one that may be taken has fewer labels in first place than no prior.
 
     scores: cosines; right: 1 for a label, else 0; bias: log n_c as each example has it; (n, C) each.
     """
     if not bool(scores.isfinite().all()):  # a model that diverged: nothing to weigh
         return 0.0
-    found = first_places(scores, right, bias, places)
+    found = first_places(scores, right, bias)
     likely = last_as_good(log_likelihood(scores, right, bias))
     fitting = (k for k in range(likely, len(STEEPNESS)) if found[k] >= found[-1])
     return next((1 / STEEPNESS[k] for k in fitting), 0.0)
@@ -145,8 +144,8 @@ def log_likelihood(
     return torch.stack(found)
 
 
-def first_places(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -> Tensor:
-    """How many examples have a label in the first places for each κ, and without a prior: (K + 1,).
+def first_places(scores: Tensor, right: Tensor, bias: Tensor) -> Tensor:
+    """How many examples have a label in first place for each κ, and without a prior: (K + 1,).
 
     A class that scores as a label does is ahead of it.
     """
@@ -155,7 +154,7 @@ def first_places(scores: Tensor, right: Tensor, bias: Tensor, places: int = 1) -
         ranked = torch.add(scores, bias, alpha=tau)
         best = ranked.masked_fill(right == 0, -math.inf).amax(1, keepdim=True)
         ahead = ((ranked >= best) & (right == 0)).sum(1)
-        found.append((ahead < places).sum())
+        found.append((ahead == 0).sum())
     return torch.stack(found).cpu()
 
 

@@ -4,10 +4,11 @@ score = cosine + τ · log n_c is the prior alone as τ grows. Where little can 
 that is better than a model that knows a little and is sure of too much. A model keeps its τ if it puts
 more validation examples right than the prior does, by more than two standard errors of the difference,
 example by example: the model that is kept and its τ are the best of many on the same examples. Of label
-sets it is enough to be better in the mean of P@1, P@3 and P@5. Else τ is the likeliest one, which trusts
-the model as far as it was right; and where that is no likelier than the prior, beyond chance, the prior
-ranks alone, and the cosine decides between classes that are as frequent. Examples of classes that nobody
-trains say nothing, and a prior that is right less than half as often never takes the model's place.
+sets it is enough to be better in the mean of P@1, P@3 and P@5; a next item is right among the first ten.
+Else τ is the likeliest one, which trusts the model as far as it was right; and where that is no likelier
+than the prior, beyond chance, the prior ranks alone, and the cosine decides between classes that are as
+frequent. Examples of classes that nobody trains say nothing, and a prior that is right less than half as
+often never takes the model's place.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from torch import Tensor
 from spreadout.core.state import ServerState
 from spreadout.data.held_out import Examples
 from spreadout.evaluation import cautious_prior
-from spreadout.evaluation.cautious_prior import NEXT_ITEMS
 from spreadout.evaluation.embed import class_vectors, embed
 from spreadout.evaluation.metrics import hits
 from spreadout.evaluation.own_vote import own_votes, without_own_votes
@@ -30,6 +30,7 @@ from spreadout.models.embedding import EmbeddingModel
 
 ALONE = 100.0  # τ by which a cosine decides only between classes that are equally frequent, but for 2 %
 LOOKS_AT = (1, 3, 5)  # places in the ranking of label sets
+NEXT_ITEMS = 10  # places that a right one may have: what comes next is seldom in the first
 FEWEST = 10  # examples, below which nothing is said
 MOST = 2000  # that are looked at
 ERRORS = 2  # standard errors by which a model is to be better

@@ -4,7 +4,9 @@ A client sends the mean and the variance of its own examples. The server puts th
 
     μ = Σ n_i μ_i / n        σ² = Σ n_i (σ_i² + (μ_i − μ)²) / n
 
-which are those of all examples in one place, and writes μ and 1/σ into the model.
+which are those of all examples in one place, and writes μ and 1/σ into the model. Where features with
+long tails are to be shortened, clients say the same of the roots of their features, and the server sees
+which features need them (`data/tails.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from torch import Tensor
 
 from spreadout.core.state import ServerState
 from spreadout.data.dataset import FederatedDataset
-from spreadout.data.moments import AT_ONCE, factor_of, group_moments, moments
+from spreadout.data.moments import AT_ONCE, as_they_are, factor_of, group_moments, moments
+from spreadout.data.tails import POWERS, shortened, with_roots
 from spreadout.federated.robust.groups import Groups
 from spreadout.federated.robust.trimmed_mean import TrimmedMean
 from spreadout.methods.class_counts import MOST, SetupMessage
@@ -28,16 +31,25 @@ NAMES = (MEAN, VARIANCE, EXAMPLES)
 AT_A_TIME = 4096  # messages that are looked at together
 
 
-def messages_of(data: FederatedDataset) -> Iterator[SetupMessage]:
-    """Of each client the mean and the variance of its features, and of how many examples."""
+TOLD_WITH_ROOTS = len(POWERS) + 1  # numbers of a feature: its powers, and whether it is not 0
+
+
+def messages_of(data: FederatedDataset, *, roots: bool = False) -> Iterator[SetupMessage]:
+    """Of each client the mean and the variance of its features, and of how many examples.
+
+    roots: of `with_roots` of them.
+    """
     x, offsets = data.columns["x"], data.offsets
-    for first, last in _blocks(offsets, AT_ONCE // max(1, x.example_bytes // 4)):
+    of, width = as_they_are, x.example_bytes // 4
+    if roots:
+        of, width = with_roots, TOLD_WITH_ROOTS * width
+    for first, last in _blocks(offsets, AT_ONCE // max(1, width)):
         lengths = offsets[first : last + 1].diff()
         at = torch.arange(int(offsets[first]), int(offsets[last]))
         if last - first == 1 and len(at):  # perhaps more examples than are looked at together
-            mean, variance = (value[None] for value in moments(x, at))
+            mean, variance = (value[None] for value in moments(x, at, of))
         else:
-            mean, variance = group_moments(x, at, lengths)
+            mean, variance = group_moments(x, at, lengths, of)
         means, variances = mean.float().cpu().numpy(), variance.float().cpu().numpy()
         for i, examples in enumerate(lengths.tolist()):
             told = {MEAN: means[i], VARIANCE: variances[i], EXAMPLES: np.array([examples], np.int64)}
@@ -72,9 +84,13 @@ class Block:
 class InputScale:
     """What the server makes of the clients' messages."""
 
-    def __init__(self, features: int, *, cap: int | None, robust: bool) -> None:
-        """cap: examples that a client may count for. robust: whether some clients may be hostile."""
-        self.features, self.cap, self.robust = features, cap, robust
+    def __init__(self, features: int, *, roots: bool = False, cap: int | None, robust: bool) -> None:
+        """roots: whether clients tell of roots too. cap: examples that a client may count for.
+
+        robust: whether some clients may be hostile.
+        """
+        self.told = features * (TOLD_WITH_ROOTS if roots else 1)  # means in a message
+        self.roots, self.cap, self.robust = roots, cap, robust
         self.waiting: list[SetupMessage] = []  # not yet looked at closely
         self.blocks: list[Block] = []
         self.refused, self.bytes = 0, 0
@@ -88,7 +104,7 @@ class InputScale:
             yield {name: array for name, array in message.items() if name not in NAMES}
 
     def _keep(self, message: SetupMessage) -> None:
-        if not has_form(message, self.features):
+        if not has_form(message, self.told):
             self.refused += 1
             return
         self.waiting.append(message)
@@ -104,7 +120,7 @@ class InputScale:
         sound = (np.isfinite(mean) & np.isfinite(variance) & (variance >= 0)).all(1)
         sound &= (said > 0) & (said < MOST)
         self.refused += int((~sound).sum())
-        self.bytes += int(sound.sum()) * (2 * self.features * 4 + 8)
+        self.bytes += int(sound.sum()) * (2 * self.told * 4 + 8)
         self.waiting = []
         if not sound.any():
             return
@@ -127,12 +143,19 @@ class InputScale:
         if not self.blocks:
             return
         mean, variance = self.together()
-        for name, value in (("mean", mean), ("factor", factor_of(mean, variance))):
+        found = {}
+        if self.roots:
+            found["power"], mean, variance = shortened(mean, variance)
+        found |= {"mean": mean, "factor": factor_of(mean, variance)}
+        for name, value in found.items():
             held = state.dense[prefix + name]
             state.dense[prefix + name] = value.to(held)
 
     def together(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance over all clients: (d,); without extremes where some may be hostile."""
+        """Mean and variance over all clients of what they tell: (d,), with roots (4 d,).
+
+        Without extremes where some may be hostile.
+        """
         self._look()
         found = self._block().together(_trimmed_mean if self.robust else _mean)
         return found.mean[0], found.variance[0]

@@ -12,7 +12,7 @@ from spreadout.federated import input_scale
 from spreadout.federated.federation import Federation
 from spreadout.methods.class_counts import SetupMessage
 from spreadout.methods.context import SetupContext
-from spreadout.models.nn.scaling import standardized_in
+from spreadout.models.nn.scaling import standardized_in, takes_roots
 
 
 def client_setup(federation: Federation, key: bytes) -> Iterator[SetupMessage]:
@@ -28,7 +28,8 @@ def client_setup(federation: Federation, key: bytes) -> Iterator[SetupMessage]:
         yield from asked
         return
     nothing: SetupMessage = {}
-    for one, other in zip_longest(asked, input_scale.messages_of(f.data), fillvalue=nothing):
+    told = input_scale.messages_of(f.data, roots=takes_roots(f.model.encoder))
+    for one, other in zip_longest(asked, told, fillvalue=nothing):
         yield {**one, **other}
 
 
@@ -51,7 +52,10 @@ def server_setup(federation: Federation, state: ServerState) -> None:
     if prefix is not None:
         features = state.dense[prefix + "mean"].numel()
         scale = input_scale.InputScale(
-            features, cap=f.server.claim_cap, robust=f.server.robust is not None
+            features,
+            roots=takes_roots(f.model.encoder),
+            cap=f.server.claim_cap,
+            robust=f.server.robust is not None,
         )
         messages = scale.taken_from(messages)
     f.method.learn_classes(f.class_names, state)

@@ -42,7 +42,8 @@ class ModelConfig(Section):
     norm: Literal["group", "batch"] = "group"  # of images; batch: over a whole cohort, in simulations
     item: Literal["lookup", "dense"] = "lookup"  # the item tower
     similarity: Literal["cosine", "dot"] = "cosine"
-    input_scaling: Literal["none", "standard"] = "none"  # mlp: features centred, at deviation 1
+    # mlp: features centred, at deviation 1; roots: those with long tails after a root that shortens them
+    input_scaling: Literal["none", "standard", "roots"] = "none"
     init: float = Field(0.05, gt=0)  # deviation of fresh item rows (towers) or feature rows (lookup)
 
     @field_validator("encoder")
@@ -243,7 +244,8 @@ def with_scaling(encoder: nn.Module, shape: DataShape, config: ModelConfig) -> n
     """The encoder, after its features were brought to one scale where the config says so."""
     if config.input_scaling == "none":
         return encoder
-    return nn.Sequential(Standardized(features_of(shape, config)), encoder)
+    roots = config.input_scaling == "roots"
+    return nn.Sequential(Standardized(features_of(shape, config), roots=roots), encoder)
 
 
 def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingModel:

@@ -84,8 +84,9 @@ class EmbeddingModel:
     def constant_dense(self) -> frozenset[str]:
         """Dense tensors that no optimiser moves: found before the first round, or statistics."""
         prefix = standardized_in(self.encoder)
-        scaling = frozenset() if prefix is None else frozenset({f"{prefix}mean", f"{prefix}factor"})
-        return scaling | frozenset(self.cohort_statistics)
+        own = () if prefix is None else (f"{prefix}{name}" for name in ("mean", "factor", "power"))
+        scaling = {name for name, _ in self.encoder.named_parameters()}.intersection(own)
+        return frozenset(scaling | {*self.cohort_statistics})
 
     @cached_property
     def cohort_statistics(self) -> tuple[str, ...]:

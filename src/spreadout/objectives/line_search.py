@@ -36,7 +36,8 @@ def descend_(
     """Move the rows of a loss's gradient, in place, by a share of the step that would be best.
 
     value: the same loss at the table as it then is. length: what this returned for the step before, a
-    first guess. Never leaves a table whose loss is larger than before; a share above 1 is 1.
+    first guess, dropped where it leads to no finite loss. Never leaves a table whose loss is larger than
+    before; a share above 1 is 1.
 
     >>> import torch
     >>> from spreadout.objectives import regularizers
@@ -57,9 +58,11 @@ def descend_(
     # Fetched together, as `tolist` waits for the device.
     fetched: list[float] = torch.stack([*sums, now]).tolist()
     steepness, moving, start = fetched
+    length = length if length is not None and 0 < length < math.inf else None
     if not 0 < steepness < math.inf:  # a stationary table, or one that is not finite: nothing to do
         return length or 0.0
-    first: float = MOST * (moving / steepness) ** 0.5  # by it rows move by `MOST` in the mean square
+    # By it rows move by `MOST` in the mean square; the quotient under one root may be infinite.
+    first = MOST * math.sqrt(moving) / math.sqrt(steepness)
     length = length or first
 
     def move(by: float) -> float:
@@ -71,6 +74,9 @@ def descend_(
         return float(value())
 
     risen = move(length) - start
+    if length != first and not math.isfinite(risen):  # so far that numbers overflow
+        length = first
+        risen = move(length) - start
     bend = 2 * (risen / length + steepness) / length
     if abs(risen) <= UNSEEN * torch.finfo(here.dtype).eps * abs(start):
         # What rounding may have done tells no curvature: by it, lengths would dwindle to 0.

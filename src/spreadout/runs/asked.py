@@ -22,7 +22,7 @@ from spreadout.data.arrays import from_scipy, refuse_infinite
 from spreadout.data.columns import Column, Dense, Lists, Sparse
 from spreadout.data.feature_hashing import hashed as hash_features
 from spreadout.data.held_out import Examples
-from spreadout.data.input_columns import InputColumns, by_name
+from spreadout.data.input_columns import InputColumns, by_name, is_cell_of_text
 from spreadout.data.sources.base import Source
 from spreadout.data.sources.interactions import Interactions
 from spreadout.data.sources.times import in_order
@@ -92,8 +92,8 @@ class Inputs:
         if self.columns is not None and (named := by_name(given)) is not None:
             x, notes = self.columns.encode(named)
             return self._unlabelled(Unlabelled(x, notes=notes))
-        if self.wanted.texts is not None and _are_texts(given):
-            return self._unlabelled(Unlabelled(self.wanted.texts.encode_texts(given)))
+        if self.wanted.texts is not None and (texts := _texts_in(given)) is not None:
+            return self._unlabelled(Unlabelled(self.wanted.texts.encode_texts(texts)))
         if isinstance(given, list | tuple) and given and all(isinstance(p, str | Path) for p in given):
             return self._unlabelled(read_picture_files([Path(p) for p in given], self.wanted))
         if hasattr(given, "tocsr"):
@@ -210,10 +210,13 @@ class Inputs:
             ) from None
 
 
-def _are_texts(given: Any) -> bool:
-    """Whether it is a list of strings; an array of them is one, too."""
-    some = given.tolist() if isinstance(given, np.ndarray) and given.ndim == 1 else given
-    return isinstance(some, list | tuple) and bool(some) and all(isinstance(one, str) for one in some)
+def _texts_in(given: Any) -> Sequence[Any] | None:
+    """A list of texts, of which some may be numbers or missing, or an array or a series of them."""
+    if getattr(given, "ndim", None) == 1 and hasattr(given, "tolist"):
+        given = given.tolist()
+    if not isinstance(given, list | tuple) or not all(map(is_cell_of_text, given)):
+        return None
+    return given if any(isinstance(one, str) for one in given) else None
 
 
 def _joined(columns: Sequence[Column]) -> Column:

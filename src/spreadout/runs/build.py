@@ -223,7 +223,7 @@ def _augment(e: Experiment, data: FederatedDataset) -> Augment:
             f"clients.image_shift = {c.image_shift}: images have {high} x {wide} pixels; take {most} at "
             "most, half of the shorter side"
         )
-    standard = e.model.input_scaling == "standard"
+    standard = e.model.input_scaling != "none"
     return Augment(c.input_noise, c.input_dropout, standard, c.image_shift, c.image_flip)
 
 

@@ -35,11 +35,16 @@ def set_(f: Federation, state: ServerState, validation: Examples | None) -> floa
 
 
 def _set_held_out(f: Federation, state: ServerState, validation: Examples | None) -> float | None:
-    """The same by counts of the validation part."""
+    """The same by counts of the validation part.
+
+    A model of histories begins with none: its softmax has learnt what is frequent as far as order does
+    not say more, and a likelihood would count that twice (docs/defaults_found.md).
+    """
     if validation is None:
         return None
-    counts = _held_out_counts(state, validation)
-    tau = cautious_prior.choose(f.model, state, counts, validation, own=True)
+    counts, tau = _held_out_counts(state, validation), 0.0
+    if not f.method.takes_histories:
+        tau = cautious_prior.choose(f.model, state, counts, validation, own=True)
     state.scoring["prior"] = tau * log_prior(counts)
     return tau
 

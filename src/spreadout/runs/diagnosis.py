@@ -16,7 +16,7 @@ from spreadout.evaluation.config import EvalConfig
 from spreadout.evaluation.early_stopping import best_of, goodness, judged_by, shown_of
 from spreadout.evaluation.metrics import described
 from spreadout.evaluation.prior_alone import ALONE
-from spreadout.evaluation.references import Copies, Reference
+from spreadout.evaluation.references import POPULARITY, Copies, Reference
 from spreadout.methods.collapse import LOWER_RATES
 from spreadout.runs.alike import DEAD, LOWER_RATE, alike, dead_units, tells_inputs_apart
 from spreadout.runs.finding import (
@@ -38,6 +38,7 @@ LEARNED = 0.5  # of the first training loss, what is left where training data is
 LOST = 0.05  # of all that was gained, lost since the best evaluation
 COPIES, COPIED = 10, 0.01  # scored rows, and their share, that may be training rows by chance
 ALWAYS = "always the most frequent labels"
+POPULAR = "always the most popular items"
 LITTLE = 0.25  # of the way from a trivial score to the best in one place
 UNMIRRORED = "set clients.image_flip = false: mirrored images may be of other classes"
 AT_A_LOSS = (
@@ -46,8 +47,12 @@ AT_A_LOSS = (
 )
 # The same where the server's optimiser takes the scale of the clients' rate away.
 ITS = "server.lr, with the server.optimizer it has,"
+WITH_POPULARITY = (
+    f'{AT_A_LOSS}; where order says little, set method.prior = "auto": clients then say how often they '
+    "have each item"
+)
 ON_THE_SERVER = {
-    AT_A_LOSS: AT_A_LOSS.replace("clients.lr", ITS),
+    **{said: said.replace("clients.lr", ITS) for said in (AT_A_LOSS, WITH_POPULARITY)},
     LOWER_RATES: f"lower {ITS} and clients.row_lr tenfold",
     LOWER_RATE: LOWER_RATE.replace("clients.lr", ITS),
 }
@@ -106,10 +111,9 @@ def diagnose(
         said.insert(0, calm)  # classes of a run that was cut short may not have come apart yet
     if mirrored and (twins := mirrored_classes(config, history, references or {})) is not None:
         said.insert(0, twins)
-    if (unused := inputs_unused(config, history, said)) is not None:
-        said.append(unused)
+    unused = inputs_unused(config, history, references or {}, said)
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
-    found = said if last is None else [*said, last]
+    found = [*said, *(one for one in (unused, last) if one is not None)]
     known = leaked(config, copies)
     if known is not None:
         found = [known, *found]
@@ -202,15 +206,18 @@ def mirrored_classes(
 
 
 def inputs_unused(
-    config: EvalConfig, history: Sequence[Record], others: Sequence[Finding] = ()
+    config: EvalConfig,
+    history: Sequence[Record],
+    references: Mapping[str, Reference],
+    others: Sequence[Finding] = (),
 ) -> Finding | None:
     """The model that is kept ranks by the prior alone (`evaluation/prior_alone.py`)."""
     if history[shown_of(config, history)].get("prior") != ALONE:
         return None
     return Finding(
         "inputs unused",
-        f"on validation examples the model is no better than {ALWAYS}, beyond chance, so those are "
-        "what it answers",
+        f"on validation examples the model is no better than {_always(references)}, beyond chance, so "
+        "those are what it answers",
         others[0].remedy if others else UNUSED,
     )
 
@@ -228,11 +235,16 @@ def below_trivial(
     better = [(theirs, name) for theirs, name in trivial(config, references) if theirs > ours]
     if not better:
         return None
-    theirs, name = max(better)
+    theirs, _ = max(better)
     sign = described(judged_by(config)[0]).sign
-    always = "always the most popular items" if name == "popularity" else ALWAYS
+    with_prior = WITH_POPULARITY if POPULARITY in references else WITH_PRIOR
     return Finding(
         "below a trivial reference",
-        f"{judged(config)} is {sign * ours:.2f}, {always} have {sign * theirs:.2f}",
-        others[0].remedy if others else WITH_PRIOR if takes_prior else AT_A_LOSS,
+        f"{judged(config)} is {sign * ours:.2f}, {_always(references)} have {sign * theirs:.2f}",
+        others[0].remedy if others else with_prior if takes_prior else AT_A_LOSS,
     )
+
+
+def _always(references: Mapping[str, Reference]) -> str:
+    """The prediction that looks at no input, in words."""
+    return POPULAR if POPULARITY in references else ALWAYS

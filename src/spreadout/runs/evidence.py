@@ -196,6 +196,12 @@ def _rows(f: Federation) -> Channel:
         )
     if f.method.row_access == "own":
         return Channel("disclosed", "a client requests the rows of its own classes and so names them")
+    if f.method.names_own_rows:
+        return Channel(
+            "disclosed",
+            "a client requests the rows of its own classes among others, and sends back its own alone: "
+            "that names them",
+        )
     if (size := f.method.draws.cover) is not None:
         return Channel(
             "disclosed",

@@ -8,6 +8,7 @@ from spreadout.config.effect import refuse_idle
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense, Lists
+from spreadout.data.declared import refuse_fitted
 from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods.base import Method
@@ -45,6 +46,8 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
     if method.prior and not method.has_class_table:
         raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
     refuse_unprotected(e, method)
+    if e.privacy is not None:
+        refuse_fitted(data.input_columns)
     _refuse_other_weights(e, method)
     refuse_idle(e, splits, method)
     _refuse_without_validation(e, splits, method)

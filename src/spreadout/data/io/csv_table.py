@@ -55,11 +55,11 @@ def head_of(path: Path) -> str:
 
 def first_row(text: str, delimiter: str) -> list[str]:
     """The cells of the first line, or of as many as a quoted cell goes over; none if it is no CSV."""
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
-        row = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+        return [cell.strip() for cell in next(filter(None, rows), [])]
     except csv.Error:
         return []
-    return [cell.strip() for cell in row]
 
 
 def delimiter_in(head: str, names: Collection[str], own: str | None) -> str:
@@ -83,16 +83,15 @@ def columns_of(path: Path, delimiter: str, rows: int | None = None) -> dict[str,
     return columns_in(text_of(path), path, delimiter, rows)
 
 
-def columns_in(text: str, path: Path, delimiter: str, rows: int | None = None) -> dict[str, Cells]:
-    """The same of the text of a file."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        lines = [(reader.line_num, row) for row in reader]  # blank lines and breaks in quotes count too
-    except csv.Error as error:
-        raise UserError(f"{path}: cannot be read as CSV ({error})") from None
-    if not lines or not any(lines[0][1]):
+def columns_in(
+    text: str, path: Path, delimiter: str, rows: int | None = None, *, blank: bool = False
+) -> dict[str, Cells]:
+    """The same of the text of a file; blank: a blank line is a row, too, with one empty cell."""
+    lines = _lines(text, path, delimiter)
+    start = next((at for at, (_, row) in enumerate(lines) if row), None)
+    if start is None or not any(lines[start][1]):
         raise UserError(f"{path}: is empty; a table has a header and rows")
-    header = [name.strip() for name in lines[0][1]]
+    first, header = lines[start][0], [name.strip() for name in lines[start][1]]
     if len(header) == 1 and (others := [mark for mark in MARKS if mark in header[0]]):
         raise UserError(
             f"{path}: is one column, {header[0][:40]!r}, if cells end at {delimiter!r}; set "
@@ -102,10 +101,10 @@ def columns_in(text: str, path: Path, delimiter: str, rows: int | None = None) -
     if twice:
         places = " and ".join(str(i) for i, name in enumerate(header, 1) if name == twice[0])
         called = f"are called {twice[0][:40]!r}" if twice[0] else "have no name"
-        raise UserError(f"{path}:1: two columns {called} ({places}); rename one")
+        raise UserError(f"{path}:{first}: two columns {called} ({places}); rename one")
     if rows == 0:
         return {name: Cells([], []) for name in header}
-    body = [(number, row) for number, row in lines[1:] if row]
+    body = [(number, row or [""]) for number, row in lines[start + 1 :] if row or blank]
     for number, row in body:
         if len(row) != len(header):
             raise UserError(f"{path}:{number}: {len(row)} fields instead of {len(header)}")
@@ -113,3 +112,12 @@ def columns_in(text: str, path: Path, delimiter: str, rows: int | None = None) -
         raise UserError(f"{path}: has a header and no rows")
     numbers = [number for number, _ in body]
     return {name: Cells((row[i].strip() for _, row in body), numbers) for i, name in enumerate(header)}
+
+
+def _lines(text: str, path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
+    """The rows of a CSV, each with the line it ends on: blank lines and breaks in quotes count too."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        return [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise UserError(f"{path}: cannot be read as CSV ({error})") from None

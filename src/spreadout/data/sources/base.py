@@ -107,6 +107,8 @@ class RawDataset:
     input_columns: InputColumns | None = (
         None  # of a table: the columns of x, in which NaN is an empty cell
     )
+    # What rows decided of the inputs, with the remedy where they must not: under `[privacy]`.
+    found_in_rows: tuple[str, ...] = ()
 
 
 class Source(NamedSection, ABC):
@@ -134,6 +136,7 @@ class Source(NamedSection, ABC):
     data_defaults: ClassVar[Mapping[str, Any]] = {}  # defaults of keys of [data]
     reads_path: ClassVar[bool] = True  # whether it reads a file or folder; if not, none may be named
     listed: ClassVar[bool] = True  # whether `spreadout data list` shows it
+    hashes: ClassVar[bool] = False  # whether its inputs are hashed features already
     turns_ink_bright: ClassVar[bool] = False  # whether it turns dark strokes on white into bright ones
 
     @classmethod
@@ -226,6 +229,7 @@ def write(found: RawDataset, folder: Path) -> None:
         "notes": list(found.notes),
         "client_names": list(found.client_names),
         "input_columns": None if found.input_columns is None else found.input_columns.as_json(),
+        "found_in_rows": list(found.found_in_rows),
         "parts": {},
     }
     for part, instances in (("train", found.train), ("test", found.test)):
@@ -252,8 +256,17 @@ def open_stored(folder: Path) -> RawDataset:
         user = stored.open_array(whose) if whose.exists() else None
         parts[part] = Instances(columns, Ragged(sets, labels), user)
     names, ids, notes = (tuple(meta[key]) for key in ("class_names", "class_ids", "notes"))
-    called = tuple(meta.get("client_names", ()))
+    called, of_rows = (tuple(meta.get(key, ())) for key in ("client_names", "found_in_rows"))
     rows, inputs = meta["row_columns"], InputColumns.from_json(meta.get("input_columns"))
     return RawDataset(
-        parts["train"], meta["classes"], parts.get("test"), rows, names, ids, notes, called, inputs
+        parts["train"],
+        meta["classes"],
+        parts.get("test"),
+        rows,
+        names,
+        ids,
+        notes,
+        called,
+        inputs,
+        of_rows,
     )

@@ -24,6 +24,7 @@ class Texts(FileSource):
     """One labelled text a row. Its words become features by their hash: nobody shares a vocabulary."""
 
     about: ClassVar = "your texts as CSV with a header: one labelled text a row"
+    hashes: ClassVar = True
     name: str = "texts"
     text: str = "text"  # the column of text
     label: str = "label"  # the column of classes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -140,16 +141,19 @@ def read_table(path: Path, wanted: Wanted) -> Unlabelled:
     assert wanted.columns is not None, "inputs have no names"
     text = text_of(path)
     mark = delimiter_in(text[:HEAD], wanted.columns.names, getattr(wanted.source, "delimiter", None))
-    wanted.columns.refuse_missing(first_row(text, mark), f"{path}:1")
-    x, notes = wanted.columns.encode(columns_in(text, path, mark), str(path))
+    header = first_row(text, mark)
+    wanted.columns.refuse_missing(header, str(path))
+    # Where texts are all there is, a blank line is one that is empty, and wants an answer as any other.
+    texts_alone = wanted.texts is not None and len(header) == 1
+    x, notes = wanted.columns.encode(columns_in(text, path, mark, blank=texts_alone), str(path))
     return Unlabelled(x, notes=notes)
 
 
 def read_lines(path: Path, wanted: Wanted) -> Unlabelled:
-    """Texts, one on each line."""
+    """Texts, one on each line, be it blank."""
     assert wanted.texts is not None, "inputs are no texts"
-    lines = [line for line in text_of(path).splitlines() if line.strip()]
-    return Unlabelled(wanted.texts.encode_texts(lines))
+    lines = io.StringIO(text_of(path), newline=None)  # `splitlines` would part more: form feeds, U+2028
+    return Unlabelled(wanted.texts.encode_texts([line.removesuffix("\n") for line in lines]))
 
 
 def _inputs_in(path: Path, header: list[str], wanted: Wanted) -> list[int]:

@@ -10,10 +10,11 @@
 
 from spreadout.evaluation.references.compute import references_of, why_none
 from spreadout.evaluation.references.copies import Copies
-from spreadout.evaluation.references.reference import Reference, best_central
+from spreadout.evaluation.references.reference import POPULARITY, Reference, best_central
 from spreadout.evaluation.references.remembered import ReferenceSet, remembered_references
 
 __all__ = [
+    "POPULARITY",
     "Copies",
     "Reference",
     "ReferenceSet",

@@ -16,10 +16,10 @@ from spreadout.data.splits import Splits
 from spreadout.evaluation.frequencies import PROPENSITY, Frequencies
 from spreadout.evaluation.metric import Metric
 from spreadout.evaluation.pooled import Pool, pool_of
-from spreadout.evaluation.references import histories, ridge
+from spreadout.evaluation.references import histories, ridge, sparse_ridge
 from spreadout.evaluation.references.features import FORMS, Features, Form, width_of
 from spreadout.evaluation.references.neighbours import COUNTS, Voters
-from spreadout.evaluation.references.reference import Reference, mean_goodness
+from spreadout.evaluation.references.reference import POPULARITY, Reference, mean_goodness
 from spreadout.evaluation.references.scoring import (
     Clock,
     OutOfTime,
@@ -38,9 +38,9 @@ CHOICE = 2000  # at most so many training instances are kept back to choose sett
 CHOICE_SHARE = 0.2
 
 RIDGE_WORDS: tuple[Form, ...] = ("raw", "unit")  # forms of features to choose from
-RIDGE_NUMBERS: tuple[Form, ...] = ("standard", "raw")  # the first of equals is taken
+RIDGE_NUMBERS: tuple[Form, ...] = ("standard", "raw", "roots")  # the first of equals is taken
 NEAR_WORDS: tuple[Form, ...] = ("unit",)
-NEAR_NUMBERS: tuple[Form, ...] = ("standard, unit", "unit")
+NEAR_NUMBERS: tuple[Form, ...] = ("standard, unit", "unit", "roots, unit")
 
 T = TypeVar("T")
 Split = Literal["test", "validation"]
@@ -95,7 +95,7 @@ def why_none(splits: Splits, metrics: Sequence[str], split: Split) -> str:
 
 def _fitting(pool: Pool) -> Iterator[tuple[str, Maker]]:
     if isinstance(pool.inputs.get("history"), Lists):
-        yield "popularity", _most_frequent
+        yield POPULARITY, _most_frequent
         yield "successor", _successor
         yield "item-kNN", _item_knn
         return
@@ -105,7 +105,7 @@ def _fitting(pool: Pool) -> Iterator[tuple[str, Maker]]:
         yield "nearest neighbours", _nearest
 
 
-TRIVIAL = frozenset({"most frequent", "popularity"})
+TRIVIAL = frozenset({"most frequent", POPULARITY})
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,15 @@ class _Work:
         return max(settings, key=goodness)
 
 
+def _forms(
+    features: Features, fit: Tensor, numbers: Sequence[Form], words: Sequence[Form]
+) -> dict[Form, Features]:
+    """Features in the forms to choose from; roots only where there is a long tail."""
+    there = numbers if are_numbers(features.column) else words
+    forms = {form: features.formed(form, fit) for form in there}
+    return {form: one for form, one in forms.items() if one.power is None or bool((one.power < 1).any())}
+
+
 def _most_frequent(work: _Work) -> Found:
     prior = work.pool.prior
     return lambda at: prior[None], ""
@@ -164,33 +173,45 @@ def _most_frequent(work: _Work) -> Found:
 
 def _ridge(work: _Work) -> Found:
     pool = work.pool
-    wide = width_of(pool.inputs["x"])
-    few = len(pool) <= MOST_FEATURES and len(pool) * wide <= MOST_NUMBERS // 2
-    features = work.features(wide if few else MOST_FEATURES)
-    fit, held, sampled = work.sample(features.width * min(features.width, len(pool)))
+    features, system_of, cost = _dense_or_sparse(work)
+    fit, held, sampled = work.sample(cost)
     classes = ridge.most_classes(pool, features.width)
     left_out = int((pool.counts > 0).sum()) - len(classes)
-    numbers = are_numbers(features.column)
-    forms = {form: features.formed(form, fit) for form in (RIDGE_NUMBERS if numbers else RIDGE_WORDS)}
+    forms = _forms(features, fit, RIDGE_NUMBERS, RIDGE_WORDS)
     systems = {
-        form: ridge.system_of(formed, pool.labels, classes, fit, work.clock)
-        for form, formed in forms.items()
+        form: system_of(formed, pool.labels, classes, fit, work.clock) for form, formed in forms.items()
     }
     kept_back = {form: one.like(one.column.select(held)) for form, one in forms.items()}
+    last: dict[Form, ridge.Ridge] = {}  # a solution is near that of the strength before
 
     def made(setting: tuple[Form, float]) -> Scorer:
         work.clock.check()
         form, strength = setting
-        return systems[form].solve(strength).scorer(kept_back[form], pool.prior)
+        last[form] = systems[form].solve(strength, last.get(form))
+        return last[form].scorer(kept_back[form], pool.prior)
 
     settings = [(form, strength) for form in systems for strength in ridge.STRENGTHS]
     form, strength = work.best(settings, made, held)
     every = torch.cat([held, fit])
     chosen = features.formed(form, every)
-    whole = ridge.system_of(chosen, pool.labels, classes, every, work.clock)
+    whole = system_of(chosen, pool.labels, classes, every, work.clock)
     scorer = whole.solve(strength).scorer(chosen.like(work.scored.inputs["x"]), pool.prior)
     rare = f"{left_out:,} rarest classes left out" if left_out else ""
     return scorer, _joined(f"strength {strength:g}", FORMS[form], features.note, sampled, rare)
+
+
+def _dense_or_sparse(work: _Work) -> tuple[Features, ridge.SystemOf, float]:
+    """The cheaper way: features as it takes them, what makes its system, what an instance costs."""
+    pool, held = work.pool, int((work.pool.counts > 0).sum())
+    wide = width_of(pool.inputs["x"])
+    few = len(pool) <= MOST_FEATURES and len(pool) * wide <= MOST_NUMBERS // 2
+    dense = work.features(wide if few else MOST_FEATURES)
+    words = work.features(max(1, sparse_ridge.MOST_WEIGHTS // max(held, 1)))
+    if not are_numbers(words.column) and sparse_ridge.pays(words, held, dense.width):
+        cost = len(ridge.STRENGTHS) * sparse_ridge.work(words, held) / len(pool)
+        in_memory = WORK[work.device.type] * held / MOST_NUMBERS
+        return words, sparse_ridge.sparse_system_of, max(cost, in_memory)
+    return dense, ridge.system_of, dense.width * min(dense.width, len(pool))
 
 
 def _nearest(work: _Work) -> Found:
@@ -198,8 +219,7 @@ def _nearest(work: _Work) -> Found:
     features = work.features(MOST_FEATURES)
     cost = features.width * max(len(work.scored), CHOICE)
     fit, held, sampled = work.sample(max(cost, WORK[work.device.type] * features.width / MOST_NUMBERS))
-    numbers = are_numbers(features.column)
-    forms = {form: features.formed(form, fit) for form in (NEAR_NUMBERS if numbers else NEAR_WORDS)}
+    forms = _forms(features, fit, NEAR_NUMBERS, NEAR_WORDS)
     voters = {form: Voters.of(one, pool.labels, fit) for form, one in forms.items()}
     near = {form: voters[form].nearest(one.rows(held), max(COUNTS)) for form, one in forms.items()}
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from spreadout.evaluation.metric import Metric
 from spreadout.evaluation.metrics import described
 
+POPULARITY = "popularity"  # what next items are compared with in place of the most frequent labels
+
 
 @dataclass(frozen=True)
 class Reference:
