@@ -95,6 +95,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "figures": lambda: dual_encoder.retrieval(
         "results/dual_encoder/figures.json",
         in_one_place="results/dual_encoder/centralized-tuning.json",
+        tuning="results/dual_encoder/figures-tuning.json",
     ),
     "rounds": lambda: rounds.rounds(
         "results/dual_encoder/speed-cpu.json", "results/dual_encoder/speed-h200.json"

@@ -38,6 +38,8 @@ def points(*shapes: str) -> str:
         made = read(f"results/extreme/arms-{shape}.json")
         for name, arm in ARMS.items():
             best = {way: chosen(made, name, way) for way in WAYS}
+            if not any(best.values()):  # an arm that was not tried at these sizes
+                continue
             made_too = [point for point in arm.further if f"{name} {point} 0" in made["runs"]]
             cells = [_point(made, name, point, best) for point in (*arm.points, *made_too)]
             rows.append([shape, arm.label, *cells])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from benchmarks.quote.edges import edges
 from benchmarks.quote.tables import Made, over_seeds, read, spread, table
 
 PRECISIONS = ("P@1", "P@3", "P@5")
@@ -61,7 +62,8 @@ def by_frequency(path: str) -> str:
         rows,
         path,
         note=f"Means over {len(made['seeds'])} seeds; the deviation of P@1 is "
-        f"{_deviations(made)[0]:.1f} to {_deviations(made)[1]:.1f}.",
+        f"{_deviations(made)[0]:.1f} to {_deviations(made)[1]:.1f}. "
+        f"{edges(made, path.replace('.json', '-tuning.json'))}",
     )
 
 
