@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from benchmarks.papers.extreme import RANKED, chosen, test_scores
 from benchmarks.papers.extreme_arms import ARMS, SETS, Arm, neighbour_arms, rows_arms
 from benchmarks.papers.ten_rows import POINTS
+from benchmarks.quote.fedss import MERGES
 from benchmarks.quote.tables import Made, read, table
 
 WAYS = {"without": "", "prior": " + prior"}
@@ -29,7 +30,12 @@ def arms(*shapes: str) -> str:
             rows.append([name, label, *cells, str(tried), str(len(found))])
         floor = (f"{made['constant'][metric]:.1f}" for metric in RANKED)
         rows.append([name, "Always the most frequent labels", *floor, "–", "–", "–"])
-    return table(("", "", *RANKED, TAIL, "points", "seeds"), rows, *paths)
+    note = f"{_merge_of('ten')} Where one seed was run there is no deviation."
+    return table(("", "", *RANKED, TAIL, "points", "seeds"), rows, *paths, note=note)
+
+
+def _merge_of(arm: str) -> str:
+    return f"Random rows are merged by {MERGES[ARMS[arm].changes['method']['merge']]}."
 
 
 def points(*shapes: str) -> str:
@@ -92,7 +98,8 @@ def rows_seen(*shapes: str) -> str:
             tried = sum(key.startswith(f"{name} ") and key.endswith(" 0") for key in made["runs"])
             lines.append([shape, name, *cells, f"{kib} KiB" if name != "all" else "–", str(tried)])
     head = ("", "rows beside its own", *RANKED, TAIL, "down / up a round", "points")
-    return table(head, lines, *paths, note="Without → with the prior. Bytes are of one client.")
+    note = f"Without → with the prior. Bytes are of one client. {_merge_of('ten')}"
+    return table(head, lines, *paths, note=note)
 
 
 def neighbours(shape: str) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ from typer.testing import CliRunner
 
 import spreadout as so
 from spreadout.cli.main import app
+from spreadout.core import randomness
 from spreadout.core.count_sketch import CountSketch
-from spreadout.core.hashing import PRIME, HashFamily, signs
+from spreadout.core.hashing import DRAWS, PRIME, HashFamily, signs
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
@@ -84,6 +86,20 @@ def test_a_draw_that_tells_classes_apart_is_kept_as_it_was(
         usual = classes * (classes - 1) / buckets**tables
         assert kept.alike(classes) <= usual
         assert torch.equal(kept.a, first.a) == (first.alike(classes) <= usual)
+
+
+@pytest.mark.parametrize(
+    ("ids", "tables", "buckets"), [(10, 64, 2**40), (2**16, 1, 2**16), (7, 64, 250), (3, 1, 3)]
+)
+def test_draws_are_compared_in_whole_numbers(ids: int, tables: int, buckets: int) -> None:
+    """The ways to fill all tables are more than a float can say; and equality is no matter of rounding."""
+    for seed in range(3):
+        draws = randomness.generator(seed, "hash", "labels")
+        tried = (HashFamily._next(draws, tables, buckets) for _ in range(DRAWS + 1))
+        usual = Fraction(ids * (ids - 1), buckets**tables)
+        want = next(one for one in tried if one.alike(ids) <= usual)
+        kept = HashFamily.telling_apart(ids, tables, buckets, seed=seed, use="labels")
+        assert torch.equal(kept.a, want.a)
 
 
 def test_two_ids_share_a_bucket_about_once_in_b() -> None:

@@ -120,11 +120,27 @@ class Session:
                 raise UserError(f"{folder.checkpoint}: does not fit config.toml ({part} parts differ)")
         if extra["data"] != self.federation.data.fingerprint:
             raise UserError(f"{folder.checkpoint}: was trained on other data than there is now")
+        self._refuse_other_parts(folder, state)
         self.state = state
         if self.federation.executor.clients_elsewhere:  # their states are gone with the run before
             self.state.control.clear()
         self.history = folder.history(self.experiment.eval.metrics)
         self.seconds, self.collapse_warned = extra["seconds"], extra["collapse_warned"]
+
+    def _refuse_other_parts(self, folder: RunFolder, state: ServerState) -> None:
+        """A state that was trained with what this version draws in another way, and nodes draw too."""
+        f, remedy = self.federation, "run it again with --force (force=True)"
+        if not state.setup_done:
+            return
+        try:
+            trained = f.method.as_trained(f.model, state, self.experiment.seed)
+        except UserError as error:
+            raise UserError(f"{folder.checkpoint}: {error}; {remedy}") from None
+        if trained is not f.model:
+            raise UserError(
+                f"{folder.checkpoint}: was trained with other hash functions than are drawn now; resume "
+                f"it with the version that wrote it, or {remedy}"
+            )
 
     def train(self) -> Result:
         """To the end; those who hear it hear of that too, however it comes."""
