@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument(
         "--keep-points",
         action="store_true",
-        help="with --choose: points that SUITE-tuning.json has with the same settings are not tried again",
+        help="with --choose: points of SUITE-tuning.json with the same settings are not tried again",
     )
     parser.add_argument("--seeds", type=int, default=3, help="of arms that are tuned first")
     parser.add_argument("--references", action="store_true", help="only what to compare with")

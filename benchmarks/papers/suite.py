@@ -25,8 +25,8 @@ from benchmarks.papers.side_by_side import (
     running_of,
 )
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import data_of
 from spreadout.core.errors import UserError
-from spreadout.data import load as splits
 from spreadout.evaluation import metrics
 from spreadout.evaluation.evaluate import frequencies
 from spreadout.report.page import write_page
@@ -199,7 +199,7 @@ def curve(arm: Arm) -> dict[str, list[float]]:
 
 def constant(experiment: Experiment) -> dict[str, float]:
     """What always naming the most frequent training labels would score, where the runs are scored."""
-    data = splits.load_data(experiment.data, experiment.seed)
+    data = data_of(experiment)
     scored = data.test if experiment.eval.split == "test" else data.validation
     assert scored is not None
     often = frequencies(data.train, 1).counts

@@ -87,7 +87,8 @@ class TwoStage:
     there. whole: whether rates fall to the last round, so that a point is judged by its last evaluation
     and trained again for all its rounds. turn: all runs of an earlier turn are begun before those of a
     later one. once: arms whose second stage is of one seed. beside: all arms of the suite's file, where
-    these are only some. tried: by arm and name, points of a file; those of the same settings are not tried again.
+    these are only some. tried: by arm and name, points of a file; those with the same settings are not
+    tried again.
     """
 
     name: str
@@ -228,11 +229,9 @@ def done_before(path: Path, given: argparse.Namespace) -> dict[str, Mapping[str,
 def choose_and_run(plans: Sequence[TwoStage], out: Path, running: Running) -> None:
     """Both stages of all plans, their runs in one pool; then their files."""
     for plan in plans:
-        own = [key for key in plan.tried if key[0] in plan.arms]
-        if stale := len(own) - len(plan.known):
-            was = "was" if stale == 1 else "were"
-            said = f"{stale} of {len(own)} points in the file {was} made with other settings"
-            print(f"{plan.name}: {said}, and {'is' if stale == 1 else 'are'} tried again")
+        there = sum((one.arm, one.name) in plan.tried for one in plan.points)
+        if stale := there - len(plan.known):
+            print(f"{plan.name}: tries {stale} of {there} points again, which are of other settings")
     for plan, kept in zip(plans, run_plans(plans, running), strict=True):
         plan.write(kept, out)
 

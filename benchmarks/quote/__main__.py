@@ -48,6 +48,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "extreme-arms": lambda: extreme.arms(*EXTREME),
     "extreme-points": lambda: extreme.points(*EXTREME),
     "extreme-cohorts": lambda: extreme.cohorts(*EXTREME),
+    "ten-rows": lambda: extreme.ten_rows("results/extreme/ten-rows-small.json"),
+    "ten-rows-points": lambda: extreme.ten_rows_points("results/extreme/ten-rows-small.json"),
     "extreme-rows": lambda: extreme.rows_seen("amazoncat-13k", "wikilshtc-325k"),
     "table1": lambda: cifar.arms("results/cifar/table1.json"),
     "table1-points": lambda: cifar.points("results/cifar/table1.json"),
@@ -95,6 +97,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "figures": lambda: dual_encoder.retrieval(
         "results/dual_encoder/figures.json",
         in_one_place="results/dual_encoder/centralized-tuning.json",
+        tuning="results/dual_encoder/figures-tuning.json",
     ),
     "rounds": lambda: rounds.rounds(
         "results/dual_encoder/speed-cpu.json", "results/dual_encoder/speed-h200.json"
@@ -188,6 +191,16 @@ QUOTES: dict[str, Callable[[], str]] = {
                 "rounds=1000",
                 "model.hidden=[512]",
             ),
+        },
+        seeds=1,
+    ),
+    "defaults-length": lambda: columns.tried(
+        "results/defaults/length.json",
+        {
+            "default": (),
+            "1,000 rounds": ("rounds=1000",),
+            "2,000": ("rounds=2000",),
+            "twice as wide": ("model.hidden=[512]",),
         },
         seeds=1,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.papers.drift import LABELS, STEPS
+from benchmarks.quote.edges import edges
 from benchmarks.quote.tables import over_seeds, read, spread, table
 
 CORRECTIONS = {"plain": "none", "fedprox": "FedProx", "scaffold": "SCAFFOLD", "feddyn": "FedDyn"}
@@ -25,5 +26,6 @@ def corrections(data: str) -> str:
             rows.append([label, str(steps), *cells])
     head = ("P@1", "local steps", *CORRECTIONS.values())
     floor = f"Always the most frequent label: {made['constant']['P@1']:.1f}."
-    note = f"{over_seeds(made)} In brackets: the gains over no correction, seed by seed. {floor}"
-    return table(head, rows, path, note=note)
+    note = f"{over_seeds(made)} In brackets: the gains over no correction, seed by seed. {floor} "
+    note += edges(made, f"results/drift/{data}-tuning.json", least=3)  # strengths have but two values
+    return table(head, rows, path, note=note.strip())

@@ -9,6 +9,7 @@ from benchmarks.common.paths import ROOT
 from benchmarks.papers.dual_encoder import CENTRALIZED, FEDERATED, LOSSES, RECALLS, drop, mean_of
 from benchmarks.papers.dual_encoder_choice import candidates
 from benchmarks.papers.two_stage import Candidate
+from benchmarks.quote.edges import edges
 from benchmarks.quote.tables import Made, latest, over_seeds, read, spread, table
 
 REFERENCES = "results/dual_encoder/references.json"
@@ -19,9 +20,9 @@ IN_ONE_PLACE = "all data in one place, its validation examples"
 ORDERS = {"random": "at random", "file": "in the order of the file: the easier task"}
 
 
-def retrieval(path: str, in_one_place: str | None = None) -> str:
+def retrieval(path: str, in_one_place: str | None = None, tuning: str | None = None) -> str:
     """Recalls beside the paper's, where it has them. in_one_place: points of batch softmax with all data
-    in one place, the best of which is shown."""
+    in one place, the best of which is shown. tuning: the points of these arms."""
     path = latest(path)
     made = read(path)
     paper = any(v["label"] in FEDERATED for v in made["variants"])
@@ -53,7 +54,8 @@ def retrieval(path: str, in_one_place: str | None = None) -> str:
         rows.append([f"*BS, {IN_ONE_PLACE}*", *(shown.get(column, "") for column in head[1:])])
     rows += list(_references(made, head))
     note = f"{over_seeds(made)}{_errors_note(made)} Items of one second: {ORDERS[ties_of(made)]}."
-    return table(head, rows, path, *([in_one_place] if in_one_place else []), note=note)
+    note += f" {edges(made, tuning)}" if tuning else ""
+    return table(head, rows, path, *([in_one_place] if in_one_place else []), note=note.strip())
 
 
 def _paper(label: str) -> str:
@@ -144,7 +146,8 @@ def chosen(suite: str, tuning: str, tested: str) -> str:
         cells = [str(planned) if len(points) == planned else f"{len(points)} of {planned}", setting]
         rows.append([arm.label, *cells, _three(best), test.get(name, "–"), _paper(arm.label)])
     head = ("R@1 / R@5 / R@10", "points", "the best", "validation users", "test users", "the paper")
-    return table(head, rows, tuning, note="The best point by the mean of the three, seed 0.")
+    note = f"The best point by the mean of the three, seed 0. {edges(scores, tuning)}"
+    return table(head, rows, tuning, note=note.strip())
 
 
 def tried(part: str, *suites: tuple[str, str]) -> str:

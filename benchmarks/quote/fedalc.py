@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.papers.fedalc import ARMS, a_round_of_all, linear_arms_of
 from benchmarks.papers.published import figures_of
+from benchmarks.quote.edges import edges, outermost
 from benchmarks.quote.fedaws import CONSTANT
 from benchmarks.quote.tables import Made, over_seeds, read, spread, table
 
@@ -15,6 +16,7 @@ LINEAR = linear_arms_of("bibtex")
 LABELS = {name: arm.label for name, arm in {**LINEAR, **ARMS}.items()}
 PERCENT = re.compile("instances with|distinct|labels with|commonest")
 METRICS = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "mAP")
+EDGE = "†"
 REFERENCES = {
     "ridge": "Ridge regression (centralised)",
     "nearest neighbours": "Nearest neighbours (centralised)",
@@ -49,7 +51,12 @@ def positive_labels(path: str, paper: str | None = "fedalc-table6") -> str:
     rows.append([CONSTANT, *scores, *empty])
     paper_says = ["the paper: P@1 / 3 / 5"] if paper else []
     head = ("", *names, *paper_says, "chosen", "rounds")
-    return table(head, rows, path, note=over_seeds(made))
+    note = f"{over_seeds(made)} {edges(made, _tuning(path))}"
+    return table(head, rows, path, note=note.strip())
+
+
+def _tuning(path: str) -> str:
+    return f"{path.removesuffix('.json')}-tuning.json"
 
 
 def chosen_of(arm: str, config: Made, *, linear: bool) -> Iterator[tuple[str, Any]]:
@@ -86,15 +93,18 @@ def weighed(path: str, names: str) -> str:
 def correlated(path: str) -> str:
     """How pairs of labels are weighed, clients weighed alike and by their examples: on the test part."""
     made = read(path)
+    at_edges = outermost(made, _tuning(path))
     found: dict[str, dict[str, str]] = {}
     for v in made["variants"]:
         label, clients = v["label"].rsplit("; ", 1)
         scores = " / ".join(spread(v["metrics"][f"P@{k}"]) for k in (1, 3, 5))
         strength = made["configs"][v["name"]]["method"]["strength"]
-        found.setdefault(label, {})[clients] = f"{scores} (λ {strength:g})"
+        mark = EDGE if v["name"] in at_edges else ""
+        found.setdefault(label, {})[clients] = f"{scores} (λ {strength:g}{mark})"
     sides = list(dict.fromkeys(side for cells in found.values() for side in cells))
     rows = [[label, *(cells.get(side, "–") for side in sides)] for label, cells in found.items()]
-    return table(("P@1 / 3 / 5", *sides), rows, path, note=over_seeds(made))
+    note = f"{over_seeds(made)} {EDGE}: the smallest or the largest λ of those that were tried."
+    return table(("P@1 / 3 / 5", *sides), rows, path, note=note)
 
 
 def knobs(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from benchmarks.quote.edges import edges
 from benchmarks.quote.tables import Made, over_seeds, read, spread, table
 
 PRECISIONS = ("P@1", "P@3", "P@5")
@@ -61,7 +62,8 @@ def by_frequency(path: str) -> str:
         rows,
         path,
         note=f"Means over {len(made['seeds'])} seeds; the deviation of P@1 is "
-        f"{_deviations(made)[0]:.1f} to {_deviations(made)[1]:.1f}.",
+        f"{_deviations(made)[0]:.1f} to {_deviations(made)[1]:.1f}. "
+        f"{edges(made, path.replace('.json', '-tuning.json'))}",
     )
 
 
@@ -94,7 +96,8 @@ def extreme(*shapes: str) -> str:
             rows.append([shape, v["label"], *_precisions(v), *cost])
         floor = (f"{made['constant'][name]:.1f}" for name in PRECISIONS)
         rows.append([shape, CONSTANT, *floor, "–", "–"])
-    return table(("", "", *PRECISIONS, "ms per round", "memory"), rows, *paths)
+    note = over_seeds(made)  # of the last shape; all have as many
+    return table(("", "", *PRECISIONS, "ms per round", "memory"), rows, *paths, note=note)
 
 
 def strengths(*shapes: str) -> str:
@@ -103,7 +106,7 @@ def strengths(*shapes: str) -> str:
     found = [{v["label"]: v["metrics"]["P@1"]["mean"] for v in read(p)["variants"]} for p in paths]
     labels = sorted({label for one in found for label in one}, key=_strength)
     rows = [[label, *(f"{one[label]:.1f}" if label in one else "" for one in found)] for label in labels]
-    return table(("P@1, validation", *shapes), rows, *paths)
+    return table(("P@1, validation", *shapes), rows, *paths, note=over_seeds(read(paths[0])))
 
 
 def _strength(label: str) -> tuple[bool, float, str]:
@@ -114,8 +117,9 @@ def _strength(label: str) -> tuple[bool, float, str]:
 
 def precisions(path: str) -> str:
     """A line for every variant of a file."""
-    rows = [[v["label"], *_precisions(v)] for v in read(path)["variants"]]
-    return table(("", *PRECISIONS), rows, path)
+    made = read(path)
+    rows = [[v["label"], *_precisions(v)] for v in made["variants"]]
+    return table(("", *PRECISIONS), rows, path, note=over_seeds(made))
 
 
 def _precisions(variant: Made) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.papers.fedmlh import KEPT
+from benchmarks.quote.edges import edges
 from benchmarks.quote.tables import (
     Made,
     Planned,
@@ -43,7 +44,7 @@ Curve = dict[str, list[float]]
 
 def matched() -> str:
     """With labels as rare as in the published sets."""
-    return hashed(*MATCHED)
+    return hashed(*MATCHED, tuned=True)
 
 
 def largest() -> str:
@@ -63,13 +64,14 @@ def largest() -> str:
         rows.append([f"{v['label']}, rate {rate:g}, test part", *cells, gib(v["best"]["bytes"])])
     usual = [f"{made['constant'][name]:.2f}" for name in KEPT[:3]]
     rows.append(["*always the most frequent labels*, test part", *usual, *["–"] * 3])
-    found = table(("", *KEPT, "rounds", "sent"), rows, tuning, tested, note=over_seeds(made))
+    note = f"{over_seeds(made)} {edges(made, tuning)}".strip()
+    found = table(("", *KEPT, "rounds", "sent"), rows, tuning, tested, note=note)
     return "\n\n".join([found, *not_run(TO_COME)])
 
 
-def hashed(*paths: str) -> str:
-    """On the test part, after as many rounds as were chosen."""
-    rows, arms = [], []
+def hashed(*paths: str, tuned: bool = False) -> str:
+    """On the test part, after as many rounds as were chosen; tuned: rates were chosen, too."""
+    rows, arms, at_edges = [], [], []
     for path in paths:
         made = read(path)
         arms += made["variants"]
@@ -81,8 +83,11 @@ def hashed(*paths: str) -> str:
             cells = [*(spread(v["metrics"][name]) for name in KEPT), f"{rounds:.0f}"]
             cells += [mib(v["model_bytes"], 2), *(mib(n * each) if n else "–" for n in (rounds, passed))]
             rows.append([f"{_shape(path)}, {v['label']}", *cells])
+        if tuned and (said := edges(made, f"{path.removesuffix('.json')}-tuning.json")):
+            at_edges.append(f"{_shape(path)}: {said[0].lower()}{said[1:]}")
     head = ("", *KEPT, "rounds", "model", "sent to best", "to FedAvg's end")
-    return table(head, rows, *paths, note=over_seeds({**made, "variants": arms}))
+    note = " ".join((over_seeds({**made, "variants": arms}), *at_edges))
+    return table(head, rows, *paths, note=note)
 
 
 def _shape(path: str) -> str:

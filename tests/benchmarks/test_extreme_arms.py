@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.common.record import read
 from benchmarks.papers import extreme
-from benchmarks.papers.extreme_arms import ARMS, SETS, Made, experiment, rows_arms
+from benchmarks.papers.extreme_arms import ARMS, SETS, Made, experiment, neighbour_arms, rows_arms
 from spreadout.config.effect import idle_keys
 from spreadout.runs.misfits import _refuse_other_weights
 
@@ -25,6 +25,16 @@ def test_every_arm_is_a_config_with_four_points(shape: str) -> None:
             _refuse_other_weights(made, made.method)
             assert made.eval.split == "validation"
             assert made.data.validation_fraction > 0
+
+
+def test_every_k_has_as_many_strengths_and_an_optimizer_that_reads_them() -> None:
+    for name, arm in neighbour_arms().items():
+        assert len(arm.points) == 6
+        for point in arm.points:
+            made = experiment("amazoncat-13k", SETS["amazoncat-13k"], name, point)
+            assert idle_keys(made) == {}, (name, point)
+            assert made.name == f"amazoncat-13k-{name}"
+            assert f"{made.method.strength:g}" == point  # type: ignore[attr-defined]
 
 
 def test_all_arms_have_as_many_further_points_and_none_is_one_of_the_first() -> None:

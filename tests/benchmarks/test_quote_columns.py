@@ -37,7 +37,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
 
 
 def rows_of(said: str) -> dict[str, list[str]]:
-    lines = [line.strip("| ").split(" | ") for line in said.splitlines() if line.startswith("| ")]
+    lines = [line[1:-1].split("|") for line in said.splitlines() if line.startswith("| ")]
     return {line[0].strip(): [cell.strip() for cell in line[1:]] for line in lines}
 
 

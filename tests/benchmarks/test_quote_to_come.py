@@ -9,7 +9,7 @@ from benchmarks.papers import known_decoding
 from benchmarks.papers.side_by_side import Kept
 from benchmarks.papers.suite import Runs
 from benchmarks.papers.two_stage import Candidate, TwoStage, refuse_unknown
-from benchmarks.quote import dual_encoder, fedalc, fedss, tables
+from benchmarks.quote import dual_encoder, edges, fedalc, fedss, tables
 from spreadout.core.errors import UserError
 
 ORIGIN = {"hardware": "a machine", "versions": {"torch": "2"}}
@@ -176,7 +176,7 @@ def test_points_are_counted_and_the_best_is_by_all_recalls(monkeypatch: pytest.M
     ]
     tuning, tested = {"points": tried}, {"variants": [_tower("BS", 1.0, 3.0)]}
     files = {"t.json": {**ORIGIN, **tuning}, "x.json": {**ORIGIN, **tested}}
-    for module in (dual_encoder, tables):
+    for module in (dual_encoder, edges, tables):
         monkeypatch.setattr(module, "read", files.__getitem__)
     lines = dual_encoder.chosen("table2", "t.json", "x.json").splitlines()
     (gs,) = (line for line in lines if line.startswith("| GS"))

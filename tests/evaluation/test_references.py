@@ -25,10 +25,11 @@ from spreadout.evaluation.references import (
     histories,
     references_of,
     ridge,
+    sparse_ridge,
 )
-from spreadout.evaluation.references.features import Features
+from spreadout.evaluation.references.features import Features, Form
 from spreadout.evaluation.references.neighbours import Voters
-from spreadout.evaluation.references.scoring import Clock
+from spreadout.evaluation.references.scoring import Clock, OutOfTime
 from toys import label_sets, shop, tagged
 
 CPU = torch.device("cpu")
@@ -113,6 +114,108 @@ def test_both_forms_of_ridge_are_scikit_learns(n: int) -> None:
     found = system.solve(strength).scorer(features, prior)(every(n))
     np.testing.assert_allclose(found[:, classes], slow.predict(x), atol=1e-4)
     assert (found[:, 1] < -1e5).all()  # a class that is left out comes last
+
+
+def worded(n: int = 900, width: int = 1200, classes: int = 4, seed: int = 0) -> so.Splits:
+    """Texts of some ten words, frequent and rare ones, a few of them of their class."""
+    rng = np.random.default_rng(seed)
+    share = 1 / np.arange(1, width + 1)
+    y = rng.integers(classes, size=n)
+    words = rng.choice(width // 2, size=(n, 9), p=share[: width // 2] / share[: width // 2].sum())
+    own = rng.random((n, 9)) < 0.4
+    words[own] = ((words + 1) * (y[:, None] + 2) % width)[own]  # may be named twice
+    x = Sparse(
+        torch.from_numpy(words.reshape(-1)),
+        torch.from_numpy(1 + rng.random(9 * n)).float(),
+        torch.arange(n + 1) * 9,
+        width,
+    )
+    cut = 3 * n // 4
+    sets = Ragged.from_lists([[int(one)] for one in y])
+    train = Instances({"x": x.select(every(cut))}, sets.select(every(cut)))
+    assignment = partition.iid(partition.label_sets(train.labels), clients=3, seed=0)
+    rest = torch.arange(cut, n)
+    held = so.Examples({"x": x.select(rest)}, sets.select(rest))
+    return so.Splits("words", distribute(train, assignment, RawDataset(train, classes=classes)), held)
+
+
+@pytest.mark.parametrize("form", ["raw", "unit"])
+@pytest.mark.parametrize("most", [5000, 300], ids=["fewer instances", "hashed into fewer features"])
+def test_words_have_the_ridge_of_dense_features(form: Form, most: int) -> None:
+    pool = pool_of(worded().train)
+    x = pool.inputs["x"]
+    assert isinstance(x, Sparse)
+    features = Features(x, CPU, most).formed(form, every(len(pool)))
+    some = torch.arange(0, len(pool), 2).flip(0)
+    classes = torch.tensor([0, 1, 3])
+    twin = ridge.system_of(features, pool.labels, classes, some, CLOCK)
+    system = sparse_ridge.sparse_system_of(features, pool.labels, classes, some, CLOCK)
+    assert len(twin.matrix) == min(len(some), most)
+    torch.testing.assert_close(system.center, twin.center, atol=1e-7, rtol=0)
+    torch.testing.assert_close(system.bias, twin.bias)
+    rest = torch.arange(1, len(pool), 2)
+    last = None
+    for strength in ridge.STRENGTHS:
+        slow, last = twin.solve(strength), system.solve(strength, last)
+        near = 5e-3 if strength < 1e-2 else 1e-4  # MOST_STEPS end the weakest
+        for found in (last, system.solve(strength)):  # from the one before, and from nothing
+            own = found.scorer(features, pool.prior)(rest)
+            rows = features.rows(rest).double()
+            plain = (rows - slow.center) @ slow.weights + slow.bias
+            torch.testing.assert_close(own[:, classes], plain, atol=near, rtol=0)
+            assert (own[:, 2] < -1e5).all()
+
+
+def test_the_reference_of_words_is_the_same_solved_densely(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = worded(2000)
+    made = []
+    system_of = sparse_ridge.sparse_system_of
+    monkeypatch.setattr(
+        sparse_ridge, "sparse_system_of", lambda *given: made.append(1) or system_of(*given)
+    )
+    fast = references_of(data, ["P@1"])["ridge"]
+    assert len(made) == 3  # both forms, and the chosen one of all instances
+    monkeypatch.setattr(sparse_ridge, "pays", lambda *_: False)
+    slow = references_of(data, ["P@1"])["ridge"]
+    assert len(made) == 3
+    assert (fast.metrics, fast.note) == (slow.metrics, slow.note)
+    assert fast.metrics["P@1"] > 60
+
+
+def test_words_of_which_there_are_too_many_weights_are_hashed_and_the_note_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compute, "MOST_FEATURES", 800)
+    data = worded(2000)
+    assert "hashed" not in references_of(data, ["P@1"])["ridge"].note  # dense ones would be
+    monkeypatch.setattr(sparse_ridge, "MOST_WEIGHTS", 4 * 1000)
+    assert "1,200 features hashed into 1,000" in references_of(data, ["P@1"])["ridge"].note
+    monkeypatch.setattr(sparse_ridge, "MOST_WEIGHTS", 4 * 400)  # dense ones are more
+    assert "1,200 features hashed into 800" in references_of(data, ["P@1"])["ridge"].note
+
+
+def test_few_numbers_of_many_are_solved_by_steps_and_others_by_a_factor() -> None:
+    words = Features(pool_of(worded(4000, width=6000).train).inputs["x"], CPU, 1 << 20)
+    assert sparse_ridge.pays(words, 4, 4096)
+    assert not sparse_ridge.pays(words, 4000, 4096)  # each class has steps of its own
+    assert not sparse_ridge.pays(words, 4, 100)  # a small matrix is soon factored
+    assert not sparse_ridge.pays(replace(words, most=2000), 4, 4096)  # hashed into fewer
+    full = words.column.take(every(len(words)))
+    assert not sparse_ridge.pays(replace(words, column=Dense(full)), 4, 4096)
+    assert not sparse_ridge.pays(words.formed("standard", every(len(words))), 4, 4096)
+    some = words.like(words.column.select(every(50)))
+    assert not sparse_ridge.pays(some, 4, 6000)  # a matrix of 50 instances is small, too
+
+
+def test_steps_end_when_time_is_up() -> None:
+    pool = pool_of(worded().train)
+    features = Features(pool.inputs["x"], CPU, 5000)
+    given = (features, pool.labels, every(4), every(len(pool)))
+    system = sparse_ridge.sparse_system_of(*given, CLOCK)
+    with pytest.raises(OutOfTime):
+        replace(system, clock=Clock(0)).solve(1.0)
+    with pytest.raises(OutOfTime):
+        sparse_ridge.sparse_system_of(*given, Clock(0))
 
 
 def table_with_tails(sigma: float) -> so.Splits:

@@ -173,6 +173,8 @@ def test_a_secure_rehearsal_names_every_clients_key_and_classes(tmp_path: Path) 
     assert len(roster) == 10
     assert roster[3].node == fingerprint_of(tmp_path / "keys" / "node1.pub")
     assert roster[3].classes == (3,)
+    seeing = Experiment.load("digits-fedaws", ["method.negatives=4"])
+    assert write_roster(tmp_path / "seeing.toml", seeing, 2).read_text() == path.read_text()
 
 
 def test_a_run_is_heard_from_another_process_line_by_line(tmp_path: Path) -> None:

@@ -508,6 +508,61 @@ def test_a_client_that_asks_for_anothers_row_gets_nothing(tmp_path: Path) -> Non
     assert own != set(range(8))
 
 
+def naming(rows: Callable[[list[int]], list[int]], after: int) -> Callable[..., Any]:
+    """A node whose client 1 moves other rows than its own, from some round on. rows: of its own."""
+    told = iter(range(1000))
+
+    def change(arrays: dict[str, Any]) -> None:
+        if next(told) >= after:
+            arrays["ids.classes"] = torch.tensor(rows(arrays["ids.classes"].tolist()))
+            arrays["values.classes"] = torch.ones(len(arrays["ids.classes"]), 4)
+
+    return with_update(change)
+
+
+def test_a_client_that_moves_a_row_that_it_only_sees_is_refused(tmp_path: Path) -> None:
+    """All eight rows are sent to it, and its first update has said which of them are its own."""
+    data = several_classes()
+    own = data.train.rows_of(torch.tensor([1]))["classes"].values.tolist()
+    e = experiment("method.name=fedaws", "method.negatives=7")
+    grid = deployed(data, e, tmp_path / "project", 6)
+    grid.nodes[101].change = naming(lambda rows: sorted({0, *rows}), after=1)
+    assert 0 not in own
+    result = run(tmp_path, e, grid)
+    assert result.state.refused == {"rows not allowed": 2}
+    assert {r["client"] for r in refusals(tmp_path / "run")} == {1}
+    assert rows_sent(grid.nodes[101]) == set(range(8))
+    log = [json.loads(line) for line in (tmp_path / "run/deployment/access.jsonl").open()]
+    assert [line["rows"] for line in log if line.get("client") == 1 and line.get("rows")] == [
+        {"classes": own}
+    ]
+
+
+def test_a_roster_says_which_rows_an_update_may_move(tmp_path: Path) -> None:
+    data = several_classes()
+    every = [data.train.rows_of(torch.tensor([c]))["classes"].values.tolist() for c in range(6)]
+    roster = tmp_path / "roster.toml"
+    roster.write_text("".join(f"[clients.{c}]\nclasses = {rows}\n" for c, rows in enumerate(every)))
+    e = experiment("method.name=fedaws", "method.negatives=7", f"deploy.roster={roster}")
+    grid = deployed(data, e, tmp_path / "project", 6)
+    grid.nodes[101].change = naming(lambda rows: sorted({0, *rows}), after=0)
+    assert run(tmp_path, e, grid).state.refused == {"rows not allowed": 3}
+
+
+def test_a_stopped_server_remembers_whose_rows_updates_have_named(tmp_path: Path) -> None:
+    data = several_classes()
+    e = experiment("method.name=fedaws", "method.negatives=7", "rounds=4")
+    whole = served(deployed(data, e, tmp_path / "a", 6), data, e, tmp_path / "whole")
+    stops = iter([False, True])
+    grid = deployed(data, e, tmp_path / "b", 6)
+    with pytest.raises(Interrupted):
+        run(tmp_path, e, grid, stop=lambda: next(stops))
+    grid.nodes[101].change = naming(lambda rows: [0], after=0)
+    result = run(tmp_path, e, grid, resume=True)
+    assert result.state.refused == {"rows not allowed": 2}
+    assert whole.state.refused == {}
+
+
 def test_a_roster_says_what_is_a_clients_own_from_the_start(tmp_path: Path) -> None:
     data = several_classes()
     every = [data.train.rows_of(torch.tensor([c]))["classes"].values.tolist() for c in range(6)]

@@ -32,6 +32,9 @@ ARMS = {
     "fedss by popularity": ["method.name=fedss", "method.negatives=2", "method.draw=popular"],
     "fedaws-softmax": ["method.name=fedaws-softmax", "method.scale=5"],
     "fedaws-softmax with rows": ["method.name=fedaws-softmax", "method.negatives=2", "method.scale=5", "clients.per_round=3"],
+    "fedaws sees rows": ["method.name=fedaws", "method.negatives=2", "clients.per_round=3"],
+    "fedaws sees rows, a row's positives": ["method.name=fedaws", "method.negatives=2", "method.merge=positives"],
+    "fedaws sees rows, clipped": ["method.negatives=2", "privacy.clip=0.1", "privacy.noise=0", "method.prior=0"],
     "fedmlh": ["method.name=fedmlh", "method.buckets=4", "method.hash_tables=2"],
     "fedavg-bce": ["method.name=fedavg-bce"],
     "margins by frequency": ["method.name=fedaws", "method.margin=0.5", "method.margin_by_frequency=0.4"],
@@ -102,7 +105,15 @@ def test_class_features_are_known_to_the_server_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arm",
-    ["fedaws", "fedss", "baseline-2, fixed rows", "flag", "scaffold, some clients", "scaffold, fedavg"],
+    [
+        "fedaws",
+        "fedaws sees rows",
+        "fedss",
+        "baseline-2, fixed rows",
+        "flag",
+        "scaffold, some clients",
+        "scaffold, fedavg",
+    ],
 )
 def test_with_a_client_a_node_the_ledger_is_the_simulated_one_too(arm: str, tmp_path: Path) -> None:
     experiment = Experiment.of(TOY, overrides=ARMS[arm])
@@ -125,7 +136,9 @@ def test_validation_examples_are_the_servers_alone(asked: str, tmp_path: Path) -
     assert over_grid.metrics == pytest.approx(simulated.metrics)
 
 
-@pytest.mark.parametrize("arm", ["fedaws", "fedss", "fedavg", "flag", "baseline-2, fixed rows"])
+@pytest.mark.parametrize(
+    "arm", ["fedaws", "fedaws sees rows", "fedss", "fedavg", "flag", "baseline-2, fixed rows"]
+)
 def test_clients_without_examples_send_no_update_wherever_they_are(
     arm: str, toy: Splits, tmp_path: Path
 ) -> None:
@@ -275,3 +288,19 @@ def test_rows_of_open_tables_leave_the_others_bound() -> None:
     assert asks([1], [5, 8]) is None  # another round's features
     assert asks([2], [1, 2]) == NOT_ALLOWED
     assert asks([1], [9]) == NOT_ALLOWED  # there is no such row
+
+
+def test_the_first_rows_that_an_update_names_are_a_clients_own() -> None:
+    from spreadout.flower.access import NOT_ALLOWED, AccessControl
+
+    access = AccessControl("sample", {"classes": 9, "inputs": 9}, open_tables=frozenset({"inputs"}))
+
+    def names(classes: list[int], inputs: list[int]) -> str | None:
+        return access.not_its_own(0, {"classes": torch.tensor(classes), "inputs": torch.tensor(inputs)})
+
+    assert access.denial(0, {"classes": torch.tensor([1, 4, 7])}) is None
+    assert names([1, 4], [2]) is None
+    assert access.denial(0, {"classes": torch.tensor([0, 1, 4])}) is None  # others, in another round
+    assert names([4], [3]) is None
+    assert names([0, 1, 4], [2]) == NOT_ALLOWED
+    assert access.own == {0: {"classes": [1, 4]}}

@@ -100,6 +100,13 @@ ARMS = {
     "adjusted logits": ["method.name=fedavg", "method.scale=5", "method.logit_adjustment=1"],
     "adjusted logits of a sample": ["method.name=fedss", "method.negatives=2", "method.scale=5", "method.logit_adjustment=1"],
     "sampled rows with spreadout": ["method.name=fedaws-softmax", "method.negatives=2", "method.scale=5", "clients.local_steps=1"],
+    "fedaws sees rows": ["method.negatives=2", "clients.local_steps=3"],
+    "fedaws sees rows, fused": ["method.negatives=2", "clients.local_steps=1", "method.weighting=examples"],
+    "fedaws sees rows, a row's positives": ["method.negatives=2", "method.merge=positives"],
+    "fedaws sees rows, clipped and noised": ["method.negatives=2", "privacy.clip=0.1", "privacy.noise=0.5", "method.prior=0"],
+    "fedaws sees rows, noise on the sum": ["method.negatives=2", "method.merge=sum", "privacy.model=central", "privacy.clip=0.1", "privacy.noise=0.5", "clients.per_round=3"],
+    "fedaws sees rows, norm limit": ["method.negatives=2", "method.negative_weight=0.02", "clients.max_update_norm=0.9"],
+    "fedaws sees rows, median": ["method.negatives=2", "server.robust=median"],
     "adjusted logits of own rows": ["method.name=fedaws-softmax", "method.scale=5", "method.logit_adjustment=1", "clients.local_steps=1"],
     "adjusted logits, centralized": ["method.name=centralized", "method.scale=5", "method.logit_adjustment=1", "method.margin_by_frequency=0.2"],
     "spreadout weighted by frequency": ["method.weighted=true"],
@@ -210,6 +217,7 @@ IMPLICIT_FIRST_LAYER = {
     "weighted, rates that fall": ["method.weighting=examples", "clients.lr_decay=cosine", "rounds=8"],
     "all rows, softmax": ["method.name=fedavg", "method.scale=5"],
     "sampled softmax": ["method.name=fedss", "method.negatives=2", "method.scale=5"],
+    "fedaws sees rows": ["method.negatives=2", "method.negative_scale=5"],
     "server adam": ["server.optimizer=adam", "server.lr=0.1"],
 }  # fmt: skip
 

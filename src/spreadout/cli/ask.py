@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 INPUT = (
     "What to ask about, in any form that the run's data may come in: a picture, a folder or archive of "
-    "pictures, .npy or .npz (its x), idx images, .arff, a table of numbers (.csv), lines of "
-    "feature:value (libsvm, xc-text); histories one a line, or events (.csv, .parquet, MovieLens). "
-    "Labels in it are not looked at. - reads text from stdin."
+    "pictures, .npy or .npz (its x), idx images, .arff, a table (.csv; by the names of its columns), "
+    "lines of feature:value (libsvm, xc-text); histories one a line, or events (.csv, .parquet, "
+    "MovieLens). Labels in it are not looked at. - reads text from stdin."
 )
 Run = Annotated[Path, typer.Argument(help="The folder of a finished run.")]
 Encoder = Annotated[
@@ -106,7 +106,7 @@ def voted_by_held_out(predictor: Predictor, folder: Path, decode: str, neighbour
     from typing import get_args
 
     from spreadout.config.experiment import Experiment
-    from spreadout.data.load import load_data
+    from spreadout.config.sound import data_of
     from spreadout.evaluation.config import Decode
     from spreadout.runs.files import RunFiles
 
@@ -120,7 +120,7 @@ def voted_by_held_out(predictor: Predictor, folder: Path, decode: str, neighbour
             f"--decode {decode}: {folder} held out no validation examples to vote; train it with "
             "data.validation_fraction = 0.2"
         )
-    held = load_data(experiment.data, experiment.seed).validation
+    held = data_of(experiment).validation
     assert held is not None
     return predictor.by_neighbours(held, decode, neighbours)  # type: ignore[arg-type]
 

@@ -100,7 +100,7 @@ def audit(
     if as_json:
         print(json.dumps([asdict(look) for look in looks], indent=2))
         return
-    print_audit(looks, watched.row_bytes)
+    print_audit(looks, watched.row_bytes, named=watched.method.returns_own_rows)
 
 
 def confusion(

@@ -18,12 +18,15 @@ from spreadout.config.rates import OF_SGD, rate_alone, rates
 from spreadout.core.errors import UserError
 from spreadout.core.registry import NamedSection
 from spreadout.data.load import DataConfig, load_data, read
+from spreadout.data.sources.base import RawDataset
 from spreadout.data.sources.python import GivenInPython
 from spreadout.data.splits import Splits
 from spreadout.methods.base import Method
 
 Decision = Callable[[Experiment, Splits], Mapping[str, Any]]
 """Values of keys, by their dotted names; those that are not open are ignored."""
+Held = dict[tuple[DataConfig, bool], Splits]
+"""Data that was loaded before, and whether for a run with `[privacy]`: those are others."""
 
 DECISIONS: tuple[Decision, ...] = (  # each sees what those before it have chosen
     choices.encoder,
@@ -46,7 +49,7 @@ def prepared(
     *,
     method: Method | None = None,
     own_encoder: bool = False,
-    held: dict[DataConfig, Splits] | None = None,
+    held: Held | None = None,
 ) -> tuple[Experiment, Splits]:
     """The experiment with nothing left open, and its data.
 
@@ -65,6 +68,11 @@ def prepared(
     if experiment.chosen is None:
         complete = complete.model_copy(update={"chosen": [*first, *(complete.chosen or [])]})
     return (complete if method is None else complete.model_copy(update={"method": given})), data
+
+
+def data_of(experiment: Experiment, found: RawDataset | None = None) -> Splits:
+    """The data of a config that leaves nothing of them open; found: what `read` gave of them."""
+    return load_data(experiment.data, experiment.seed, found, private=experiment.privacy is not None)
 
 
 def sound(experiment: Experiment, splits: Splits, closed: Collection[str] = ()) -> Experiment:
@@ -131,7 +139,7 @@ def asks_the_same(experiment: Experiment, complete: Experiment) -> bool:
 
 
 def _loaded(
-    experiment: Experiment, closed: Collection[str], held: dict[DataConfig, Splits]
+    experiment: Experiment, closed: Collection[str], held: Held
 ) -> tuple[Experiment, list[str], Splits]:
     """The data, by a partition that fits it where none is set: that one is needed first."""
     chosen: list[str] = []
@@ -141,10 +149,10 @@ def _loaded(
     ):
         found = read(experiment.data)
         experiment, chosen = _filled(experiment, choices.division(experiment, found), closed)
-    config = experiment.data
-    if config not in held:
-        held[config] = load_data(config, experiment.seed, found)
-    return experiment, chosen, held[config]
+    key = (experiment.data, experiment.privacy is not None)
+    if key not in held:
+        held[key] = data_of(experiment, found)
+    return experiment, chosen, held[key]
 
 
 def _filled(

@@ -18,6 +18,7 @@ from spreadout.core.registry import Section
 from spreadout.data import partition
 from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
 from spreadout.data.dataset import FederatedDataset
+from spreadout.data.declared import refuse_found_in_rows
 from spreadout.data.feature_hashing import hashed
 from spreadout.data.held_out import Examples
 from spreadout.data.input_columns import InputColumns
@@ -105,10 +106,13 @@ class DataConfig(Section):
         return None if path is None else path.expanduser().absolute()
 
 
-def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None) -> Splits:
+def load_data(
+    config: DataConfig, seed: int = 0, found: RawDataset | None = None, *, private: bool = False
+) -> Splits:
     """Read the source, hold out test and validation, and assign the rest to clients.
 
-    found: what `read` gives, where that was done before.
+    found: what `read` gives, where that was done before. private: whether nothing that the model says
+    of its inputs may be found in rows, as under `[privacy]`: what would be is refused.
 
     >>> import spreadout as so
     >>> digits = so.load_data(so.DataConfig(source="digits"))  # a client for each digit
@@ -119,6 +123,8 @@ def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None
         kind = type(config).__name__
         raise UserError(f"config: is a {kind}; give so.DataConfig(source=…)")
     found = found or read(config)
+    if private:
+        refuse_found_in_rows(found, config.path or config.source.name)
     train, validation, test = _hold_out(config, found, seed)
     parts = {"test": test, "training": train}
     if validation is not None:
@@ -130,7 +136,7 @@ def load_data(config: DataConfig, seed: int = 0, found: RawDataset | None = None
                 "change data.test_fraction or data.validation_fraction"
             )
     inputs = found.input_columns
-    if inputs is not None and inputs.text is None:  # no cell of numbers is empty in a text
+    if inputs is not None and inputs.text is None and not private:  # no cell of a text is empty
         inputs = inputs.fitted(_dense(train))
         train, test = _filled(train, inputs), _filled(test, inputs)
         validation = None if validation is None else _filled(validation, inputs)

@@ -86,7 +86,7 @@ def places_in(rows: Tensor, ids: Tensor, mask: Tensor, present: Tensor | None = 
     rows: (k, m) ascending, then −1; ids: (k, S, B, …); mask: (k, S, B), 0 where a slot is empty and may
     name any row. Ids that are not present (padding) get the place −1.
     """
-    places, known = _find(rows, ids.flatten(1))
+    places, known = found_in(rows, ids.flatten(1))
     missing = ~known.view(ids.shape)
     padding = ~present if present is not None else torch.zeros_like(missing)
     if bool((missing & ~padding & (mask > 0).view(*mask.shape, *[1] * (ids.dim() - 3))).any()):
@@ -94,7 +94,7 @@ def places_in(rows: Tensor, ids: Tensor, mask: Tensor, present: Tensor | None = 
     return torch.where(padding, -1, places.view(ids.shape))
 
 
-def _find(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+def found_in(rows: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     """The place of each id among its client's rows, and whether it is there at all.
 
     rows: (k, m) ascending, then −1; ids: (k, n). → two (k, n)
@@ -154,7 +154,7 @@ def row_info(
     if own:
         rows = ids["classes"]
         mine = data.rows_of(clients)["classes"].padded(-1).to(rows.device)
-        info.own["classes"] = _find(mine, rows)[1]
+        info.own["classes"] = found_in(mine, rows)[1]
         count = data.classes - data.first_class
         info.size["classes"] = torch.full((len(clients),), count, device=rows.device)
         if popularity:
@@ -177,7 +177,7 @@ def class_counts(data: FederatedDataset, clients: Tensor, rows: Tensor, whose: C
     named, times = (part.select(clients).padded(-1).to(rows.device) for part in data.label_counts)
     if not named.shape[1]:
         return torch.zeros_like(rows, dtype=torch.float32)
-    place, held = _find(named, rows)
+    place, held = found_in(named, rows)
     return torch.where(held, times.gather(1, place).float(), 0.0)
 
 

@@ -3,8 +3,9 @@
 A client belongs to one node, known by its key: to the one the operator's roster names, or else to the
 first that claimed it. Where a method's clients request their own rows only, those are the ones the
 roster names, or else those of the client's first request; a client that requests anything else gets
-nothing. Where clients request the rows of a round's features, any client may have any of these: they
-change from round to round.
+nothing. Where it gets others beside its own and sends its own back, its first update says which those
+are. Where clients request the rows of a round's features, any client may have any of these: they change
+from round to round.
 """
 
 from __future__ import annotations
@@ -115,9 +116,13 @@ class AccessControl:
                 return NOT_ALLOWED
         if self.row_access != "own":
             return None
+        return self.not_its_own(client, request)
+
+    def not_its_own(self, client: int, named: Tensors) -> str | None:
+        """Why these cannot be a client's own rows, or None. The first that it names bind it."""
         if client not in self.own:
-            self._bind(client, request)
-        for table, rows in request.items():
+            self._bind(client, named)
+        for table, rows in named.items():
             own = self.own[client].get(table, [])
             if table not in self.open_tables and not set(rows.tolist()) <= set(own):
                 return NOT_ALLOWED
@@ -131,8 +136,8 @@ class AccessControl:
         named = [message[name] for name in ("rows", "classes") if name in message]
         return all(np.isin(rows, entry.classes).all() for rows in named)
 
-    def _bind(self, client: int, request: Tensors) -> None:
-        own = {name: rows.tolist() for name, rows in request.items() if name not in self.open_tables}
+    def _bind(self, client: int, named: Tensors) -> None:
+        own = {name: rows.tolist() for name, rows in named.items() if name not in self.open_tables}
         entry = self.roster.get(client) if self.roster is not None else None
         if entry is not None and entry.classes is not None and "classes" in self.tables:
             own["classes"] = list(entry.classes)
@@ -164,7 +169,7 @@ class Entry:
     """What an operator's roster says of one client."""
 
     node: str | None  # the fingerprint of its node's key; None: any node's
-    classes: tuple[int, ...] | None  # None: those of its first request
+    classes: tuple[int, ...] | None  # None: those of its first request, or update
 
 
 def read_roster(path: Path) -> dict[int, Entry]:

@@ -103,13 +103,14 @@ def _updates(
         active=chunk.active,
         offset=offsets(f, start, numbers, states, sent.control),
     )
+    change = Params(change.dense, chunk.sent_back(change.rows))
     steps = f.clients.schedule.steps_of(chunk.counts)
     moved = state_changes(f, change, steps, sent.control, round)
     counted = [name for name in change.rows if name in f.rules.counted]
     about = f.data, chunk.cohort.clients
-    positives = {name: positives_of(*about, chunk.ids[name], chunk.counts) for name in counted}
+    positives = {name: positives_of(*about, chunk.back[name], chunk.counts) for name in counted}
     for i, number in enumerate(numbers.tolist()):
-        real = {name: ids[i] >= 0 for name, ids in chunk.ids.items()}
+        real = {name: ids[i] >= 0 for name, ids in chunk.back.items()}
         one = Params(
             {name: value[i] for name, value in change.dense.items()},
             {name: value[i][real[name]] for name, value in change.rows.items()},
@@ -119,7 +120,7 @@ def _updates(
         elif privacy is not None:
             noisy = privacy.noise > 0 and not privacy.needs_others  # to a sum it is added later
             one = released(one, privacy, KeyStream()) if noisy else clip_norm(one, privacy.clip)
-        tables = {name: Rows(chunk.ids[name][i][real[name]], value) for name, value in one.rows.items()}
+        tables = {name: Rows(chunk.back[name][i][real[name]], value) for name, value in one.rows.items()}
         counts = {name: every[i][real[name]] for name, every in positives.items()}
         examples = 1 if f.hides_sizes else int(chunk.examples[i])
         said = float("nan") if privacy is not None else float(loss[i])

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import data_of
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.data.arrays import as_examples, whole_numbers
@@ -20,7 +21,6 @@ from spreadout.data.columns import Dense, Lists
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.held_out import Examples
 from spreadout.data.io.npz import read_npz
-from spreadout.data.load import load_data
 from spreadout.data.splits import Splits
 
 NOTHING_HELD_OUT = Examples({}, Ragged.from_lists([]))  # a node scores nothing
@@ -39,13 +39,13 @@ def part_of_node(experiment: Experiment, node: NodeConfig) -> FederatedDataset:
         raise UserError(
             f"--node-config: has no {missing.args[0]}; give 'partition-id=0 num-partitions=3'"
         ) from None
-    whole = _agreed(load_data(experiment.data, experiment.seed).train)
+    whole = _agreed(data_of(experiment).train)
     return whole.part(torch.arange(first, whole.clients, step))
 
 
 def held_out(experiment: Experiment) -> Splits:
     """A rehearsal: the test part of the config's data."""
-    data = load_data(experiment.data, experiment.seed)
+    data = data_of(experiment)
     return replace(data, train=_form(_agreed(data.train)))
 
 

@@ -256,6 +256,9 @@ class GridExecutor(Executor):
             max_examples=most,  # no more than it reported
             private=private,
         )
+        if reason is None and f.method.returns_own_rows:
+            named = {name: rows.ids.cpu() for name, rows in update.tables.items()}
+            reason = self.nodes.access.not_its_own(client, named)
         return update, reason
 
 

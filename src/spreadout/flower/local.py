@@ -18,9 +18,9 @@ import tomli_w
 import torch
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import data_of
 from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
-from spreadout.data.load import load_data
 from spreadout.flower import keys
 from spreadout.flower.events import Reader, forward
 from spreadout.flower.node_settings import (
@@ -170,13 +170,13 @@ def resume(
 
 
 def write_roster(path: Path, experiment: Experiment, nodes: int) -> Path:
-    """The key of each client's node and, where clients request their own rows only, its classes."""
-    data = load_data(experiment.data, experiment.seed).train
+    """The key of each client's node and, where the server learns them anyway, its classes."""
+    data = data_of(experiment).train
     clients: dict[str, dict[str, Any]] = {}
     rows = data.rows_of(torch.arange(data.clients))["classes"]
     for client in range(data.clients):
         about: dict[str, Any] = {"key": f"keys/node{client % nodes}.pub"}
-        if experiment.method.row_access == "own":
+        if experiment.method.names_own_rows:
             about["classes"] = rows[client].tolist()
         clients[str(client)] = about
     path.write_text(tomli_w.dumps({"clients": clients}), encoding="utf-8")

@@ -44,10 +44,16 @@ class NodeClients:
         return [int(number) for number in data.number_of(torch.arange(data.clients))]
 
     @property
+    def hides_rows(self) -> bool:
+        """Whether a client's rows are among others that it requests, and no update names them."""
+        method = self.federation.method
+        return method.row_access == "sample" and not method.names_own_rows
+
+    @property
     def draws_anew(self) -> bool:
         """Whether every round's request tells more of what a client holds."""
         f = self.federation
-        return f.clients.requests_seen or (f.method.row_access == "sample" and not f.method.draws.fixed)
+        return f.clients.requests_seen or (self.hides_rows and not f.method.draws.fixed)
 
     @property
     def counts_looks(self) -> bool:
@@ -55,8 +61,7 @@ class NodeClients:
 
         Rows that are drawn once for all are others if a server asks with another config.
         """
-        f = self.federation
-        return self.ledger is not None and (self.draws_anew or f.method.row_access == "sample")
+        return self.ledger is not None and (self.draws_anew or self.hides_rows)
 
     def kept(self) -> dict[str, Rows]:
         """Rows of tables that never change, sent before."""

@@ -116,7 +116,6 @@ class Method(NamedSection, ABC):
     has_class_table: ClassVar[bool] = True  # whether labels name rows of a table
     takes_histories: ClassVar[bool] = False  # whether it trains models of histories
     state_type: ClassVar[type[MethodState]] = MethodState  # what it remembers between rounds
-    needs_own: ClassVar[bool] = False  # whether the loss must know which rows a client's examples name
     needs_shared_key: ClassVar[bool] = False  # whether clients share a secret that keys setup messages
     weighting: Weighting = "examples"
     prior: Prior = 0.0  # τ: scores are cosine + τ · log n_c
@@ -152,6 +151,11 @@ class Method(NamedSection, ABC):
         return None
 
     @property
+    def needs_own(self) -> bool:
+        """Whether the loss must know which rows a client's examples name."""
+        return self.returns_own_rows
+
+    @property
     def needs_counts(self) -> Counted | None:
         """Of whose examples the loss must know how many each class has; None: of nobody's."""
         return None
@@ -183,6 +187,16 @@ class Method(NamedSection, ABC):
         return "own"
 
     @property
+    def returns_own_rows(self) -> bool:
+        """Whether a client sends back, of the class rows it got, its own alone: it trains no others."""
+        return False
+
+    @property
+    def names_own_rows(self) -> bool:
+        """Whether the server learns which rows are a client's own: by the request, or by the update."""
+        return self.row_access == "own" or self.returns_own_rows
+
+    @property
     def draws(self) -> Draws:
         """How a client draws the rows it requests besides its own, if it does."""
         return Draws()
@@ -190,7 +204,7 @@ class Method(NamedSection, ABC):
     @property
     def has_secret_draws(self) -> bool:
         """Whether a client's draws hide something about it: then the server must not know their seed."""
-        return self.row_access == "sample"
+        return self.row_access == "sample" and not self.names_own_rows
 
     @property
     def can_shard(self) -> bool:
@@ -250,6 +264,13 @@ class Method(NamedSection, ABC):
 
         names: what they are called, as far as the server knows.
         """
+
+    def as_trained(self, model: EmbeddingModel, state: ServerState, seed: int) -> EmbeddingModel:
+        """The model with what its state holds of it beside weights; the same one if that is nothing new.
+
+        UserError where the state lacks what it was trained with.
+        """
+        return model
 
     @property
     def setup_steps(self) -> int:

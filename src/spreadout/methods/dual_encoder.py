@@ -14,7 +14,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from spreadout.core import randomness
 from spreadout.core.merging import RowMerge
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.ragged import Ragged
@@ -26,7 +25,7 @@ from spreadout.data.dataset import FederatedDataset
 from spreadout.methods.base import Method, RowAccess, every_row, reads_params_via_model, register_method
 from spreadout.methods.collapse import ClassSpread, collapse_of
 from spreadout.methods.context import ServerContext
-from spreadout.methods.negatives import with_negatives
+from spreadout.methods.negatives import request_with_negatives, uniform_chance
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.models.nn.gather import gathered
 from spreadout.objectives import losses, regularizers
@@ -66,7 +65,7 @@ class DualEncoder(Method):
         return self.centralized
 
     @property
-    def needs_own(self) -> bool:  # type: ignore[override]
+    def needs_own(self) -> bool:
         return self.loss_form == "sampled_softmax"
 
     @property
@@ -100,12 +99,9 @@ class DualEncoder(Method):
         """A client's own items; a sample too for the sampled softmax; all items for the global one."""
         if self.row_access == "all":
             return every_row(data, clients)
-        own = data.rows_of(clients)
         if self.row_access == "sample":
-            stream = randomness.key(seed, "negatives", round)
-            bounds, numbers = (data.first_class, data.classes), data.number_of(clients)
-            own["classes"] = with_negatives(own["classes"], self.negatives, bounds, stream, numbers)
-        return own
+            return request_with_negatives(data, clients, self.negatives, seed=seed, round=round)
+        return data.rows_of(clients)
 
     @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
@@ -153,8 +149,7 @@ class DualEncoder(Method):
         if self.loss_form == "global_softmax":
             return losses.softmax(scores, label, info.present["classes"], scale=self.scale)
         real, mine = info.present["classes"], info.own["classes"]
-        others = (info.size["classes"] - mine.sum()).clamp_min(1)
-        correction = losses.log_expected(real, mine, 1 / others)
+        correction = losses.log_expected(real, mine, uniform_chance(info))
         return losses.softmax(scores, label, real, scale=self.scale, correction=correction)
 
     def collapse_advice(self, spread: ClassSpread) -> str:

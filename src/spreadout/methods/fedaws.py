@@ -25,6 +25,7 @@ from spreadout.methods.base import register_method
 from spreadout.methods.collapse import ClassSpread, collapse_of
 from spreadout.methods.context import ServerContext
 from spreadout.methods.ridge_start import RidgeStart
+from spreadout.methods.seen_rows import SeenRows
 from spreadout.methods.spreadout_objective import MINING, SpreadoutObjective
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import line_search
@@ -152,7 +153,7 @@ class Spreadout(SpreadoutObjective):
 
 
 @register_method
-class FedAwS(RidgeStart, Spreadout):
-    """Every class is kept off every other."""
+class FedAwS(RidgeStart, SeenRows, Spreadout):
+    """Every class is kept off every other; with `negatives` the encoder sees rows of others."""
 
     name: Literal["fedaws"] = "fedaws"

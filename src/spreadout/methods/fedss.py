@@ -32,7 +32,12 @@ from spreadout.methods.by_frequency import AdjustedLogits
 from spreadout.methods.class_counts import SetupMessage, is_row_list
 from spreadout.methods.context import SetupContext
 from spreadout.methods.fedaws import Spreadout
-from spreadout.methods.negatives import with_negatives, with_popular_negatives
+from spreadout.methods.negatives import (
+    too_many_negatives,
+    uniform_chance,
+    with_negatives,
+    with_popular_negatives,
+)
 from spreadout.methods.spreadout_state import SpreadoutState
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.objectives import losses
@@ -63,7 +68,6 @@ class SampledSoftmax(AdjustedLogits):
     """Softmax over a client's own classes and a sample of the others."""
 
     state_type: ClassVar[type[PopularityState]] = PopularityState
-    needs_own: ClassVar[bool] = True
     read_if: ClassVar = {"correct": ({"loss_form": ("sampled", "negatives")},)}
 
     loss_form: Literal["sampled", "negatives", "positives"] = "sampled"  # Eq. 5, 7 or 8
@@ -94,6 +98,10 @@ class SampledSoftmax(AdjustedLogits):
         if self.matched and self.loss_form != "negatives":
             raise ValueError('matched: is for loss_form = "negatives"')
         return self
+
+    @property
+    def needs_own(self) -> bool:
+        return True
 
     @property
     def needs_popularity(self) -> bool:
@@ -217,7 +225,7 @@ class SampledSoftmax(AdjustedLogits):
         """q: how likely a draw is to be each class that is not the client's own."""
         if self.needs_popularity:
             return info.share["classes"]
-        return 1 / (info.size["classes"] - info.own["classes"].sum()).clamp_min(1)
+        return uniform_chance(info)
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         most = data.classes - data.first_class
@@ -227,12 +235,7 @@ class SampledSoftmax(AdjustedLogits):
             return f"method.cover = {self.cover}: there are only {most} classes"
         if self.sampled_rows is not None and self.sampled_rows > most:
             return f"method.sampled_rows = {self.sampled_rows}: there are only {most} classes"
-        if self.negatives is not None and self.negatives >= most:
-            return (
-                f"method.negatives = {self.negatives}: there are only {most} classes, and a client has "
-                'some of its own; take fewer, or name = "fedavg" for the full softmax'
-            )
-        return super().validate_data(data)
+        return too_many_negatives(self.negatives or 0, data) or super().validate_data(data)
 
     def warnings(self, data: FederatedDataset) -> str | None:
         own = data.rows_of(torch.arange(data.clients))["classes"].lengths

@@ -11,9 +11,37 @@ from torch import Tensor
 from spreadout.core import randomness
 from spreadout.core.ragged import Ragged
 from spreadout.core.randomness import Ints
+from spreadout.core.types import RowInfo
+from spreadout.data.dataset import FederatedDataset
 
 AT_ONCE = 1 << 22  # draws that are in memory together
 FEW_OWN = 8  # rows of its own up to which a client's draws are compared with each of them
+
+
+def request_with_negatives(
+    data: FederatedDataset, clients: Tensor, counts: int | Ints, *, seed: int, round: int
+) -> dict[str, Ragged]:
+    """Each client's own rows, and of classes so many others drawn uniformly, anew in every round."""
+    own = data.rows_of(clients)
+    stream = randomness.key(seed, "negatives", round)
+    bounds, numbers = (data.first_class, data.classes), data.number_of(clients)
+    return {**own, "classes": with_negatives(own["classes"], counts, bounds, stream, numbers)}
+
+
+def uniform_chance(info: RowInfo) -> Tensor:
+    """q: how likely a uniform draw is to be each class that is not the client's own. → ()"""
+    return 1 / (info.size["classes"] - info.own["classes"].sum()).clamp_min(1)
+
+
+def too_many_negatives(negatives: int, data: FederatedDataset) -> str | None:
+    """Why so many cannot be drawn; None if they can."""
+    most = data.classes - data.first_class
+    if not negatives or negatives < most:
+        return None
+    return (
+        f"method.negatives = {negatives}: there are only {most} classes, and a client has some of its "
+        'own; take fewer, or name = "fedavg" for the full softmax'
+    )
 
 
 def with_negatives(

@@ -71,8 +71,12 @@ class PositiveOnly(FrequencyMargins):
 
     @reads_params_via_model
     def loss(self, model: EmbeddingModel, params: Params, batch: Batch, info: RowInfo) -> Tensor:
+        return self.positive_loss(model.embed(params, batch), params, batch, info)
+
+    def positive_loss(self, embedded: Tensor, params: Params, batch: Batch, info: RowInfo) -> Tensor:
+        """The loss of positives, of examples embedded already: (B, d) → a scalar."""
         own = params.rows["classes"][batch["y"]]  # (B, d) w_y
-        s = (model.embed(params, batch) * own).sum(-1)  # (B,)
+        s = (embedded * own).sum(-1)  # (B,)
         if self.loss_form == "square":
             return losses.masked_mean(losses.positive_square(s), batch["mask"])
         more = self.margins(info)  # (m,)

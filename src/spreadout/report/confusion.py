@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from spreadout.config.experiment import Experiment
+from spreadout.config.sound import data_of
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.data.columns import Lists
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.held_out import Examples
-from spreadout.data.load import load_data
 from spreadout.evaluation.embed import ranked
 from spreadout.models.embedding import EmbeddingModel
 from spreadout.report.charts import matrix
@@ -76,7 +76,7 @@ def draw_confusion(path: Path, client: int, output: Path) -> Path:
     refuse_own_parts(folder)
     predictor = Predictor.load(path)
     experiment = Experiment.load(folder.config)
-    splits = load_data(experiment.data, experiment.seed)
+    splits = data_of(experiment)
     if client >= splits.train.clients:
         raise UserError(
             f"--client {client}: the run has {splits.train.clients} clients, numbered from 0"

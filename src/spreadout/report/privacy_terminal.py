@@ -91,8 +91,11 @@ def print_moved(found: Moved) -> None:
     )
 
 
-def print_audit(looks: Sequence[Look], row_bytes: int) -> None:
-    """What an observer of requests knows, by how many of a client's he has seen; and what they cost."""
+def print_audit(looks: Sequence[Look], row_bytes: int, *, named: bool = False) -> None:
+    """What an observer of requests knows, by how many of a client's he has seen; and what they cost.
+
+    named: updates have a client's own rows alone, of all that it requested.
+    """
     table = Table(title="What the server can learn from requests")
     for name in ("requests seen", "clients", "candidates", "confidence", "classes found", "exposed"):
         table.add_column(name, justify="right")
@@ -105,12 +108,16 @@ def print_audit(looks: Sequence[Look], row_bytes: int) -> None:
             *(f"{100 * share:.0f} %" for share in (look.confidence, look.found, look.exposed)),
         )
     rows = looks[0].candidates
+    size = human_bytes(rows * row_bytes)
+    cost = f"A request is of {rows:.1f} rows: {size} down, and as much up."
+    if named:
+        cost = f"An update has the client's own rows alone, {rows:.1f}, and so names them: {size} up."
     console = Console(highlight=False)
     console.print(table)
     console.print(
         "Candidates: classes in all of a client's requests so far. Confidence: the probability the "
         "observer gives to a class the client really holds. Found: the share of the client's classes "
         "among the observer's best guesses. Exposed: clients whose classes are all known for certain. "
-        f"A request is of {rows:.1f} rows: {human_bytes(rows * row_bytes)} down, and as much up.",
+        + cost,
         soft_wrap=True,
     )

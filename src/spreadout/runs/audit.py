@@ -10,13 +10,12 @@ from typing import Any
 import torch
 
 from spreadout.config.experiment import Experiment
-from spreadout.config.sound import prepared
+from spreadout.config.sound import data_of, prepared
 from spreadout.core.errors import UserError
 from spreadout.core.rows import Rows, sub_model
 from spreadout.core.state import ServerState
 from spreadout.core.types import Params
 from spreadout.data.dataset import FederatedDataset
-from spreadout.data.load import load_data
 from spreadout.federated.cohort import draw_cohort
 from spreadout.federated.drift.control import sent_control
 from spreadout.federated.federation import Federation
@@ -49,12 +48,12 @@ class Watched:
     def looks(self) -> list[Look]:
         """What an observer knows, in the mean over clients."""
         own, popularity = self._known()
-        return audit(self._sound(), own, popularity, **self._drawn())
+        return audit(self._seen(own), own, popularity, **self._drawn())
 
     def beliefs(self) -> Iterator[dict[str, Any]]:
         """After every request: the candidates for that client's classes, and how likely each is."""
         own, popularity = self._known()
-        watched = watch(self._sound(), own, popularity, **self._drawn())
+        watched = watch(self._seen(own), own, popularity, **self._drawn())
         for client, turn, candidates, belief in watched:
             likely = dict(zip(candidates.tolist(), belief.round(6).tolist(), strict=True))
             yield {"client": client, "request": turn, "posterior": likely}
@@ -66,6 +65,11 @@ class Watched:
         if how.cover is not None:
             found["blocks"] = blocks_of(self.data.first_class, self.data.classes, how.cover)
         return found
+
+    def _seen(self, own: dict[int, Classes]) -> Iterator[tuple[int, Sequence[int]]]:
+        """The requests, or the updates that follow them where these have a client's own rows alone."""
+        for client, rows in self._sound():
+            yield client, own[client].tolist() if self.method.returns_own_rows else rows
 
     def _sound(self) -> Iterator[tuple[int, Sequence[int]]]:
         """The requests, as long as they are of this federation."""
@@ -97,7 +101,7 @@ def logged(path: Path) -> Watched:
     check(path, CONFIG)
     refuse_own_parts(folder)
     experiment = Experiment.load(folder.config)
-    data = load_data(experiment.data, experiment.seed).train
+    data = data_of(experiment).train
     return Watched(folder.requests(), data, experiment.method, 4 * experiment.model.dim + 8)
 
 

@@ -18,13 +18,12 @@ from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment, as_experiment
 from spreadout.config.explain import explain
 from spreadout.config.presets import preset_beside
-from spreadout.config.sound import asks_the_same, prepared
+from spreadout.config.sound import Held, asks_the_same, prepared
 from spreadout.config.values import changes_of, naming_no_other, overlay, read_toml
 from spreadout.core.checksums import write_sealed
 from spreadout.core.errors import UserError
 from spreadout.core.files import sweep
 from spreadout.core.registry import Section, import_modules
-from spreadout.data.load import DataConfig
 from spreadout.data.splits import Splits
 from spreadout.runs.arms import COMPARISON, Arm, as_json, best_central_of, gather
 from spreadout.runs.build import build_federation, pick_device
@@ -267,7 +266,7 @@ def _make_room(claim: Claim, *, go_on: bool) -> None:
 
 def _check(suite: Suite, device: torch.device, data: Splits | None, encoder: nn.Module | None) -> None:
     """Build every variant once, so that a bad one is told of first; data they share is read once."""
-    held: dict[DataConfig, Splits] = {}
+    held: Held = {}
     for experiment in suite.variants.values():
         seeded = experiment.model_copy(update={"seed": suite.seeds[0]})
         complete, found = prepared(seeded, data, own_encoder=encoder is not None, held=held)

@@ -22,6 +22,7 @@ from spreadout.runs.promises import (
     REAL_SAMPLER,
     SIMULATED,
     UNIT,
+    VALIDATED,
     Channel,
     privacy_of,
     table_privacy_of,
@@ -162,6 +163,7 @@ def channels(federation: Federation) -> dict[str, Channel]:
         "features": _features(f),
         **({"number of rows": Channel("disclosed", HOW_MANY)} if f.executor.hides_requests else {}),
         **({"run folder": NOT_KEPT} if private else {}),
+        **({"validation examples": VALIDATED} if private and f.validated else {}),
         "presence": Channel("disclosed", "which client answered in which round"),
         "timing": Channel("disclosed", "how long a client takes, and how large its messages are"),
     }
@@ -196,6 +198,12 @@ def _rows(f: Federation) -> Channel:
         )
     if f.method.row_access == "own":
         return Channel("disclosed", "a client requests the rows of its own classes and so names them")
+    if f.method.names_own_rows:
+        return Channel(
+            "disclosed",
+            "a client requests the rows of its own classes among others, and sends back its own alone: "
+            "that names them",
+        )
     if (size := f.method.draws.cover) is not None:
         return Channel(
             "disclosed",

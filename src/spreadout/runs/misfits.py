@@ -8,6 +8,7 @@ from spreadout.config.effect import refuse_idle
 from spreadout.config.experiment import Experiment
 from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense, Lists
+from spreadout.data.declared import refuse_fitted
 from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods.base import Method
@@ -45,6 +46,8 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
     if method.prior and not method.has_class_table:
         raise UserError(f"method.prior: method.name = {method.name!r} has no class scores to add it to")
     refuse_unprotected(e, method)
+    if e.privacy is not None:
+        refuse_fitted(data.input_columns)
     _refuse_other_weights(e, method)
     refuse_idle(e, splits, method)
     _refuse_without_validation(e, splits, method)
@@ -76,11 +79,13 @@ def _refuse_without_validation(e: Experiment, splits: Splits, method: Method) ->
         return
     # The server counts for a prior: a node, which scores nothing, has nothing to count by.
     counts = method.prior == "validation" and len(splits.test) > 0
+    tuned = "by test examples would be to tune on them"
     needs = {
         'method.prior = "validation"': ("to count", counts),
-        'eval.keep = "best"': (
-            "to choose by, and to choose by test examples would be to tune on them",
-            e.eval.keep == "best",
+        'eval.keep = "best"': (f"to choose by, and to choose {tuned}", e.eval.keep == "best"),
+        f"eval.patience = {e.eval.patience}": (
+            f"to stop by, and to stop {tuned}",
+            e.eval.patience is not None,
         ),
         'eval.split = "validation"': ("to score", e.eval.split == "validation"),
         f'eval.decode = "{e.eval.decode}"': ("to vote", e.eval.decode != "classes"),

@@ -33,6 +33,12 @@ def refuse_unprotected(e: Experiment, method: Method) -> None:
         _refuse_for_sums(e, method)
     if e.privacy is not None and e.privacy.model == "example":
         _refuse_for_examples(e, method)
+    if e.privacy is not None and e.privacy.needs_others and method.returns_own_rows:
+        raise UserError(
+            f"method.name = {method.name!r}: clients send back fewer rows than they request, and the "
+            'server of privacy.model = "distributed" knows by requests alone how many clients a sum of '
+            "rows is of; set method.negatives = 0"
+        )
     if rules.counted:
         table = min(rules.counted)
         raise UserError(

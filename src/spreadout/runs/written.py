@@ -292,6 +292,7 @@ class WrittenColumn(Written):
     values: list[str | None]
     mean: Number | None
     words: bool = False
+    declared: bool = False
 
     @model_validator(mode="after")
     def _has_its_indicators(self) -> WrittenColumn:

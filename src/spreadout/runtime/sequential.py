@@ -171,6 +171,10 @@ def train_client(
         examples=private,
         memory=memory,
     )
+    back = {name: rows.ids for name, rows in sent.tables.items()}
+    if method.returns_own_rows and "classes" in change.rows:
+        mine = info.own["classes"]
+        back["classes"], change.rows["classes"] = back["classes"][mine], change.rows["classes"][mine]
     moved = Params(*({name: value[None] for name, value in part.items()} for part in change))
     changes = state_changes(f, moved, steps.steps, sent.control, sent.round)
     kept = new_states(states, number, changes)
@@ -180,10 +184,10 @@ def train_client(
     elif privacy is not None:
         change = clip_norm(change, privacy.clip)
         simulate_noise_(change.dense, change.rows, privacy, seed=f.seed, round=sent.round, client=client)
-    tables = {name: Rows(sent.tables[name].ids, value) for name, value in change.rows.items()}
+    tables = {name: Rows(back[name], value) for name, value in change.rows.items()}
     used = torch.tensor([examples])
     counted = [name for name in tables if name in f.rules.counted]
-    positives = {name: positives_of(f.data, only, ids[name], used)[0] for name in counted}
+    positives = {name: positives_of(f.data, only, back[name][None], used)[0] for name in counted}
     told = 1 if f.hides_sizes else examples
     said = float("nan") if privacy is not None else float(loss)
     return Update(client, sent.round, told, change.dense, tables, said, positives), kept

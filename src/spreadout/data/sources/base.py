@@ -107,6 +107,8 @@ class RawDataset:
     input_columns: InputColumns | None = (
         None  # of a table: the columns of x, in which NaN is an empty cell
     )
+    # What rows decided of the inputs, with the remedy where they must not: under `[privacy]`.
+    found_in_rows: tuple[str, ...] = ()
 
 
 class Source(NamedSection, ABC):
@@ -227,6 +229,7 @@ def write(found: RawDataset, folder: Path) -> None:
         "notes": list(found.notes),
         "client_names": list(found.client_names),
         "input_columns": None if found.input_columns is None else found.input_columns.as_json(),
+        "found_in_rows": list(found.found_in_rows),
         "parts": {},
     }
     for part, instances in (("train", found.train), ("test", found.test)):
@@ -253,8 +256,17 @@ def open_stored(folder: Path) -> RawDataset:
         user = stored.open_array(whose) if whose.exists() else None
         parts[part] = Instances(columns, Ragged(sets, labels), user)
     names, ids, notes = (tuple(meta[key]) for key in ("class_names", "class_ids", "notes"))
-    called = tuple(meta.get("client_names", ()))
+    called, of_rows = (tuple(meta.get(key, ())) for key in ("client_names", "found_in_rows"))
     rows, inputs = meta["row_columns"], InputColumns.from_json(meta.get("input_columns"))
     return RawDataset(
-        parts["train"], meta["classes"], parts.get("test"), rows, names, ids, notes, called, inputs
+        parts["train"],
+        meta["classes"],
+        parts.get("test"),
+        rows,
+        names,
+        ids,
+        notes,
+        called,
+        inputs,
+        of_rows,
     )

@@ -106,6 +106,12 @@ class MulanArff(FileSource):
             parts[1] if len(parts) > 1 else None,
             class_names=tuple(taught.labels),
             notes=tuple(_notes(taught, missed, guessed=self.label is None)),
+            found_in_rows=tuple(
+                f"attribute {taught.features[i].name!r} has missing values, which became the mean, or "
+                "the most frequent value, of its rows; with [privacy] fill them yourself by a public "
+                "value, or leave the attribute out"
+                for i in missed
+            ),
         )
 
 

@@ -1,24 +1,23 @@
 """Your own table with a header: a column of labels, numbers, and perhaps whose each row is.
 
-CSV, also .gz. Text becomes an indicator for each of its values but the first;
-an empty cell of numbers becomes the mean of the training rows, once they are known.
+CSV, also .gz. Text becomes an indicator for each of its values but the first: those that rows have, or
+those that are declared. An empty cell of numbers becomes the mean of the training rows, once they are
+known.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from spreadout.core.errors import UserError
-from spreadout.core.limits import refuse_bomb
 from spreadout.core.registry import near
 from spreadout.data.arrays import as_features
 from spreadout.data.columns import Dense
@@ -29,14 +28,14 @@ from spreadout.data.input_columns import (
     is_number,
     says_missing,
 )
-from spreadout.data.io.archive import open_plain
+from spreadout.data.io.csv_table import Cells, columns_of
 from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python would write it again, below 2^63
 COMMAS = re.compile(r"[-+]?[0-9]+(,[0-9]+)+")  # 3,5 or 1,234
-MARKS = ",;\t|"  # what may end a cell
 TEXTS = "texts"  # the source that reads a column of text
+Values = Annotated[tuple[str, ...], Field(min_length=2)]
 MANY_ROWS = 20  # from here on it is no accident that a column counts them
 
 
@@ -49,24 +48,43 @@ class Table(FileSource):
     label: str = "label"  # the column of classes
     client: str | None = None  # the column that says whose each row is; None: nobody knows
     features: tuple[str, ...] = ()  # columns of inputs; none: all others
+    values: Mapping[str, Values] = {}  # of columns of text: all that may be in a cell
     delimiter: str = ","
+
+    def __hash__(self) -> int:
+        """A dictionary has none of its own."""
+        return hash(self.model_dump_json())
+
+    @field_validator("values")
+    @classmethod
+    def _no_value_twice(cls, values: Mapping[str, Values]) -> Mapping[str, Values]:
+        for column, own in values.items():
+            if twice := next((value for value in own if own.count(value) > 1), None):
+                raise ValueError(f"{column}: {twice!r} is there twice")
+        return values
 
     def parse(self, path: Path) -> RawDataset:
         columns = columns_of(path, self.delimiter)
-        asked = [self.label, *([self.client] if self.client else []), *self.features]
+        asked = [self.label, *([self.client] if self.client else []), *self.features, *self.values]
         for name in asked:
             if name not in columns:
                 raise UserError(
-                    f"{path}: no column {name!r}{near(name, columns)}; set data.source.label, .client "
-                    "or .features"
+                    f"{path}: no column {name!r}{near(name, columns)}; set data.source.label, .client, "
+                    ".features or .values"
                 )
         used = self.features or [n for n in columns if n not in (self.label, self.client)]
         if not used:
             raise UserError(f"{path}: has no column beside {self.label!r}: features are needed too")
-        notes: list[str] = []
+        if idle := next((name for name in self.values if name not in used), None):
+            raise UserError(f"{path}: column {idle!r} is no input; leave it out of data.source.values")
+        notes, left_out = list[str](), dict[str, str]()
         if not self.features:  # what is named is read or refused; of the rest, what can be read
-            used = _readable({name: columns[name] for name in used}, notes)
-        parts = {name: _numbers(path, name, columns[name], notes) for name in used}
+            left_out = _unreadable({n: columns[n] for n in used if n not in self.values})
+            if len(left_out) == len(used):  # then they are refused
+                left_out = {}
+            used = [name for name in used if name not in left_out]
+        notes += [f"{n}: {why} and is left out{_of_texts(columns[n])}" for n, why in left_out.items()]
+        parts = {name: self._column(path, name, columns[name], notes) for name in used}
         columns[self.label].refuse_empty(path, self.label)
         notes += label_notes(self.label, columns[self.label])
         (y,), names = numbered("label", plain(columns[self.label]))
@@ -90,70 +108,26 @@ class Table(FileSource):
             tuple(notes),
             client_names=clients,
             input_columns=inputs,
+            found_in_rows=tuple(
+                f"column {name!r} {why}: that it is left out tells of its rows; with [privacy] name "
+                "the columns to learn from, data.source.features"
+                for name, why in left_out.items()
+            ),
         )
 
-
-class Cells(list[str]):
-    """A column as text, and the line of the file that each cell's row ends on."""
-
-    def __init__(self, cells: Iterable[str], lines: Sequence[int]) -> None:
-        super().__init__(cells)
-        self.lines = lines
-
-    def refuse_empty(self, path: Path, name: str) -> None:
-        """Every cell of such a column must say something."""
-        for line, cell in zip(self.lines, self, strict=True):
-            if not cell:
-                raise UserError(f"{path}:{line}: {name} is empty; fill it in or drop the row")
-
-
-def header_of(path: Path, delimiter: str = ",") -> list[str]:
-    """The names of a table's columns."""
-    return list(columns_of(path, delimiter, rows=0))
-
-
-def columns_of(path: Path, delimiter: str, rows: int | None = None) -> dict[str, Cells]:
-    """Cells by column, as text."""
-    if len(delimiter) != 1 or delimiter in '\r\n"\0':
-        raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
-    with open_plain(path) as stream:
-        payload = stream.read()
-    refuse_bomb(path, len(payload), path.stat().st_size)
-    try:
-        text = payload.decode("utf-8-sig")
-    except UnicodeDecodeError as error:  # to guess would be to call two classes by one name
-        line = payload.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}:{line}: is no text in UTF-8; save it as UTF-8") from None
-    lines = read_lines(path, text, delimiter)
-    if not lines or not any(lines[0][1]):
-        raise UserError(f"{path}: is empty; a table has a header and rows")
-    header = [name.strip() for name in lines[0][1]]
-    if len(header) == 1 and (others := [mark for mark in MARKS if mark in header[0]]):
-        raise UserError(
-            f"{path}: is one column, {header[0][:40]!r}, if cells end at {delimiter!r}; set "
-            f'data.source.delimiter = "{others[0]}"'.replace("\t", "\\t")
-        )
-    if len(set(header)) < len(header):
-        raise UserError(f"{path}:1: two columns have one name; rename one")
-    if rows == 0:
-        return {name: Cells([], []) for name in header}
-    body = [(number, row) for number, row in lines[1:] if row]
-    for number, row in body:
-        if len(row) != len(header):
-            raise UserError(f"{path}:{number}: {len(row)} fields instead of {len(header)}")
-    if not body:
-        raise UserError(f"{path}: has a header and no rows")
-    numbers = [number for number, _ in body]
-    return {name: Cells((row[i].strip() for _, row in body), numbers) for i, name in enumerate(header)}
-
-
-def read_lines(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
-    """The rows of a CSV, each with the line it ends on: blank lines and breaks in quotes count too."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        return [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
-        raise UserError(f"{path}: cannot be read as CSV ({error})") from None
+    def _column(
+        self, path: Path, name: str, cells: Cells, notes: list[str]
+    ) -> tuple[InputColumn, np.ndarray]:
+        if name not in self.values:
+            return _numbers(path, name, cells, notes)
+        kinds = self.values[name]
+        for line, cell in zip(cells.lines, cells, strict=True):
+            if cell not in kinds:
+                raise UserError(
+                    f"{path}:{line}: {name} is {cell[:40]!r}, which is not among its declared values; "
+                    f"correct it, or add it to data.source.values.{name}"
+                )
+        return InputColumn(name, len(kinds) - 1, tuple(kinds), declared=True), _one_hot(cells, kinds)
 
 
 def _with_gaps(x: np.ndarray) -> Tensor:
@@ -162,13 +136,9 @@ def _with_gaps(x: np.ndarray) -> Tensor:
     return as_features(np.where(np.isnan(x), 0.0, x)).masked_fill(missing, torch.nan)
 
 
-def _readable(columns: Mapping[str, Cells], notes: list[str]) -> list[str]:
-    """Those that say something of an input as they are; all of them if none does, to be refused."""
-    odd = {name: why for name, cells in columns.items() if (why := _left_out(cells))}
-    if len(odd) == len(columns):
-        return list(columns)
-    notes += [f"{name}: {why} and is left out{_of_texts(columns[name])}" for name, why in odd.items()]
-    return [name for name in columns if name not in odd]
+def _unreadable(columns: Mapping[str, Cells]) -> dict[str, str]:
+    """Those that say nothing of an input as they are, and why."""
+    return {name: why for name, cells in columns.items() if (why := _left_out(cells))}
 
 
 def _of_texts(cells: Cells) -> str:
@@ -249,9 +219,13 @@ def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[
             + (f", or learn from the words of this one by source = {TEXTS!r}" if not mostly else "")
         )
     notes.append(f"{name}: is text{why} and became {len(kinds) - 1} indicators")
+    return InputColumn(name, len(kinds) - 1, tuple(kinds)), _one_hot(cells, kinds)
+
+
+def _one_hot(cells: Sequence[str], kinds: Sequence[str]) -> np.ndarray:
+    """An indicator for each kind but the first: (n, kinds − 1)."""
     found = np.array([[cell == kind for kind in kinds[1:]] for cell in cells], dtype=np.float64)
-    column = InputColumn(name, len(kinds) - 1, tuple(kinds))
-    return column, found.reshape(len(cells), len(kinds) - 1)
+    return found.reshape(len(cells), len(kinds) - 1)
 
 
 def plain(cells: list[str]) -> list[object]:

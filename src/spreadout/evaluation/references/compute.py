@@ -16,7 +16,7 @@ from spreadout.data.splits import Splits
 from spreadout.evaluation.frequencies import PROPENSITY, Frequencies
 from spreadout.evaluation.metric import Metric
 from spreadout.evaluation.pooled import Pool, pool_of
-from spreadout.evaluation.references import histories, ridge
+from spreadout.evaluation.references import histories, ridge, sparse_ridge
 from spreadout.evaluation.references.features import FORMS, Features, Form, width_of
 from spreadout.evaluation.references.neighbours import COUNTS, Voters
 from spreadout.evaluation.references.reference import POPULARITY, Reference, mean_goodness
@@ -173,32 +173,45 @@ def _most_frequent(work: _Work) -> Found:
 
 def _ridge(work: _Work) -> Found:
     pool = work.pool
-    wide = width_of(pool.inputs["x"])
-    few = len(pool) <= MOST_FEATURES and len(pool) * wide <= MOST_NUMBERS // 2
-    features = work.features(wide if few else MOST_FEATURES)
-    fit, held, sampled = work.sample(features.width * min(features.width, len(pool)))
+    features, system_of, cost = _dense_or_sparse(work)
+    fit, held, sampled = work.sample(cost)
     classes = ridge.most_classes(pool, features.width)
     left_out = int((pool.counts > 0).sum()) - len(classes)
     forms = _forms(features, fit, RIDGE_NUMBERS, RIDGE_WORDS)
     systems = {
-        form: ridge.system_of(formed, pool.labels, classes, fit, work.clock)
-        for form, formed in forms.items()
+        form: system_of(formed, pool.labels, classes, fit, work.clock) for form, formed in forms.items()
     }
     kept_back = {form: one.like(one.column.select(held)) for form, one in forms.items()}
+    last: dict[Form, ridge.Ridge] = {}  # a solution is near that of the strength before
 
     def made(setting: tuple[Form, float]) -> Scorer:
         work.clock.check()
         form, strength = setting
-        return systems[form].solve(strength).scorer(kept_back[form], pool.prior)
+        last[form] = systems[form].solve(strength, last.get(form))
+        return last[form].scorer(kept_back[form], pool.prior)
 
     settings = [(form, strength) for form in systems for strength in ridge.STRENGTHS]
     form, strength = work.best(settings, made, held)
     every = torch.cat([held, fit])
     chosen = features.formed(form, every)
-    whole = ridge.system_of(chosen, pool.labels, classes, every, work.clock)
+    whole = system_of(chosen, pool.labels, classes, every, work.clock)
     scorer = whole.solve(strength).scorer(chosen.like(work.scored.inputs["x"]), pool.prior)
     rare = f"{left_out:,} rarest classes left out" if left_out else ""
     return scorer, _joined(f"strength {strength:g}", FORMS[form], features.note, sampled, rare)
+
+
+def _dense_or_sparse(work: _Work) -> tuple[Features, ridge.SystemOf, float]:
+    """The cheaper way: features as it takes them, what makes its system, what an instance costs."""
+    pool, held = work.pool, int((work.pool.counts > 0).sum())
+    wide = width_of(pool.inputs["x"])
+    few = len(pool) <= MOST_FEATURES and len(pool) * wide <= MOST_NUMBERS // 2
+    dense = work.features(wide if few else MOST_FEATURES)
+    words = work.features(max(1, sparse_ridge.MOST_WEIGHTS // max(held, 1)))
+    if not are_numbers(words.column) and sparse_ridge.pays(words, held, dense.width):
+        cost = len(ridge.STRENGTHS) * sparse_ridge.work(words, held) / len(pool)
+        in_memory = WORK[work.device.type] * held / MOST_NUMBERS
+        return words, sparse_ridge.sparse_system_of, max(cost, in_memory)
+    return dense, ridge.system_of, dense.width * min(dense.width, len(pool))
 
 
 def _nearest(work: _Work) -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,14 +12,14 @@ import torch
 from torch import Tensor
 
 from spreadout.core.hashing import HashFamily, signs
-from spreadout.core.rows import project_to_sphere
+from spreadout.core.rows import TINY, project_to_sphere
 from spreadout.data.columns import Column, Sparse
 from spreadout.data.feature_hashing import hashed
 from spreadout.data.moments import factor_of, moments
 from spreadout.data.tails import shortened, to_power, with_roots
 
 BLOCK = 1 << 25  # numbers of gathered features at once
-
+DENSER = 20  # numbers of a dense product that cost as much as one of a sparse product
 
 Form = Literal["raw", "unit", "standard", "standard, unit", "roots", "roots, unit"]
 """As they are; rows of length 1; features at mean 0 and deviation 1; rows of these of length 1.
@@ -83,10 +84,45 @@ class Features:
     def __len__(self) -> int:
         return len(self.column)
 
+    @cached_property
+    def stored(self) -> int:
+        """How many numbers are stored where most are 0 and are left out; else all of them."""
+        if isinstance(self.column, Sparse) and self.scale is None:
+            lengths, index = self.column.offsets.diff(), self.column.index
+            return int((lengths if index is None else lengths[index]).sum())
+        return len(self) * self.width
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether a product with the stored numbers alone is the faster one."""
+        return DENSER * self.stored < len(self) * self.width
+
     def rows(self, at: Tensor) -> Tensor:
         """The features of some instances: (n, width)."""
         found = self._gathered(at)
         return project_to_sphere(found) if self.form.endswith("unit") else found
+
+    def times(self, at: Tensor, weights: Tensor) -> Tensor:
+        """The features of some instances times weights (width, c) in double: (n, c)."""
+        if self.is_sparse:
+            return self.sparse_rows(at) @ weights
+        return self.rows(at).double() @ weights
+
+    def sparse_rows(self, at: Tensor) -> Tensor:
+        """The same as `rows` where features are stored sparsely, in double: (n, width) by rows."""
+        assert isinstance(self.column, Sparse)
+        few = self.column.select(at).compact()
+        if width_of(self.column) > self.most:
+            few = hashed(few, self.most, signed=True)
+        row = torch.repeat_interleave(torch.arange(len(at)), few.offsets.diff())
+        places = torch.stack([row, few.ids.long()]).to(self.device)
+        shape = (len(at), self.width)
+        found = by_rows(places, few.weights.double().to(self.device), shape)
+        if not self.form.endswith("unit"):
+            return found
+        row, values = places_of(found)[0], found.values()
+        length = values.new_zeros(len(at)).index_add_(0, row, values**2).sqrt()
+        return by_rows(places_of(found), values / length[row].clamp_min(TINY), shape)
 
     def _gathered(self, at: Tensor) -> Tensor:
         column, wide = self.column, width_of(self.column) > self.most
@@ -114,3 +150,23 @@ def width_of(column: Column) -> int:
     if isinstance(column, Sparse):
         return column.width
     return column.take(torch.zeros(1, dtype=torch.int64)).flatten(1).shape[1]
+
+
+def by_rows(places: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A sparse matrix with these values at (2, k) places, added up where places are the same.
+
+    Compressed by rows, with short indices: ten times as fast in a product as with places.
+    """
+    with warnings.catch_warnings():  # torch calls such matrices a beta
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support", UserWarning)
+        found = torch.sparse_coo_tensor(places, values, shape, check_invariants=False)
+        wide = found.coalesce().to_sparse_csr()
+        first, column = wide.crow_indices().int(), wide.col_indices().int()
+        return torch.sparse_csr_tensor(first, column, wide.values(), shape, check_invariants=False)
+
+
+def places_of(x: Tensor) -> Tensor:
+    """Row and column of each stored number of a matrix by rows: (2, k)."""
+    lengths = x.crow_indices().diff()
+    row = torch.repeat_interleave(torch.arange(len(lengths), device=x.device), lengths)
+    return torch.stack([row, x.col_indices().long()])

@@ -6,7 +6,9 @@ fewer than features. λ is chosen on a part of the training data.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -46,13 +48,22 @@ class Ridge:
         base = UNKNOWN + prior
 
         def scores(at: Tensor) -> Tensor:
-            rows = features.rows(at).double() - self.center
-            found = base.to(rows.device).repeat(len(at), 1)
-            known = TIE * prior.to(rows.device)[self.classes]
-            found[:, self.classes] = rows @ self.weights + self.bias + known
+            known = TIE * prior.to(self.bias.device)[self.classes]
+            level = self.bias - self.center @ self.weights + known
+            found = base.to(level.device).repeat(len(at), 1)
+            found[:, self.classes] = features.times(at, self.weights) + level
             return found
 
         return scores
+
+
+class Solvable(Protocol):
+    """The normal equations of some instances, in whatever form."""
+
+    def solve(self, strength: float, start: Ridge | None = None) -> Ridge: ...
+
+
+SystemOf = Callable[[Features, Ragged, Tensor, Tensor, Clock], Solvable]
 
 
 @dataclass(frozen=True)
@@ -66,8 +77,8 @@ class System:
     classes: Tensor  # (c,)
     rows: Tensor | None = None  # (n, F) centred, of the (n, n) form
 
-    def solve(self, strength: float) -> Ridge:
-        """λ = strength · mean eigenvalue of XᵀX, of those that need not be 0."""
+    def solve(self, strength: float, start: Ridge | None = None) -> Ridge:
+        """λ = strength · mean eigenvalue of XᵀX, of those that need not be 0; no start is needed."""
         size = len(self.matrix)
         unit = float(self.matrix.trace()) / size
         shift = strength * unit if unit > 0 else 1.0

@@ -44,6 +44,7 @@ def accepted_sum(
     """
     f = chunk.federation
     with torch.no_grad():
+        change = Params(change.dense, chunk.sent_back(change.rows))
         moved = _state_changes(chunk, state, change)
         lengths: Tensors = {}
         if f.noises_sums:
@@ -57,7 +58,7 @@ def accepted_sum(
         bad = checks.invalid_clients(change.dense, change.rows, loss, chunk.examples, f.clients.max_norm)
         accepted = ~torch.stack(list(bad.values())).any(0)  # (k,)
         if f.server.robust is not None:
-            change, lengths = robust.looked_at(f, state, change, chunk.ids)
+            change, lengths = robust.looked_at(f, state, change, chunk.back)
         updates = _held(chunk, change, accepted)
         weight = f.rules.client_weight(chunk.examples)
         if len(loss) >= MANY:
@@ -96,8 +97,8 @@ def _held(chunk: Chunk, change: Params, accepted: Tensor) -> list[Updates]:
         return []
     counted = f.rules.counted & change.rows.keys()
     about = f.data, chunk.cohort.clients
-    positives = {name: positives_of(*about, chunk.ids[name], chunk.counts) for name in counted}
-    return robust.held(f, change, chunk.ids, chunk.numbers, chunk.examples, positives, accepted)
+    positives = {name: positives_of(*about, chunk.back[name], chunk.counts) for name in counted}
+    return robust.held(f, change, chunk.back, chunk.numbers, chunk.examples, positives, accepted)
 
 
 def _state_changes(chunk: Chunk, state: ServerState, change: Params) -> Tensors:
@@ -139,7 +140,7 @@ def aggregate(
     rules = chunk.federation.rules
     summed = {}
     for name, change in rows.items():
-        if chunk.cohort.requests[name].shared is not None and name not in rules.counted:
+        if chunk.comes_from_all(name) and name not in rules.counted:
             summed[name] = _whole_sum(chunk, name, change, kept)
         elif kept is None and name in chunk.sums:
             summed[name] = chunk.sums[name].sum(change, rules.row_weight(name, chunk.examples))
@@ -168,17 +169,17 @@ def _told_loss(chunk: Chunk, loss: Tensor) -> Tensor:
 def _row_sum(chunk: Chunk, name: str, change: Tensor, kept: Tensor | None) -> RowSum:
     """Row sums worked out on the spot: over the kept clients, or with a weight for every row."""
     rules = chunk.federation.rules
-    real = chunk.ids[name] >= 0  # (k, m)
+    real = chunk.back[name] >= 0  # (k, m)
     real = real if kept is None else real & kept[:, None]
     owner = real.nonzero()[:, 0]  # (rows,)
     if name in rules.counted:
         clients, data = chunk.cohort.clients, chunk.federation.data
-        positives = positives_of(data, clients, chunk.ids[name], chunk.counts)  # (k, m)
+        positives = positives_of(data, clients, chunk.back[name], chunk.counts)  # (k, m)
         weight = examples = rules.counted_examples(positives[real])
     else:
         examples = rules.counted_examples(chunk.examples[owner])
         weight = rules.row_weight(name, chunk.examples)[owner]
-    columns = chunk.ids[name][real], change[real] * weight[:, None], torch.ones_like(examples), examples
+    columns = chunk.back[name][real], change[real] * weight[:, None], torch.ones_like(examples), examples
     return RowSum(*sum_by_id(*columns))
 
 
@@ -189,7 +190,7 @@ def _whole_sum(chunk: Chunk, name: str, change: Tensor, kept: Tensor | None) -> 
     weight = rules.row_weight(name, chunk.examples)
     total = _weighted_sum(weight, change, kept)  # (m, d)
     each = torch.ones(len(total), device=total.device)
-    return RowSum(chunk.ids[name][0], total, each * len(examples), each * examples.sum())
+    return RowSum(chunk.back[name][0], total, each * len(examples), each * examples.sum())
 
 
 def _privatised(chunk: Chunk, change: Params) -> Params:
@@ -200,7 +201,7 @@ def _privatised(chunk: Chunk, change: Params) -> Params:
     clip: Callable[[Params], Params] = torch.vmap(lambda one: clip_norm(one, bound))
     change = clip(change)
     for i, client in enumerate(f.data.number_of(chunk.cohort.clients).tolist()):
-        real = {name: int((ids[i] >= 0).sum()) for name, ids in chunk.ids.items()}
+        real = {name: int((ids[i] >= 0).sum()) for name, ids in chunk.back.items()}
         simulate_noise_(
             {name: value[i] for name, value in change.dense.items()},
             {name: value[i, : real[name]] for name, value in change.rows.items()},
@@ -221,6 +222,9 @@ def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Tr
     sizes = federation.data.sizes[cohort.clients.numpy()]
     busy = np.flatnonzero(federation.clients.schedule.usable(sizes))
     dense = nbytes(state.dense.values())
+    own = None
+    if federation.method.returns_own_rows:
+        own = federation.data.rows_of(cohort.clients)["classes"]
     down, up, up_requests = 0, 0, 0
     for name, every in cohort.requests.items():
         fixed, requests = name in federation.clients.training.fixed, every
@@ -231,7 +235,8 @@ def traffic_of(state: ServerState, cohort: Cohort, federation: Federation) -> Tr
         down += ids + row * requests.values.numel()
         up_requests += ids
         if not fixed:
-            changed = requests if len(busy) == clients else requests.select(torch.from_numpy(busy))
+            changed = own if name == "classes" and own is not None else requests
+            changed = changed if len(busy) == clients else changed.select(torch.from_numpy(busy))
             ids = nbytes([changed.values])
             up += ids + row * changed.values.numel()
             up += ids if name in federation.rules.counted else 0

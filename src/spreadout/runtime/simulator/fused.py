@@ -53,7 +53,7 @@ def fused_step(
                 moved[name] = project_to_sphere(start - rate * along_sphere(slope, start)) - start
             else:
                 moved[name] = -rate * slope
-        part = aggregate(chunk, state, change, moved, loss)
+        part = aggregate(chunk, state, change, chunk.sent_back(moved), loss)
         part.statistics = statistics
         if chunk.features is not None:
             (table,) = f.model.row_columns.values()

@@ -21,7 +21,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.tables import Table, Tables, row_bytes
 from spreadout.core.types import RowInfo, Tensors
 from spreadout.data.columns import Lists, Sparse
-from spreadout.federated.batches import cohort_batches, row_ids, row_info, sent
+from spreadout.federated.batches import cohort_batches, found_in, row_ids, row_info, sent
 from spreadout.federated.cohort import Cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.local import LocalTraining
@@ -50,6 +50,7 @@ class Chunk:
     sums: dict[str, RowSlots]  # per table, how row slots add up by row
     active: list[int]  # clients still at work in each step
     features: PooledFeatures | None = None  # instead of x and of the rows it names
+    own: Tensor | None = None  # (k, n) class rows of its own, −1 for padding, where no others come back
 
     @cached_property
     def training(self) -> LocalTraining:
@@ -60,6 +61,23 @@ class Chunk:
     def numbers(self) -> Tensor:
         """Who the clients are in the whole federation: (k,)."""
         return torch.from_numpy(self.federation.data.number_of(self.cohort.clients))
+
+    @property
+    def back(self) -> Tensors:
+        """The rows that each client sends back: per table (k, n), −1 for padding."""
+        return self.ids if self.own is None else {**self.ids, "classes": self.own}
+
+    def comes_from_all(self, table: str) -> bool:
+        """Whether all clients send back the same rows of a table."""
+        return self.cohort.requests[table].shared is not None and self.back[table] is self.ids[table]
+
+    def sent_back(self, change: Tensors) -> Tensors:
+        """How far these have moved, out of changes of all rows: per table (k, m, d) → (k, n, d)."""
+        if self.own is None or "classes" not in change:
+            return change
+        moved, (place, _) = change["classes"], found_in(self.ids["classes"], self.own)
+        kept = moved.gather(1, place[..., None].expand(-1, -1, moved.shape[-1]))
+        return {**change, "classes": kept.masked_fill(self.own[..., None] < 0, 0.0)}
 
     def rows(self, tables: Tables) -> Tensors:
         """Each client's rows, gathered: (k, m, d) per table, zeros in the padding."""
@@ -135,10 +153,14 @@ def stage_chunk(federation: Federation, cohort: Cohort, *, fuses: bool = False) 
     )
     # Rows that everybody holds, and those counted row by row, are summed otherwise.
     otherwise = f.rules.counted | f.clients.training.fixed
-    apart = [t for t in ids if requests[t].shared is None and t not in otherwise]
     counted = f.rules.counted_examples(examples)
-    sums = {table: RowSlots.of(ids[table], counted) for table in apart} if fuses else {}
-    return Chunk(federation, cohort, batches, ids, info, examples, counts, sums, active, features)
+    own = None
+    if f.method.returns_own_rows:
+        own = sent(f.data.rows_of(cohort.clients)["classes"].padded(-1), f.device)
+    chunk = Chunk(federation, cohort, batches, ids, info, examples, counts, {}, active, features, own)
+    apart = [t for t in ids if fuses and not chunk.comes_from_all(t) and t not in otherwise]
+    sums = {table: RowSlots.of(chunk.back[table], counted) for table in apart}
+    return replace(chunk, sums=sums)
 
 
 def _pooled(federation: Federation, cohort: Cohort, steps: Plan, examples: Tensor) -> PooledFeatures:
