@@ -28,6 +28,7 @@ from benchmarks.quote import (
     fedaws,
     fedmlh,
     fedss,
+    origins,
     papers,
     parts,
     privacy,
@@ -242,6 +243,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),
     "soak": soak.soaks,
     "papers": papers.summary,
+    "origins": origins.origins,
     "which": which.facts,
     **{f"paper-{page}": partial(papers.page, page) for page in papers.PAGES},
 }
