@@ -55,6 +55,7 @@ class Case:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets="", methods=("fedaws", "fedss"), seeds="0,1,2", out=OUT)
+    parser.add_argument("--rules", type=float, nargs="*", default=RULES)
     given = parser.parse_args(arguments)
     commit = record.commit()
     known = set() if given.again else {key_of(run) for run in runs_in(given.out)}
@@ -70,7 +71,7 @@ def _cases(given: Namespace) -> Iterator[Case]:
         for name in dict.fromkeys((*given.sets, *own)):
             data = own.get(name, SETS.get(name, {}))
             plain = Job(name, "fedaws", seed, (HELD, STANDARD), "validation", "cpu", data)
-            shared = _same_roots(plain)
+            shared = _same_roots(plain, given.rules)
             for method in given.methods if shared else ():
                 one = replace(plain, method=method)
                 yield Case(one, ())
@@ -78,17 +79,17 @@ def _cases(given: Namespace) -> Iterator[Case]:
                     yield Case(replace(one, changes=(HELD, ROOTS)), rules)
 
 
-def _same_roots(job: Job) -> list[tuple[float, ...]]:
+def _same_roots(job: Job, rules: Sequence[float]) -> list[tuple[float, ...]]:
     """The rules in groups that take the same roots; those that take none are left out."""
     x = so.load_data(job.experiment().data, job.seed).train.columns["x"]
     found = moments(x, torch.arange(len(x)), tails.with_roots)
     groups: dict[tuple[float, ...], list[float]] = {}
-    for rule in RULES:
+    for rule in rules:
         tails.LONG = rule
         power, _, _ = tails.shortened(*found)
         if bool((power < 1).any()):
             groups.setdefault(tuple(power.tolist()), []).append(rule)
-    return [tuple(rules) for rules in groups.values()]
+    return [tuple(alike) for alike in groups.values()]
 
 
 if __name__ == "__main__":

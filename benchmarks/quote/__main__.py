@@ -35,6 +35,7 @@ from benchmarks.quote import (
     seen,
     shapes,
     soak,
+    tails,
     which,
 )
 
@@ -205,6 +206,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-fresh": lambda: columns.before_and_now(
         "results/defaults/fresh-tables.json", "results/defaults/fresh-tables-before.json"
     ),
+    "long-tails-chosen": lambda: tails.by_rule("results/defaults/roots.json", half=0),
+    "long-tails-judged": lambda: tails.by_rule("results/defaults/roots.json", half=1),
     "defaults-tiny": lambda: defaults.unseen("results/defaults/tiny.json"),
     "defaults-little": lambda: defaults.with_floor(
         "results/defaults/little.json", "results/defaults/little-one-error.json"
