@@ -581,11 +581,14 @@ def test_of_few_columns_none_is_dropped_nor_of_many_rows_of_numbers(
 
 
 def tailed(kind: str) -> so.Splits:
-    """Ninety rows: one column of four with a long tail, or none; or words, counted."""
+    """Ninety rows: one number of three with a long tail, of six, or none; or words, counted."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(90, 4))
-    if kind == "one long tail":
+    x[:, 3] = x[:, 3] > 1  # one column only says whether
+    if kind.startswith("one long tail"):
         x[:, 2] = np.exp(3 * x[:, 2])
+    if kind == "one long tail of six":
+        x = np.concatenate([x, rng.normal(size=(90, 3))], 1)
     if kind == "words":
         x = rng.poisson(np.exp(3 * rng.normal(size=(90, 300)))) * (rng.random((90, 300)) < 0.1)
     x, y = x.astype(np.float32), np.arange(90) % 3
@@ -594,9 +597,17 @@ def tailed(kind: str) -> so.Splits:
 
 @pytest.mark.parametrize("method", ["fedaws", "fedss", "fedmlh", "centralized"])
 @pytest.mark.parametrize(
-    ("kind", "scaling"), [("one long tail", "roots"), ("none", "standard"), ("words", "none")]
+    ("kind", "scaling"),
+    [
+        ("one long tail of three", "roots"),
+        ("one long tail of six", "standard"),
+        ("none", "standard"),
+        ("words", "none"),
+    ],
 )
-def test_roots_are_for_numbers_with_a_long_tail(kind: str, scaling: str, method: str) -> None:
+def test_roots_are_for_numbers_of_which_many_have_long_tails(
+    kind: str, scaling: str, method: str
+) -> None:
     asked = so.Experiment.of({"method": {"name": method}})
     found = sound.sound(asked, tailed(kind))
     assert found.model.input_scaling == scaling
@@ -608,9 +619,9 @@ def test_tails_are_not_looked_at_under_privacy(monkeypatch: pytest.MonkeyPatch) 
     def looking(column: Column) -> bool:
         raise AssertionError("looked at the features")
 
-    monkeypatch.setattr("spreadout.config.choices.have_long_tails", looking)
+    monkeypatch.setattr("spreadout.config.choices.often_long", looking)
     private = {"method": {"name": "fedaws", "prior": 0}, "privacy": {"clip": 1.0, "noise": 1.0}}
-    found = sound.sound(so.Experiment.of(private), tailed("one long tail"))
+    found = sound.sound(so.Experiment.of(private), tailed("one long tail of three"))
     assert found.model.input_scaling == "none"
 
 
