@@ -580,51 +580,6 @@ def test_of_few_columns_none_is_dropped_nor_of_many_rows_of_numbers(
         assert found.clients.input_dropout == dropped
 
 
-def tailed(kind: str) -> so.Splits:
-    """Ninety rows: one number of three with a long tail, of six, or none; or words, counted."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(90, 4))
-    x[:, 3] = x[:, 3] > 1  # one column only says whether
-    if kind.startswith("one long tail"):
-        x[:, 2] = np.exp(3 * x[:, 2])
-    if kind == "one long tail of six":
-        x = np.concatenate([x, rng.normal(size=(90, 3))], 1)
-    if kind == "words":
-        x = rng.poisson(np.exp(3 * rng.normal(size=(90, 300)))) * (rng.random((90, 300)) < 0.1)
-    x, y = x.astype(np.float32), np.arange(90) % 3
-    return so.Splits(kind, so.FederatedDataset.from_arrays(x, y), so.Examples.from_arrays(x, y))
-
-
-@pytest.mark.parametrize("method", ["fedaws", "fedss", "fedmlh", "centralized"])
-@pytest.mark.parametrize(
-    ("kind", "scaling"),
-    [
-        ("one long tail of three", "roots"),
-        ("one long tail of six", "standard"),
-        ("none", "standard"),
-        ("words", "none"),
-    ],
-)
-def test_roots_are_for_numbers_of_which_many_have_long_tails(
-    kind: str, scaling: str, method: str
-) -> None:
-    asked = so.Experiment.of({"method": {"name": method}})
-    found = sound.sound(asked, tailed(kind))
-    assert found.model.input_scaling == scaling
-    by_hand = so.Experiment.of({"method": {"name": method}, "model": {"input_scaling": "standard"}})
-    assert sound.sound(by_hand, tailed(kind)).model.input_scaling == "standard"
-
-
-def test_tails_are_not_looked_at_under_privacy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def looking(column: Column) -> bool:
-        raise AssertionError("looked at the features")
-
-    monkeypatch.setattr("spreadout.config.choices.often_long", looking)
-    private = {"method": {"name": "fedaws", "prior": 0}, "privacy": {"clip": 1.0, "noise": 1.0}}
-    found = sound.sound(so.Experiment.of(private), tailed("one long tail of three"))
-    assert found.model.input_scaling == "none"
-
-
 def test_whether_features_are_numbers_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Column] = []
 

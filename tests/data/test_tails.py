@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from spreadout.data.columns import Dense, Sparse
+from spreadout.data.columns import Dense
 from spreadout.data.moments import moments
-from spreadout.data.tails import LONG, POWERS, often_long, shortened, to_power, with_roots
+from spreadout.data.tails import LONG, POWERS, shortened, to_power, with_roots
 
 ROWS = 4000
 
@@ -108,20 +108,3 @@ def test_powers_and_moments_are_those_of_a_plain_loop(seed: int) -> None:
         assert power[j] == POWERS[chosen]
         assert float(mean[j]) == pytest.approx((values ** POWERS[chosen]).mean())
         assert float(variance[j]) == pytest.approx((values ** POWERS[chosen]).var())
-
-
-def test_a_quarter_of_the_quantities_is_many() -> None:
-    kinds = ["log-normal 1.5", "normal", "uniform", "exponential", "normal", "indicator", "nothing"]
-    table = np.stack([drawn(kind, seed) for seed, kind in enumerate(kinds)], 1).astype(np.float32)
-
-    def often(columns: list[int]) -> bool:
-        return often_long(Dense(torch.from_numpy(table[:, columns].copy())))
-
-    assert often([0, 1, 2, 3, 5, 6])  # one of four; an indicator is no quantity, nor is nothing
-    assert not often([0, 1, 2, 3, 4])
-    assert not often([1, 2, 3])
-    assert not often([5, 6])
-    offsets = 2 * torch.arange(ROWS + 1)
-    ids = torch.tensor([0, 1]).repeat(ROWS)
-    weights = torch.from_numpy(table[:, :2].copy()).flatten()
-    assert often_long(Sparse(ids=ids, weights=weights, offsets=offsets, width=2))

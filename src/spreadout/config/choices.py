@@ -1,8 +1,8 @@
 """What follows from the data and the method, one decision a function.
 
 Each returns values of keys by their dotted names; `sound.py` sets those that the user has left open. A
-decision looks at shapes, sizes and labels, of features only at how many are 0 and how long their tails
-are, and of images at some thousands; it costs no more than one pass over them.
+decision looks at shapes, sizes and labels, of features only at how many are 0, and of images at some
+thousands; it costs no more than one pass over them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from spreadout.data.load import training_size
 from spreadout.data.partitions import ByLabel, ByUser, FrequentClasses, Iid, Partition
 from spreadout.data.sources.base import RawDataset
 from spreadout.data.splits import Splits
-from spreadout.data.tails import often_long
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods import DualEncoder, FedMLH, FedSS
 from spreadout.methods.base import Method
@@ -146,17 +145,15 @@ def _encoders(experiment: Experiment, splits: Splits) -> list[str]:
 def scaling(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """Numbers of any scale are brought to one: not images, whose scale is known, nor counts of words.
 
-    Where most values are 0, what is not 0 says the most, and a word seen once would count the most. Of
-    a number with a long tail, the few values far out would.
+    Where most values are 0, what is not 0 says the most, and a word seen once would count the most.
+    Roots of long tails gained nothing in the mean of real tables.
     """
     x = splits.train.columns.get("x")
     unfit = experiment.model.encoder != "mlp" or hides_sizes(experiment)
     if unfit or x is None or not len(x):
         return {}
     numbers = DataShape.of(splits.train).image is None and splits.train.has_numbers
-    if not numbers:
-        return {}
-    return {"model.input_scaling": "roots" if often_long(x) else "standard"}
+    return {"model.input_scaling": "standard"} if numbers else {}
 
 
 def hides_sizes(experiment: Experiment) -> bool:

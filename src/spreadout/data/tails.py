@@ -19,15 +19,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from spreadout.data.columns import Column
-from spreadout.data.moments import moments
-
 ROOT = 1 / 3
 POWERS = (1.0, ROOT, ROOT**2)
 LONG = 4.0  # tail(x) of a log-normal with σ = 1
-OFTEN = 0.25  # share of quantities with long tails, from which on these are what the data is like
-QUANTITY = 1.0001  # tail of a feature with more than one value besides 0, but for rounding
-LOOKED_AT = 10_000  # examples, to see how many features have a long tail
 
 
 def to_power(x: Tensor, power: Tensor | float) -> Tensor:
@@ -46,25 +40,9 @@ def shortened(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     mean, variance: those of `with_roots`, (4 d,) double.
     """
     means, variances = mean.view(len(POWERS) + 1, -1), variance.view(len(POWERS) + 1, -1)
-    roots = (tails_of(mean, variance) > LONG).long().cumprod(0).sum(0)  # (d,) how often one is taken
+    squares = variances[:-1] + means[:-1] ** 2  # (3, d)
+    tail = means[-1] ** 2 * squares[:-1] / squares[1:] ** 3  # (2, d); NaN of a feature that is always 0
+    roots = (tail > LONG).long().cumprod(0).sum(0)  # (d,) how often the root is taken
     power = mean.new_tensor(POWERS)[roots]
     mean, variance = (part.gather(0, roots[None])[0] for part in (means, variances))
     return power, mean, variance
-
-
-def tails_of(mean: Tensor, variance: Tensor) -> Tensor:
-    """Of each feature and of its root: (2, d). NaN of a feature that is always 0.
-
-    mean, variance: those of `with_roots`, (4 d,) double.
-    """
-    means, variances = mean.view(len(POWERS) + 1, -1), variance.view(len(POWERS) + 1, -1)
-    squares = variances[:-1] + means[:-1] ** 2  # (3, d)
-    return means[-1] ** 2 * squares[:-1] / squares[1:] ** 3
-
-
-def often_long(column: Column) -> bool:
-    """Whether many of the quantities among features have long tails; indicators are none."""
-    some = torch.linspace(0, len(column) - 1, min(len(column), LOOKED_AT)).long()
-    tail, _ = tails_of(*moments(column, some, with_roots))
-    quantities, long = int((tail > QUANTITY).sum()), int((tail > LONG).sum())
-    return quantities > 0 and long >= OFTEN * quantities
