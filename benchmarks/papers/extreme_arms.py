@@ -158,6 +158,7 @@ FURTHER: dict[str, dict[str, Made]] = {
             [(*rates, scale) for scale in (10.0, 20.0) for rates in FASTER], logit_adjustment=1.0
         ).items()
     },
+    "fedaws-sees-ten": _spread(((0.03, 1.0), (0.01, 1.0), (0.05, 0.5), (0.05, 1.0))),
     "baseline-2": _points("method.margin", (0.7, 0.9), (0.002, 0.01)),
     "baseline-1": _points("clients.row_lr", (0.02, 0.05), (0.02, 0.05)),
 }
@@ -174,6 +175,11 @@ def _spread_sampled(rows: int) -> Made:
     return overlay(_sampled(rows), {"method": {"name": "fedaws-softmax", **MINED}})
 
 
+def _spread_seen(rows: int) -> Made:
+    """FedAwS whose clients' encoders learn from some rows beside their own; the rows do not move."""
+    return overlay({"method": {"name": "fedaws", "prior": "auto", "negatives": rows, **MINED}}, BY_SIZE)
+
+
 ARMS = {
     "softmax": Arm(
         "Softmax in one place",
@@ -185,6 +191,7 @@ ARMS = {
     ),
     "ten": Arm("Ten random rows (FedSS)", _sampled(10), SAMPLED),
     "fedaws-ten": Arm("FedAwS with ten random rows", _spread_sampled(10), SPREAD_SAMPLED),
+    "fedaws-sees-ten": Arm("FedAwS whose encoder sees ten random rows", _spread_seen(10), SPREAD),
     "baseline-2": Arm(
         "Baseline-2",
         overlay({"method": {"name": "baseline-2", "prior": "auto"}}, BY_SIZE),

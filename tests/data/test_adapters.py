@@ -52,10 +52,10 @@ def test_numbers_that_are_written_as_text_are_no_texts() -> None:
 
 def test_a_cell_that_is_no_text_is_named() -> None:
     said = {"note": ["a tall one", ["tall"], "small"], "kind": ["ash", "fir", "yew"]}
-    with pytest.raises(so.UserError, match=r"note is \"\['tall'\]\" in row 2, no text"):
+    with pytest.raises(so.UserError, match=r"row 2: note is \"\['tall'\]\", no text"):
         so.FederatedDataset.from_frame(said, label="kind")
     train = so.FederatedDataset.from_frame({**said, "note": ["tall", None, "small"]}, label="kind")
-    with pytest.raises(so.UserError, match=r"note is '\{\}' in row 3, no text"):
+    with pytest.raises(so.UserError, match=r"row 3: note is '\{\}', no text"):
         so.Examples.from_frame({**said, "note": [1.0, "", {}]}, label="kind", like=train)
 
 

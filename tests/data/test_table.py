@@ -39,7 +39,8 @@ def test_columns_become_numbers_indicators_labels_and_clients(tmp_path: Path) ->
         ("a,label\n", "has a header and no rows"),
         ("a,kind\n1,x\n", "no column 'label'; .*set data.source.label"),
         ("a,label\n1\n", "t.csv:2: 1 fields instead of 2"),
-        ("a,a,label\n1,2,x\n", "two columns have one name"),
+        ("a,a,label\n1,2,x\n", "t.csv:1: two columns are called 'a' \\(1 and 2\\); rename one"),
+        ("a,,\n1,2,x\n", "t.csv:1: two columns have no name \\(2 and 3\\)"),
         ("label\nx\n", "has no column beside 'label'"),
         ("a,label\n1,x\n2,\n", "t.csv:3: label is empty; fill it in or drop the row"),
         ("a,label\ninf,x\n", "t.csv:2: a is inf, not finite"),
@@ -130,7 +131,7 @@ def test_a_column_that_counts_the_rows_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", ["a,label\n1,Málaga\n2,Mölaga\n".encode("latin-1"), "a,label\n1,x\n".encode("utf-16")]
+    "raw", ["a,label\n1,Málaga\n2,Mölaga\n".encode("latin-1"), b"a,label\n1,x\xff\n"]
 )
 def test_text_that_is_no_utf_8_is_not_guessed_at(raw: bytes, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(raw)

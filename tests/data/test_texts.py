@@ -178,8 +178,8 @@ def test_every_line_of_a_file_has_an_answer(
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("topic,text\n\na,b\n1,2,3\n", r"q\.csv:4: 3 cells, others have 2"),
-        ('topic,text\n\n"a\nb",c\nd\n', r"q\.csv:5: 1 cells, others have 2"),
+        ("topic,text\n\na,b\n1,2,3\n", r"q\.csv:4: 3 fields instead of 2"),
+        ('topic,text\n\n"a\nb",c\nd\n', r"q\.csv:5: 1 fields instead of 2"),
         ("text\n" + "a" * 140_000 + "\n", r"q\.csv: cannot be read as CSV \(field larger than"),
     ],
 )
@@ -222,7 +222,7 @@ def test_a_series_of_pandas_is_a_list_of_texts(folder: Path) -> None:
 
 def test_what_is_no_text_is_refused(folder: Path) -> None:
     model = so.load(folder)
-    with pytest.raises(so.UserError, match=r"text is .* in row 2, no text"):
+    with pytest.raises(so.UserError, match=r"row 2: text is .*, no text"):
         model.predict({"text": ["lost card", ["a", "list"]]})
     with pytest.raises(so.UserError, match="give a list of inputs"):
         model.predict([1.0, 2.0])

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ from typer.testing import CliRunner
 
 import spreadout as so
 from spreadout.cli.main import app
+from spreadout.core import randomness
 from spreadout.core.count_sketch import CountSketch
-from spreadout.core.hashing import PRIME, HashFamily, signs
+from spreadout.core.hashing import DRAWS, PRIME, HashFamily, signs
 from spreadout.core.ragged import Ragged
 from spreadout.core.state import ServerState
 from spreadout.core.traffic import Traffic
@@ -84,6 +86,20 @@ def test_a_draw_that_tells_classes_apart_is_kept_as_it_was(
         usual = classes * (classes - 1) / buckets**tables
         assert kept.alike(classes) <= usual
         assert torch.equal(kept.a, first.a) == (first.alike(classes) <= usual)
+
+
+@pytest.mark.parametrize(
+    ("ids", "tables", "buckets"), [(10, 64, 2**40), (2**16, 1, 2**16), (7, 64, 250), (3, 1, 3)]
+)
+def test_draws_are_compared_in_whole_numbers(ids: int, tables: int, buckets: int) -> None:
+    """The ways to fill all tables are more than a float can say; and equality is no matter of rounding."""
+    for seed in range(3):
+        draws = randomness.generator(seed, "hash", "labels")
+        tried = (HashFamily._next(draws, tables, buckets) for _ in range(DRAWS + 1))
+        usual = Fraction(ids * (ids - 1), buckets**tables)
+        want = next(one for one in tried if one.alike(ids) <= usual)
+        kept = HashFamily.telling_apart(ids, tables, buckets, seed=seed, use="labels")
+        assert torch.equal(kept.a, want.a)
 
 
 def test_two_ids_share_a_bucket_about_once_in_b() -> None:
@@ -481,10 +497,17 @@ def test_clients_count_alike_whatever_they_hold() -> None:
     torch.testing.assert_close(moved["examples"], (5 * each[0] + each[1]) / 6, rtol=1e-3, atol=1e-6)
 
 
+BY_VALIDATION = {"split": "validation", "keep": "last"}
+
+
+def validated(data: Splits) -> Splits:
+    return replace(data, validation=data.test)
+
+
 def test_training_stops_when_it_gets_no_better() -> None:
-    data = label_sets()
+    data = validated(label_sets())
     names = ["P@1", "P@3", "P@5"]
-    evaluated = {"metrics": names, "every": 1, "best_by": names, "patience": 3}
+    evaluated = {"metrics": names, "every": 1, "best_by": names, "patience": 3, **BY_VALIDATION}
     clients = {"per_round": 2, "batch": 8, "lr": 1e-9}  # nothing moves: the start is the best
     result = so.run(label_sets_config(HASHED, rounds=50, eval=evaluated, clients=clients), data=data)
     assert result.summary["rounds"] == 3
@@ -496,8 +519,9 @@ def test_training_stops_when_it_gets_no_better() -> None:
 
 def test_the_best_round_is_best_by_the_mean_of_the_metrics() -> None:
     names = ["P@1", "P@3", "P@5"]
-    evaluated = {"metrics": names, "every": 1, "best_by": names}
-    result = so.run(label_sets_config(HASHED, rounds=12, eval=evaluated), data=label_sets(seed=0))
+    evaluated = {"metrics": names, "every": 1, "best_by": names, **BY_VALIDATION}
+    data = validated(label_sets(seed=0))
+    result = so.run(label_sets_config(HASHED, rounds=12, eval=evaluated), data=data)
     means = [sum(record[name] for name in names) for record in result.history]
     alone = [record["P@1"] for record in result.history]
     best = means.index(max(means))

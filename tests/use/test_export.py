@@ -3,7 +3,9 @@
 import copy
 import importlib.util
 import json
+import unicodedata
 import warnings
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -323,3 +325,83 @@ def test_the_command_takes_the_runs_own_encoder_by_name(
         assert complaint in capsys.readouterr().err
     assert invoke(monkeypatch, *ask, "--encoder", "my_parts_of_export") == 2
     assert "write it as MODULE:NAME" in capsys.readouterr().err
+
+
+def by_the_rule(text: str, rule: dict[str, Any]) -> np.ndarray:
+    """What another program makes of a text that knows `model.json` alone."""
+    assert (rule["normalization"], rule["letters"], rule["join"]) == ("NFKC", "full case folding", " ")
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    alone = [range(int(first, 16), int(last, 16) + 1) for first, last in rule["words_of_one_letter"]]
+    first, last = (int(side, 16) for side in rule["marks"])
+    words, word, begun_alone = list[str](), "", False
+    for c in plain:
+        kind = unicodedata.category(c)
+        by_itself = any(ord(c) in some for some in alone)
+        mark = kind[0] == "M" and first <= ord(c) <= last
+        if word and mark and (begun_alone or not by_itself):
+            word += c
+            continue
+        if by_itself or begun_alone or not (c == "_" or kind[0] in "LN"):
+            words += [word] if word else []
+            word, begun_alone = "", False
+        if c == "_" or kind[0] in "LN":
+            word, begun_alone = word + c, by_itself
+    words += [word] if word else []
+    grams = [
+        rule["join"].join(words[i : i + n]) for n in rule["ngrams"] for i in range(len(words) - n + 1)
+    ]
+    assert (rule["hash"], rule["encoding"]) == ("CRC-32", "UTF-8")
+    counts = np.zeros(rule["buckets"])
+    for gram in grams:
+        counts[zlib.crc32(gram.encode("utf-8")) % rule["buckets"]] += 1
+    assert (rule["value"], rule["norm"]) == ("1 + ln(count)", "L2")
+    values = np.where(counts > 0, 1 + np.log(np.maximum(counts, 1)), 0)
+    return values / max(float(np.linalg.norm(values)), 1e-12)
+
+
+TEXTS = [
+    "", "Lost CARD, lost card!", "ｆｕｌｌ ﬁne straße_9 x²", "我的卡 丢了", "नमस्ते दुनिया", "မြန်မာစာ၊ ခို card",
+    "สวัสดี 5 ครับ", "العَرَبِيَّة", "a\u0301b \u0301c \U0001f600 d", "カードをﾅくした",
+    "a\u0e31b ก\u0301ข", "၊\u1036 x", "\U00011000\U00011001 y",
+]  # fmt: skip
+
+
+def test_a_model_of_texts_says_how_words_are_hashed(tmp_path: Path) -> None:
+    frame = {"text": [f"{word} {i}" for i in range(6) for word in ("card", "cash")], "kind": [0, 1] * 6}
+    train = so.FederatedDataset.from_frame(frame, label="kind")
+    data = so.Splits("texts", train, so.Examples.from_frame(frame, label="kind", like=train))
+    result = so.run(so.Experiment.of(QUICK), data=data, device="cpu")
+    folder = so.export(result, "safetensors", tmp_path / "x")
+    rule = json.loads((folder / "model.json").read_text())["hashed_words"]
+    columns = result.predictor.columns
+    assert columns is not None
+    ours = columns.encode_texts(TEXTS).dense().values.numpy()
+    for text, own in zip(TEXTS, ours, strict=True):
+        np.testing.assert_allclose(by_the_rule(text, rule), own, atol=1e-6, err_msg=text)
+    card = (folder / "README.md").read_text()
+    for said in ("CRC-32", "8,192", "pair of neighbours", "NFKC", "1 + ln"):
+        assert said in card, said
+
+
+def test_a_model_of_hashed_features_says_by_which_function(tmp_path: Path) -> None:
+    source = {"name": "synthetic", "classes": 6, "features": 300, "examples": 60, "test_examples": 20}
+    data = {"source": source, "hash_features": 32, "hash_signs": True, "targets": "one"}
+    result = so.run(so.Experiment.of({**QUICK, "data": data}), device="cpu")
+    folder = so.export(result, "safetensors", tmp_path / "x")
+    about = json.loads((folder / "model.json").read_text())
+    rule = about["feature_hash"]
+    raw = np.random.default_rng(0).normal(size=300)
+    want = np.zeros(32)
+    for i, value in enumerate(raw):
+        bucket, sign = (
+            (f["a"] * i + f["b"]) % rule["prime"] % f["buckets"] for f in (rule["bucket"], rule["sign"])
+        )
+        want[bucket] += (2 * sign - 1) * value
+    ours = result.predictor.inputs.of([raw.tolist()]).examples.inputs["x"].take(torch.tensor([0]))
+    np.testing.assert_allclose(ours[0].numpy(), want, atol=1e-5)
+    card = (folder / "README.md").read_text()
+    for number in (rule["bucket"]["a"], rule["bucket"]["b"], rule["sign"]["a"], rule["prime"], 32):
+        assert str(number) in card
+    plain = so.export(result_of("own encoder"), "safetensors", tmp_path / "y")
+    found = json.loads((plain / "model.json").read_text())
+    assert (found["hashed_words"], found["feature_hash"]) == (None, None)

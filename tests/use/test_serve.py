@@ -350,11 +350,13 @@ def test_rows_of_a_table_are_objects_by_the_names_of_columns() -> None:
         assert "not in both" in found["error"]
         found = ask({"b": 9, "a": 0}, {"a": 9, "b": 0}).json()["results"]
         assert [one[0]["id"] for one in found] == ["x", "y"]
+        more = ask({"a": 0, "c": "new", "b": 9, "label": None}).json()
+        assert more["results"][0][0]["id"] == "x"
+        assert more["notes"] == ["c: was not in the training data and is left out"]
         for row, said in (
             ({"b": 9}, "no column 'a'"),
-            ({"a": 1, "b": 2, "c": 3}, "column 'c' was not in the training data"),
-            ({"a": None, "b": 2}, "a is empty in row 1"),
-            ({"a": "q", "b": 2}, "a is 'q' in row 1, which is no number"),
+            ({"a": None, "b": 2}, "row 1: a is empty"),
+            ({"a": "q", "b": 2}, "row 1: a is 'q', which is no number"),
             ({"a": [1], "b": 2}, "which is no number"),
             ({"z": 1}, "no column 'a'"),
         ):

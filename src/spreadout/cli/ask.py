@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 INPUT = (
     "What to ask about, in any form that the run's data may come in: a picture, a folder or archive of "
-    "pictures, .npy or .npz (its x), idx images, .arff, a table of numbers (.csv), lines of "
-    "feature:value (libsvm, xc-text); histories one a line, or events (.csv, .parquet, MovieLens). "
-    "Labels in it are not looked at. - reads text from stdin."
+    "pictures, .npy or .npz (its x), idx images, .arff, a table (.csv; by the names of its columns), "
+    "lines of feature:value (libsvm, xc-text); histories one a line, or events (.csv, .parquet, "
+    "MovieLens). Labels in it are not looked at. - reads text from stdin."
 )
 Run = Annotated[Path, typer.Argument(help="The folder of a finished run.")]
 Encoder = Annotated[

@@ -2,7 +2,8 @@
 
 Each returns values of keys by their dotted names; `sound.py` sets those that the user has left open. A
 decision looks at shapes, sizes and labels, of features only at how many are 0, and of images at some
-thousands; it costs no more than one pass over them.
+thousands; it costs no more than one pass over them. Where clients hide them it looks at what is public
+alone (`known.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from spreadout.config import known
 from spreadout.config.experiment import Experiment
 from spreadout.config.keys import is_open, with_value
+from spreadout.config.known import hides_sizes
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged
 from spreadout.data.columns import Lists, Sparse
@@ -27,7 +30,6 @@ from spreadout.data.sources.base import RawDataset
 from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods import DualEncoder, FedMLH, FedSS
-from spreadout.methods.base import Method
 from spreadout.methods.fedaws import Spreadout
 from spreadout.methods.fedss import NEGATIVES
 from spreadout.methods.spreadout_objective import MANY_CLASSES, MINING
@@ -69,6 +71,8 @@ def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
         chosen = ByUser()
     elif experiment.method.label_sets and sets and experiment.method.is_centralized:
         chosen = Iid(clients=1)
+    elif experiment.method.label_sets and sets and hides_sizes(experiment):
+        chosen = FrequentClasses()
     elif experiment.method.label_sets and sets:
         most = len(torch.unique(found.train.labels.values))
         plain = FrequentClasses()
@@ -89,6 +93,8 @@ def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
 
 def _clients_dealt_to(experiment: Experiment, found: RawDataset, values: Mapping[str, Any]) -> int:
     """As many as by label, while each gets some tens of examples of those that are not held out."""
+    if hides_sizes(experiment):
+        return max(2, found.classes)
     held_out = "data.validation_fraction"
     if held_out in values and is_open(experiment, held_out):
         experiment = with_value(experiment, held_out, values[held_out])
@@ -156,11 +162,6 @@ def scaling(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     return {"model.input_scaling": "standard"} if numbers else {}
 
 
-def hides_sizes(experiment: Experiment) -> bool:
-    """Whether clients keep to themselves how many examples they have."""
-    return experiment.privacy is not None or experiment.method.hides_sizes
-
-
 def objective(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """Losses that say something on any client, and pairs of classes that can be gone through.
 
@@ -217,10 +218,12 @@ def augmentation(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 def cohort(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """All clients while they are few; nobody without examples, whose update would be refused."""
-    sizes = experiment.clients.schedule.usable(splits.train.sizes)
+    sizes = known.sizes(experiment, splits)
+    if not hides_sizes(experiment):
+        sizes = experiment.clients.schedule.usable(sizes)
     busy = int((sizes > 0).sum())
     some = everybody = EVERYBODY
-    if one_step(experiment.method, splits) and not experiment.method.takes_histories:
+    if one_step(experiment, splits) and not experiment.method.takes_histories:
         some = int(np.clip(SHARE * busy, EVERYBODY, CROWD))
         if sees_pictures(experiment, splits):
             some = _picture_clients(experiment, splits)
@@ -247,22 +250,26 @@ def _picture_clients(experiment: Experiment, splits: Splits) -> int:
     if is_open(experiment, "clients.batch"):
         batch = _batch(experiment, splits)
     elif batch == "full":
-        batch = int(splits.train.sizes.sum()) // max(int((splits.train.sizes > 0).sum()), 1)
+        sizes = known.sizes(experiment, splits)
+        batch = int(sizes.sum()) // max(int((sizes > 0).sum()), 1)
     return max(FEWEST, PICTURES_A_STEP // max(batch, 1))
 
 
-def one_step(method: Method, splits: Splits) -> bool:
+def one_step(experiment: Experiment, splits: Splits) -> bool:
     """Whether clients take one local step: more would fit what one client has and nothing else."""
-    if method.is_centralized:
+    if experiment.method.is_centralized:
         return False
-    return method.has_class_table or _has_one_class_each(splits.train)
+    return experiment.method.has_class_table or _has_one_class_each(experiment, splits.train)
 
 
-def _has_one_class_each(data: FederatedDataset) -> bool:
-    """Whether clients mostly hold one class only."""
+def _has_one_class_each(experiment: Experiment, data: FederatedDataset) -> bool:
+    """Whether clients mostly hold one class only; where that is hidden, whether the config says so."""
     y, busy = data.columns["y"], int((data.sizes > 0).sum())
     if isinstance(y, Lists) or not busy:
         return False
+    if hides_sizes(experiment):
+        asked = experiment.data
+        return "partition" in asked.model_fields_set and isinstance(asked.partition, ByLabel)
     owner = torch.repeat_interleave(torch.arange(data.clients), data.offsets.diff())
     held = torch.unique(owner * data.classes + y.take(torch.arange(data.examples)).cpu())
     return len(held) <= FEW * busy
@@ -273,13 +280,13 @@ def local_work(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
     The one step of a user is one over all that it did: how much that is differs from user to user.
     """
-    if experiment.method.takes_histories and one_step(experiment.method, splits):
+    if experiment.method.takes_histories and one_step(experiment, splits):
         return {"clients.batch": LONG_HISTORY}
     return {"clients.batch": _batch(experiment, splits)}
 
 
 def _batch(experiment: Experiment, splits: Splits) -> int:
-    sizes = splits.train.sizes
+    sizes = known.sizes(experiment, splits)
     holders = 1 if experiment.method.is_centralized else max(int((sizes > 0).sum()), 1)
     if not _one_step_on_pictures(experiment, splits):
         return 128 if int(sizes.sum()) / holders > LARGE_CLIENT else 32
@@ -294,7 +301,7 @@ def _one_step_on_pictures(experiment: Experiment, splits: Splits) -> bool:
     """Whether clients take one step on images, as they do unless the user says otherwise."""
     clients = experiment.clients
     more = clients.local_epochs is not None or clients.local_steps not in (None, 1)
-    return sees_pictures(experiment, splits) and one_step(experiment.method, splits) and not more
+    return sees_pictures(experiment, splits) and one_step(experiment, splits) and not more
 
 
 def sees_pictures(experiment: Experiment, splits: Splits) -> bool:
@@ -308,46 +315,48 @@ def is_small(experiment: Experiment, splits: Splits) -> bool:
     x = splits.train.columns.get("x")
     if x is None or not x.count or sees_pictures(experiment, splits):
         return False
+    if hides_sizes(experiment):
+        return int(known.sizes(experiment, splits).sum()) < ENOUGH
     if x.index is None or len(x) < ENOUGH:
         return len(x) < ENOUGH
     there = torch.zeros(x.count, dtype=torch.bool).index_fill_(0, x.index.cpu(), True)
     return int(there.sum()) < ENOUGH
 
 
-def is_table(splits: Splits) -> bool:
+def is_table(experiment: Experiment, splits: Splits) -> bool:
     """Whether inputs are rows of numbers, or of a few columns: no images, and no words."""
     shape = DataShape.of(splits.train)
     if "x" not in splits.train.columns or shape.image is not None:
         return False
-    return (shape.features or 0) < NARROW or splits.train.has_numbers
+    return (shape.features or 0) < NARROW or known.has_numbers(experiment, splits)
 
 
 def can_spare_features(experiment: Experiment, splits: Splits) -> bool:
     """Whether some may be dropped at random: of few columns none, nor of numbers in many rows."""
     if (DataShape.of(splits.train).features or 0) < NARROW:
         return False
-    return is_small(experiment, splits) or not splits.train.has_numbers
+    return is_small(experiment, splits) or not known.has_numbers(experiment, splits)
 
 
-def is_text(splits: Splits) -> bool:
+def is_text(experiment: Experiment, splits: Splits) -> bool:
     """Whether features are many and mostly 0, as words are."""
     shape, x = DataShape.of(splits.train), splits.train.columns.get("x")
     if x is None or shape.image is not None or (shape.features or 0) < WORDS:
         return False
-    return not splits.train.has_numbers
+    return not known.has_numbers(experiment, splits)
 
 
 def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """So many rounds that clients take part and examples are seen often enough."""
-    method, sizes = experiment.method, splits.train.sizes
-    one, pictures = one_step(method, splits), sees_pictures(experiment, splits)
+    method, sizes = experiment.method, known.sizes(experiment, splits)
+    one, pictures = one_step(experiment, splits), sees_pictures(experiment, splits)
     visits, least = (ONE_STEP_VISITS, SHORTEST) if one else (VISITS, VISITS)
     most, epochs = LONGEST, EPOCHS
     if one and pictures:
         most, epochs = PICTURES_LONGEST, PICTURE_EPOCHS
         if experiment.clients.image_shift or experiment.clients.image_flip:
             least, most = MOVED_SHORTEST, MOVED_LONGEST
-    elif one and method.has_class_table and is_table(splits):
+    elif one and method.has_class_table and is_table(experiment, splits):
         epochs = TABLE_EPOCHS
     if method.is_centralized:
         return {"rounds": least}

@@ -10,11 +10,12 @@ from pathlib import Path, PurePosixPath
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 from spreadout.data.io.archive import PICTURES, files_below, open_plain
+from spreadout.data.io.csv_table import MARKS, columns_of, header_of
 from spreadout.data.sources import SOURCES
 from spreadout.data.sources.movielens import LAYOUTS
 from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.python import READS
-from spreadout.data.sources.table import MARKS, columns_of, header_of, is_free_text
+from spreadout.data.sources.table import is_free_text
 
 LABELS = ("label", "class", "target", "y", "species", "category", "kind", "tag", "diagnosis", "outcome")
 WHOSE = ("client", "user", "owner", "hospital", "site", "device", "subject", "patient", "customer")

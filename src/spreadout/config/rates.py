@@ -12,13 +12,13 @@ from typing import Any
 
 from spreadout.config.choices import (
     can_spare_features,
-    hides_sizes,
     is_small,
     is_text,
     one_step,
     sees_pictures,
 )
 from spreadout.config.experiment import Experiment
+from spreadout.config.known import hides_sizes
 from spreadout.core.optimizers import Optimizer
 from spreadout.data.splits import Splits
 from spreadout.methods import DualEncoder, FedMLH
@@ -114,7 +114,9 @@ def _rates_of(experiment: Experiment, splits: Splits) -> tuple[dict[str, Any], d
     if method.is_centralized:  # one place: the server only takes what comes out
         rate = 0.003 if method.has_class_table else 0.001
         return {"optimizer": "adam", "lr": rate, "eps": 1e-8, "lr_decay": "cosine"}, {}
-    if not method.has_class_table and not one_step(method, splits):  # FedMLH and its kind: their paper's
+    if not method.has_class_table and not one_step(
+        experiment, splits
+    ):  # FedMLH and its kind: their paper's
         return {"optimizer": "adam", "lr": 0.001, "beta2": 0.999, "eps": 1e-8, "local_epochs": 5}, {}
     if isinstance(method, DualEncoder):
         return {"lr": 0.1, "local_steps": 1, "lr_decay": "cosine"}, {**falling, "lr": 0.01}
@@ -135,7 +137,7 @@ def _widths(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     wide = splits.train.classes > 2000
     found: dict[str, Any] = {"model.dim": 256 if wide else 128}
     if experiment.model.encoder == "mlp" and experiment.method.has_class_table:
-        found["model.hidden"] = [] if is_text(splits) else [512] if wide else [256]
+        found["model.hidden"] = [] if is_text(experiment, splits) else [512] if wide else [256]
     if experiment.model.encoder == "lookup":  # a hidden layer was worse, and √n keeps rare words loud
         found |= {"model.hidden": [], "model.width": 256, "model.pooling": "sqrtn"}
     return found

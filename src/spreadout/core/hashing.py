@@ -50,10 +50,10 @@ class HashFamily:
         more than half of all draws are so.
         """
         draw = randomness.generator(seed, "hash", use)
-        usual = ids * (ids - 1) / 2 / buckets**tables
         family = cls._next(draw, tables, buckets)
         for _ in range(DRAWS):
-            if family.alike(ids) <= 2 * usual:
+            # The mean is ids (ids − 1) / 2 / B^R. Whole numbers: B^R may be more than a float can say.
+            if family.alike(ids) * buckets**tables <= ids * (ids - 1):
                 break
             family = cls._next(draw, tables, buckets)
         return family
@@ -63,6 +63,19 @@ class HashFamily:
         a = torch.from_numpy(draw.integers(1, PRIME, size=tables))
         b = torch.from_numpy(draw.integers(0, PRIME, size=tables))
         return cls(a, b, buckets)
+
+    @classmethod
+    def of(cls, functions: Tensor, buckets: int) -> HashFamily:
+        """The family that `functions` gave; ValueError for numbers that are none."""
+        a, b = functions
+        if int(a.min()) < 1 or int(b.min()) < 0 or int(functions.max()) >= PRIME:
+            raise ValueError("hash functions are out of range")
+        return cls(a, b, buckets)
+
+    @property
+    def functions(self) -> Tensor:
+        """a and b of each function: (2, R)."""
+        return torch.stack([self.a, self.b])
 
     @classmethod
     def apart(cls, tables: int, buckets: int) -> HashFamily:

@@ -90,7 +90,7 @@ class ServerState:
     method: MethodState | None = None  # … and as the method has it, after `recall`
     records: ClientRecords = field(default_factory=ClientRecords)
     control: Tensors = field(default_factory=dict)  # of a drift correction, by part of the model
-    scoring: Tensors = field(default_factory=dict)  # `counts` n_c and `prior` τ · log n_c: (C,) each
+    scoring: Tensors = field(default_factory=dict)  # `counts` n_c, `prior` τ · log n_c: (C,); `hashes`
     clients: ClientStates = field(default_factory=dict)  # what stays with clients; in simulation only
     robust: Tensors = field(default_factory=dict)  # what a robust rule keeps: limits, a centre, momenta
     central: Tensors = field(

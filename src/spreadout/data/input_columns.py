@@ -18,6 +18,7 @@ from torch import Tensor
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 from spreadout.data.columns import Sparse
+from spreadout.data.io.csv_table import Cells
 from spreadout.data.words import hashed_words
 
 MOST_VALUES = 64  # of a column of text, that may become indicators
@@ -77,17 +78,25 @@ class InputColumns:
 
     def refuse_others(self, header: Sequence[str], origin: str, beside: Sequence[str] = ()) -> None:
         """A table without a column of these, or with one that nobody knows."""
-        for name in self.names:
-            if name not in header:
-                others = [one for one in header if one not in self.names]
-                hint = near(name, others) if others else f"; it has {', '.join(header)[:200]}"
-                raise UserError(f"{origin}: no column {name!r}, which this model was trained on{hint}")
-        unknown = [one for one in header if one not in (*self.names, *self.beside, *beside)]
+        self.refuse_missing(header, origin)
+        unknown = [one for one in self.unknown(header) if one not in beside]
         if unknown:
             raise UserError(
                 f"{origin}: column {unknown[0]!r} was not in the training data; leave it out "
                 f"(inputs are {', '.join(self.names)[:200]})"
             )
+
+    def refuse_missing(self, header: Sequence[str], origin: str) -> None:
+        """A table without a column of these."""
+        for name in self.names:
+            if name not in header:
+                others = [one for one in header if one not in self.names]
+                hint = near(name, others) if others else f"; it has {', '.join(header)[:200]}"
+                raise UserError(f"{origin}: no column {name!r}, which this model was trained on{hint}")
+
+    def unknown(self, header: Sequence[str]) -> list[str]:
+        """Columns that the training data did not have."""
+        return [one for one in header if one not in (*self.names, *self.beside)]
 
     @property
     def text(self) -> InputColumn | None:
@@ -98,11 +107,13 @@ class InputColumns:
         self, table: Mapping[str, Sequence[Any]], origin: str = "x"
     ) -> tuple[np.ndarray | Sparse, tuple[str, ...]]:
         """The table's cells as the numbers that training had, whatever the order of its columns: (n, D);
-        and what whoever asks should know of them."""
-        self.refuse_others(list(table), origin)
+        and what whoever asks should know of them. Columns that training did not have are left out."""
+        self.refuse_missing(list(table), origin)
+        notes = [
+            f"{name}: was not in the training data and is left out" for name in self.unknown(list(table))
+        ]
         if self.text is not None:
-            return self.encode_texts(table[self.text.name], origin), ()
-        notes: list[str] = []
+            return self.encode_texts(table[self.text.name], origin), tuple(notes)
         parts = [_encoded(column, table[column.name], origin, notes) for column in self.columns]
         return np.concatenate(parts, axis=1), tuple(notes)
 
@@ -112,7 +123,7 @@ class InputColumns:
         for row, one in enumerate(texts):
             if not is_cell_of_text(one):
                 raise UserError(
-                    f"{origin}: {self.text.name} is {str(one)[:40]!r} in row {row + 1}, no text; leave "
+                    f"{_at(origin, texts, row)}: {self.text.name} is {str(one)[:40]!r}, no text; leave "
                     "the row out, or give an empty text"
                 )
         return hashed_words([_as_text(one) for one in texts], self.text.width)
@@ -186,18 +197,23 @@ def _encoded(column: InputColumn, cells: Sequence[Any], origin: str, notes: list
     for row, cell in enumerate(cells):
         if _is_empty(cell) or (isinstance(cell, str) and says_missing(cell)):
             if column.mean is None:
-                raise UserError(f"{origin}: {column.name} is empty in row {row + 1}; fill it in")
+                raise UserError(f"{_at(origin, cells, row)}: {column.name} is empty; fill it in")
             found[row] = column.mean
             continue
         try:
             found[row] = float(cell)
         except (TypeError, ValueError, OverflowError):
             raise UserError(
-                f"{origin}: {column.name} is {str(cell)[:40]!r} in row {row + 1}, which is no number"
+                f"{_at(origin, cells, row)}: {column.name} is {str(cell)[:40]!r}, which is no number"
             ) from None
         if not math.isfinite(found[row, 0]):
-            raise UserError(f"{origin}: {column.name} is {cell} in row {row + 1}, not finite")
+            raise UserError(f"{_at(origin, cells, row)}: {column.name} is {cell}, not finite")
     return found
+
+
+def _at(origin: str, cells: Sequence[Any], row: int) -> str:
+    """Where a cell stands: in a line of its file, or a row of what was given."""
+    return f"{origin}:{cells.lines[row]}" if isinstance(cells, Cells) else f"{origin}: row {row + 1}"
 
 
 def _indicators(column: InputColumn, cells: Sequence[Any], notes: list[str]) -> np.ndarray:

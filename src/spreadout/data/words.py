@@ -1,7 +1,8 @@
 """Text as numbers, without a vocabulary that clients would have to share.
 
 A text is the set of its words and of its pairs of neighbouring words. Each is a feature by its own hash
-(Weinberger et al. 2009), so every client finds the same number for a word and tells nobody which it has.
+(Weinberger et al. 2009), so every client finds the same number for a word. That hides no word: the hash
+is public, and whoever sees which features moved can hash a dictionary.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -22,9 +24,13 @@ WIDTH = 8192  # features: few enough to send a row for each, enough that words o
 MARKS = "".join(chr(i) for i in range(0x300, 0x10000) if unicodedata.category(chr(i))[0] == "M")
 """Vowels and accents that many scripts write on a letter: they part no word."""
 WORD = re.compile(rf"\w+(?:[{MARKS}]+\w*)*")
-LETTERS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
-ALONE = re.compile(rf"[{LETTERS}][{MARKS}]*")
+UNPARTED = (
+    *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF)),
+    *((0x3040, 0x30FF), (0x3400, 0x9FFF), (0x20000, 0x3FFFF)),
+)
 """Thai, Lao, Burmese, Khmer, Japanese and Chinese letters: nothing parts words there, so each is one."""
+ALONE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in UNPARTED)}][{MARKS}]*")
+NGRAMS = (1, 2)
 
 
 def words_of(text: str) -> list[str]:
@@ -47,7 +53,7 @@ def hashed_words(texts: Sequence[str], width: int) -> Sparse:
     ids, counts, lengths = list[int](), list[int](), list[int]()
     for text in texts:
         words = words_of(text)
-        pairs = [f"{one} {other}" for one, other in pairwise(words)]
+        pairs = [f"{one} {other}" for one, other in pairwise(words)]  # as NGRAMS says
         found = Counter(zlib.crc32(one.encode()) % width for one in (*words, *pairs))
         ids += sorted(found)
         counts += [found[one] for one in sorted(found)]
@@ -61,3 +67,37 @@ def hashed_words(texts: Sequence[str], width: int) -> Sparse:
         offsets_from_lengths(size),
         width,
     )
+
+
+def rule(width: int) -> dict[str, Any]:
+    """All that another program needs to make the same numbers of a text, as `rule_in_words` says it."""
+    return {
+        "normalization": "NFKC",
+        "letters": "full case folding",
+        "word": "[\\p{L}\\p{N}_]+ with marks inside or behind",
+        "marks": [f"{ord(MARKS[0]):04X}", "FFFF"],
+        "words_of_one_letter": [[f"{first:04X}", f"{last:04X}"] for first, last in UNPARTED],
+        "ngrams": list(NGRAMS),
+        "join": " ",
+        "hash": "CRC-32",
+        "encoding": "UTF-8",
+        "buckets": width,
+        "value": "1 + ln(count)",
+        "norm": "L2",
+    }
+
+
+def rule_in_words(width: int) -> list[str]:
+    """The same for a person, step by step."""
+    unparted = ", ".join(f"U+{first:04X}–{last:04X}" for first, last in UNPARTED)
+    return [
+        "A text is brought into Unicode's form NFKC, and its letters are folded in full (`casefold`).",
+        f"Where nothing parts words ({unparted}), a letter with the marks behind it is a word, and "
+        "other marks from there are dropped.",
+        "Any other word is a run of letters, numbers and `_` (Unicode's L and N), with marks (M, from "
+        f"U+{ord(MARKS[0]):04X} to U+FFFF) inside or behind.",
+        "Each word is a feature, and so is each pair of neighbours with a blank between: "
+        f"CRC-32 (as in zlib) of its UTF-8 bytes, modulo {width:,}.",
+        "A feature that is there n times is 1 + ln n, any other 0; then all are divided by the vector's "
+        "length, if that is not 0.",
+    ]

@@ -265,6 +265,13 @@ class Method(NamedSection, ABC):
         names: what they are called, as far as the server knows.
         """
 
+    def as_trained(self, model: EmbeddingModel, state: ServerState, seed: int) -> EmbeddingModel:
+        """The model with what its state holds of it beside weights; the same one if that is nothing new.
+
+        UserError where the state lacks what it was trained with.
+        """
+        return model
+
     @property
     def setup_steps(self) -> int:
         """How many optimiser steps `server_setup` takes."""

@@ -11,12 +11,14 @@ Algorithm 2                                           here
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from spreadout.core.errors import UserError
 from spreadout.core.hashing import HashFamily
 from spreadout.core.merging import RowMerge, Weighting
 from spreadout.core.ragged import Ragged
@@ -86,8 +88,28 @@ class FedMLH(Buckets):
 
     def server_setup(self, setup: SetupContext, state: ServerState, model: EmbeddingModel) -> Traffic:
         """Line 3: every client is sent the hash functions, once."""
-        size = HashFamily.apart(self.hash_tables, self.buckets).nbytes  # as that of any other
-        return Traffic(once_down=setup.clients * size)
+        hashes = _hashes_of(model)
+        state.scoring["hashes"] = hashes.functions
+        return Traffic(once_down=setup.clients * hashes.nbytes)
+
+    def as_trained(self, model: EmbeddingModel, state: ServerState, seed: int) -> EmbeddingModel:
+        """With the hash functions that it was trained with: other versions draw others.
+
+        Earlier ones did not keep them, and took the first draw.
+        """
+        assert isinstance(model, BucketModel), "of a method over buckets"
+        own, kept = _hashes_of(model), state.scoring.get("hashes")
+        if kept is None:
+            first = HashFamily.drawn(own.tables, own.buckets, seed=seed, use="labels").functions
+            if model.classes > own.buckets and not torch.equal(first, own.functions.cpu()):
+                raise UserError("its hash functions were not kept, and may be others than are drawn now")
+            return model
+        if torch.equal(kept, own.functions):
+            return model
+        try:
+            return replace(model, hashes=HashFamily.of(kept, own.buckets))
+        except ValueError as error:
+            raise UserError(f"its {error}") from None
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         if data.classes == 1:
@@ -98,6 +120,12 @@ class FedMLH(Buckets):
                 'with as many buckets take name = "fedavg-bce"'
             )
         return None
+
+
+def _hashes_of(model: EmbeddingModel) -> HashFamily:
+    assert isinstance(model, BucketModel), "of a method over buckets"
+    assert model.hashes is not None, "classes share buckets"
+    return model.hashes
 
 
 @register_method

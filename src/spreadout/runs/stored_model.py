@@ -18,6 +18,7 @@ from spreadout.core.state import ServerState
 from spreadout.core.types import Tensors
 from spreadout.data.input_columns import InputColumns
 from spreadout.methods.base import Method
+from spreadout.models.buckets import BucketModel
 from spreadout.models.build import DataShape
 from spreadout.models.embedding import EmbeddingModel, TableShape
 from spreadout.runs.claim import CONFIG
@@ -56,12 +57,17 @@ def read_model(path: Path, encoder: nn.Module | None, method: Method | None) -> 
         {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}
         for kind in ("dense.", "table.", "scoring.")
     )
+    method = method or experiment.method
     if encoder is not None:
         model = _around(encoder, path, dense, tables)
     else:
-        model = _built(path, experiment, method or experiment.method, shape)
+        model = _built(path, experiment, method, shape)
     _refuse_unfit(path, model, shape, tensors)
     state = ServerState(0, dense, dict(tables), scoring=scoring)
+    try:
+        model = method.as_trained(model, state, experiment.seed)
+    except UserError as error:
+        raise UserError(f"{path / WEIGHTS}: {error}; run it again") from None
     columns = InputColumns.from_json(about.get("columns"))
     if columns is not None and columns.width != shape.features:
         raise UserError(
@@ -88,6 +94,8 @@ def _refuse_unfit(path: Path, model: EmbeddingModel, shape: DataShape, tensors: 
     for name, table in model.tables.items():
         wanted[f"table.{name}"] = f"{(table.count, table.dim)} float32"
     saved = {name: _kind(value) for name, value in tensors.items()}
+    if isinstance(model, BucketModel) and model.hashes is not None and "scoring.hashes" in tensors:
+        wanted["scoring.hashes"] = _kind(model.hashes.functions)
     for name, found in tensors.items():
         if name in ("scoring.counts", "scoring.prior") and found.shape == (shape.classes,):
             wanted[name] = saved[name]

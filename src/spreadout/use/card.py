@@ -38,8 +38,7 @@ class Story:
     @property
     def counts_are_secret(self) -> bool:
         """Whether a server noised its sums: how often clients took part would tell who was there."""
-        said = self.privacy
-        return said is not None and bool(said.get("audience")) and said.get("setting") == "deployment"
+        return self.privacy is not None and bool(self.privacy.get("audience"))
 
 
 LOADING = {
@@ -85,8 +84,10 @@ def card(
     story: Story | None,
     first: tuple[str, str],
     columns: Sequence[str] = (),
+    hashing: Sequence[str] = (),
 ) -> str:
-    """The whole page; first: id and name of the class whose score comes first; columns: in words."""
+    """The whole page; first: id and name of the class whose score comes first; columns, and how inputs
+    are hashed: in words."""
     name = "model" if story is None else str(story.summary["name"])
     parts = [
         f"# {name}",
@@ -94,7 +95,7 @@ def card(
         *([] if story is None else [_scores(story.summary)]),
         *([] if story is None or story.counts_are_secret else [_traffic(story.summary)]),
         *([] if story is None or story.privacy is None else [_privacy(story.privacy)]),
-        _use(about, first, columns),
+        _use(about, first, columns, hashing),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -147,7 +148,9 @@ def _privacy(said: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _use(about: Mapping[str, Any], first: tuple[str, str], columns: Sequence[str]) -> str:
+def _use(
+    about: Mapping[str, Any], first: tuple[str, str], columns: Sequence[str], hashing: Sequence[str]
+) -> str:
     names = [port["name"] for port in about["inputs"]]
     takes = "\n".join(
         f"- `{p['name']}`: {p['type']} ({', '.join(map(str, p['shape']))}), {p['about']}"
@@ -158,6 +161,9 @@ def _use(about: Mapping[str, Any], first: tuple[str, str], columns: Sequence[str
     if columns:
         listed = "\n".join(f"{number}. {line}" for number, line in enumerate(columns, 1))
         takes += f"\n\nThe numbers of an input are made of these columns, in this order:\n\n{listed}"
+    if hashing:
+        steps = "\n".join(f"- {step}" for step in hashing)
+        takes += f"\n\nHow they are hashed (as `model.json` has it for programs):\n\n{steps}"
     alone = "," if about["to"] == "onnx" and len(about["outputs"]) == 1 else ""  # of a list of one
     code = LOADING[about["to"]].format(
         inputs=", ".join(names),

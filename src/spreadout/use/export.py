@@ -13,6 +13,7 @@ from torch import nn
 from spreadout import __version__
 from spreadout.core.errors import UserError
 from spreadout.core.files import write_atomic, write_json
+from spreadout.data import feature_hashing, words
 from spreadout.runs.claim import EXISTS
 from spreadout.runs.predict import Predictor
 from spreadout.runs.result import Result
@@ -88,6 +89,7 @@ def _describe(
     first, count = predictor.shape.first_class, predictor.class_count
     called = [predictor.classes.called(row) for row in range(first, first + count)]
     ids, names = zip(*called, strict=True)
+    hashed, text = predictor.hashed, predictor.columns and predictor.columns.text
     write_json(folder / CLASSES, {"ids": ids, "names": names})
     about: dict[str, Any] = {
         "made_by": MARK,
@@ -105,12 +107,17 @@ def _describe(
         ],
         "outputs": scorer.outputs,
         "hashed_features": predictor.hashed is not None,
+        "feature_hash": None if hashed is None else feature_hashing.rule(hashed[0], signed=hashed[1]),
+        "hashed_words": None if text is None else words.rule(text.width),
         "columns": None if predictor.columns is None else predictor.columns.as_json(),
         "run": None if story is None else story.short,
     }
     write_json(folder / ABOUT, about)
     columns = () if predictor.columns is None else predictor.columns.described
-    write_atomic(folder / CARD, card(about, story, called[0], columns).encode())
+    steps = [] if text is None else words.rule_in_words(text.width)
+    if hashed is not None:
+        steps = [feature_hashing.rule_in_words(hashed[0], signed=hashed[1])]
+    write_atomic(folder / CARD, card(about, story, called[0], columns, steps).encode())
 
 
 def _refuse_taken(target: Path, *, force: bool) -> None:

@@ -7,10 +7,8 @@ known.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -20,7 +18,6 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from spreadout.core.errors import UserError
-from spreadout.core.limits import refuse_bomb
 from spreadout.core.registry import near
 from spreadout.data.arrays import as_features
 from spreadout.data.columns import Dense
@@ -31,13 +28,12 @@ from spreadout.data.input_columns import (
     is_number,
     says_missing,
 )
-from spreadout.data.io.archive import open_plain
+from spreadout.data.io.csv_table import Cells, columns_of
 from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python would write it again, below 2^63
 COMMAS = re.compile(r"[-+]?[0-9]+(,[0-9]+)+")  # 3,5 or 1,234
-MARKS = ",;\t|"  # what may end a cell
 TEXTS = "texts"  # the source that reads a column of text
 Values = Annotated[tuple[str, ...], Field(min_length=2)]
 MANY_ROWS = 20  # from here on it is no accident that a column counts them
@@ -132,69 +128,6 @@ class Table(FileSource):
                     f"correct it, or add it to data.source.values.{name}"
                 )
         return InputColumn(name, len(kinds) - 1, tuple(kinds), declared=True), _one_hot(cells, kinds)
-
-
-class Cells(list[str]):
-    """A column as text, and the line of the file that each cell's row ends on."""
-
-    def __init__(self, cells: Iterable[str], lines: Sequence[int]) -> None:
-        super().__init__(cells)
-        self.lines = lines
-
-    def refuse_empty(self, path: Path, name: str) -> None:
-        """Every cell of such a column must say something."""
-        for line, cell in zip(self.lines, self, strict=True):
-            if not cell:
-                raise UserError(f"{path}:{line}: {name} is empty; fill it in or drop the row")
-
-
-def header_of(path: Path, delimiter: str = ",") -> list[str]:
-    """The names of a table's columns."""
-    return list(columns_of(path, delimiter, rows=0))
-
-
-def columns_of(path: Path, delimiter: str, rows: int | None = None) -> dict[str, Cells]:
-    """Cells by column, as text."""
-    if len(delimiter) != 1 or delimiter in '\r\n"\0':
-        raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
-    with open_plain(path) as stream:
-        payload = stream.read()
-    refuse_bomb(path, len(payload), path.stat().st_size)
-    try:
-        text = payload.decode("utf-8-sig")
-    except UnicodeDecodeError as error:  # to guess would be to call two classes by one name
-        line = payload.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}:{line}: is no text in UTF-8; save it as UTF-8") from None
-    lines = read_lines(path, text, delimiter)
-    if not lines or not any(lines[0][1]):
-        raise UserError(f"{path}: is empty; a table has a header and rows")
-    header = [name.strip() for name in lines[0][1]]
-    if len(header) == 1 and (others := [mark for mark in MARKS if mark in header[0]]):
-        raise UserError(
-            f"{path}: is one column, {header[0][:40]!r}, if cells end at {delimiter!r}; set "
-            f'data.source.delimiter = "{others[0]}"'.replace("\t", "\\t")
-        )
-    if len(set(header)) < len(header):
-        raise UserError(f"{path}:1: two columns have one name; rename one")
-    if rows == 0:
-        return {name: Cells([], []) for name in header}
-    body = [(number, row) for number, row in lines[1:] if row]
-    for number, row in body:
-        if len(row) != len(header):
-            raise UserError(f"{path}:{number}: {len(row)} fields instead of {len(header)}")
-    if not body:
-        raise UserError(f"{path}: has a header and no rows")
-    numbers = [number for number, _ in body]
-    return {name: Cells((row[i].strip() for _, row in body), numbers) for i, name in enumerate(header)}
-
-
-def read_lines(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
-    """The rows of a CSV, each with the line it ends on: blank lines and breaks in quotes count too."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    try:
-        return [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
-        raise UserError(f"{path}: cannot be read as CSV ({error})") from None
 
 
 def _with_gaps(x: np.ndarray) -> Tensor:

@@ -12,9 +12,10 @@ from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.core.registry import near
 from spreadout.data.input_columns import InputColumn, InputColumns
+from spreadout.data.io.csv_table import Cells, columns_of
 from spreadout.data.naming import client_numbers, numbered
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
-from spreadout.data.sources.table import Cells, columns_of, label_notes, plain
+from spreadout.data.sources.table import label_notes, plain
 from spreadout.data.words import WIDTH, hashed_words
 
 

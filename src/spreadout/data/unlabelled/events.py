@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from spreadout.core.errors import UserError
-from spreadout.data.io.archive import open_plain, opened
+from spreadout.data.io.archive import opened
+from spreadout.data.io.csv_table import TABLE, delimiter_in, first_row, head_of, text_of
 from spreadout.data.io.npz import Array
 from spreadout.data.sources.interactions import Interactions, read_csv
 from spreadout.data.sources.movielens import LAYOUTS, MovieLens, ratings
@@ -29,17 +30,16 @@ def read_items(path: Path, wanted: Wanted) -> Unlabelled:
     asked = wanted.source if isinstance(wanted.source, Interactions) else Interactions()
     if path.suffix.lower() == ".parquet":
         return _histories(path, *read_parquet(path, (asked.user, asked.item, asked.time)))
-    header = _header(path, asked.delimiter)
+    head = head_of(path)
+    mark = delimiter_in(head, (asked.user, asked.item), asked.delimiter)
+    header = first_row(head, mark)
     if {asked.user, asked.item} <= set(header):
         timed = asked.time in header
         named = (asked.user, asked.item, asked.time) if timed else (asked.user, asked.item)
-        return _histories(path, *read_csv(path, named, asked.delimiter))
-    try:
-        with open_plain(path) as stream:
-            text = stream.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: cannot be read ({error})") from None
-    found = list(parse_histories(text, str(path)))
+        return _histories(path, *read_csv(path, named, mark))
+    if isinstance(wanted.source, Interactions):
+        _refuse_other_events(path, header, asked, wanted.labels)
+    found = list(parse_histories(text_of(path), str(path)))
     if not found:
         raise UserError(f"{path}: has no histories; write one a line")
     return Unlabelled(histories=found)
@@ -70,15 +70,20 @@ def _movielens(path: Path, wanted: Wanted) -> Unlabelled:
     return histories_of(found.user[kept], found.movie[kept], found.time[kept])
 
 
-def _header(path: Path, delimiter: str) -> list[str]:
-    with open_plain(path) as stream:
-        line = stream.readline(1 << 16).decode("utf-8-sig", "replace").rstrip("\r\n")
-    if re.search(r"\d", line[:1]) or line.lstrip().startswith("["):
-        return []
-    try:
-        return next(csv.reader([line], delimiter=delimiter), [])
-    except csv.Error:
-        return []
+def _refuse_other_events(
+    path: Path, header: Sequence[str], asked: Interactions, items: Sequence[str]
+) -> None:
+    """A table of events, by its name or its header, that lacks who or what; not one of histories."""
+    own = {asked.user, asked.item, asked.time}
+    plain = all(re.fullmatch(r"[\d;\s]*", cell) for cell in header) or header[0].startswith("[")
+    if plain or not (own & set(header) or TABLE.search(path.name.lower())):
+        return
+    if len(header) > 1 and set(header).isdisjoint(items):
+        missing = next(name for name in (asked.user, asked.item) if name not in header)
+        raise UserError(
+            f"{path}:1: no column {missing!r}, which this run was trained on; the header has "
+            f"{', '.join(header)[:80]!r}"
+        )
 
 
 def _text(value: object) -> str:

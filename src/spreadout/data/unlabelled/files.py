@@ -8,22 +8,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spreadout.core.errors import UserError
-from spreadout.data.io.archive import PACKED, PICTURES, open_plain
+from spreadout.data.io.archive import PACKED, PICTURES
+from spreadout.data.io.csv_table import head_of
 from spreadout.data.io.npz import read_npy, read_npz
 from spreadout.data.unlabelled.events import read_items
 from spreadout.data.unlabelled.pictures import read_idx, read_pictures
 from spreadout.data.unlabelled.tables import (
+    has_pairs,
+    is_table,
     read_arff,
+    read_lines,
     read_numbers,
     read_sparse,
-    read_texts,
+    read_table,
 )
 from spreadout.data.unlabelled.wanted import Unlabelled, Wanted, refuse_empty
 
 Reader = Callable[[Path, Wanted], Unlabelled]
 FORMS = (
-    "pictures, .npy or .npz (x), idx images, .arff, a table of numbers (.csv), or lines of "
-    "feature:value (libsvm, xc-text)"
+    "pictures, .npy or .npz (x), idx images, .arff, a table (.csv), or lines of feature:value "
+    "(libsvm, xc-text)"
 )
 
 
@@ -59,9 +63,14 @@ def _reader(path: Path, wanted: Wanted) -> Reader:
         return read_idx
     if plain.endswith(".arff"):
         return read_arff
+    if "\0" in head_of(path):
+        raise UserError(f"{path}: is in no form that is known here; give {FORMS}")
+    own = getattr(wanted.source, "delimiter", None)
+    if wanted.columns is not None and is_table(path, wanted.columns, own):
+        return read_table
     if wanted.texts is not None:
-        return read_texts
-    return read_sparse if _has_pairs(path) else read_numbers
+        return read_lines
+    return read_sparse if has_pairs(path) else read_numbers
 
 
 def _arrays(path: Path, wanted: Wanted) -> Unlabelled:
@@ -72,12 +81,3 @@ def _arrays(path: Path, wanted: Wanted) -> Unlabelled:
     if "x" not in found:
         raise UserError(f"{path}: has no array x")
     return Unlabelled(found["x"])
-
-
-def _has_pairs(path: Path) -> bool:
-    """Whether lines hold feature:value pairs."""
-    with open_plain(path) as stream:
-        head = stream.read(1 << 16)
-    if b"\0" in head:
-        raise UserError(f"{path}: is in no form that is known here; give {FORMS}")
-    return re.search(rb"(^|\s)\d+:[-+.\d]", head) is not None

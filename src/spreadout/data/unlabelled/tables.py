@@ -13,18 +13,29 @@ import numpy as np
 from spreadout.core.errors import UserError
 from spreadout.data.input_columns import InputColumns, is_number
 from spreadout.data.io.archive import beside, open_plain
+from spreadout.data.io.csv_table import (
+    HEAD,
+    TABLE,
+    columns_in,
+    delimiter_in,
+    first_row,
+    head_of,
+    text_of,
+)
 from spreadout.data.io.text import BOM
 from spreadout.data.sources.arff import Header, read_header, unescaped
 from spreadout.data.sources.arff_rows import read_cells
 from spreadout.data.sources.mulan_labels import likely_class
 from spreadout.data.sources.mulan_table import Table
 from spreadout.data.sources.sparse_rows import Rows, as_sparse, line_of, read_rows
-from spreadout.data.sources.table import read_lines
 from spreadout.data.unlabelled.wanted import Unlabelled, Wanted
 
 HEADER = re.compile(rb"\s*\d+(\s+\d+){1,2}\s*")  # N D L, or N D
 MARKS = ",;\t "
-TABLE = re.compile(r"\.[ct]sv(\.gz)?$")
+NUMBER = r"[-+]?[\d.]+([eE][-+]?\d+)?"
+NUMBERS = re.compile(rf"\s*({NUMBER}([,\s]\s*|$))*\s*")
+PAIR = re.compile(r"(^|\s)\d+:[-+.\d]")
+PAIRS = re.compile(rf"\s*({NUMBER}(,{NUMBER})*\s+)?\d+:[^\s:,;|]+(\s+\d+:[^\s:,;|]+)*\s*")
 
 
 def read_sparse(path: Path, wanted: Wanted) -> Unlabelled:
@@ -60,21 +71,15 @@ def _from_zero(path: Path, rows: Rows, first: int) -> Rows:
 def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
     """A table of numbers, one input a line, with a header or without.
 
-    Under a header, the columns that the run's own table had for labels and clients are left out, and the
-    others go by their names where the run knows them.
+    Under a header, the columns that the run's own table had for labels and clients are left out.
     """
-    with open_plain(path) as stream:
-        try:
-            text = stream.read().decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise UserError(f"{path}: is no text; this run takes {wanted.described}") from None
+    text = text_of(path)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         return Unlabelled()
-    mark = getattr(wanted.source, "delimiter", "") or max(MARKS[:3], key=lines[0][1].count)
+    own = getattr(wanted.source, "delimiter", " ")
+    mark = own if own in lines[0][1] else max(MARKS, key=lines[0][1].count)
     mark = mark if mark in lines[0][1] else " "
-    if wanted.columns is not None and not _all_numbers(lines[0][1], mark):
-        return _by_name(path, text, mark, wanted.columns)
     cells = [
         (n, line.split() if mark == " " else next(csv.reader([line], delimiter=mark)))
         for n, line in lines
@@ -97,47 +102,57 @@ def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
     return Unlabelled(np.array(rows, dtype=np.float64))
 
 
-def _all_numbers(line: str, mark: str) -> bool:
-    return all(map(is_number, line.split() if mark == " " else line.split(mark)))
+def has_pairs(path: Path) -> bool:
+    """Whether lines hold feature:value pairs: the first that has one is nothing else.
+
+    A time of day (10:30:00) or a name with a colon among other cells makes no such line.
+    """
+    for line in head_of(path).splitlines():
+        plain = line.partition("#")[0]
+        if PAIR.search(plain):
+            return PAIRS.fullmatch(plain) is not None
+        if not NUMBERS.fullmatch(plain):  # a header; but the sizes, or labels alone, may stand before
+            return False
+    return False
 
 
-def _by_name(path: Path, text: str, mark: str, columns: InputColumns) -> Unlabelled:
-    """Under a header, as the run's own table was read: in the order of its columns."""
-    lines = read_lines(path, text, mark)
-    start = next((at for at, (_, row) in enumerate(lines) if row), None)
-    if start is None:
-        return Unlabelled()
-    (first, header), *rows = lines[start:]
-    names = [name.strip() for name in header]
-    columns.refuse_others(names, f"{path}:{first}")
-    if len(set(names)) < len(names):
-        raise UserError(f"{path}:{first}: two columns have one name; rename one")
+def is_table(path: Path, columns: InputColumns, own: str | None) -> bool:
+    """Whether it has a header; what has none goes by position, as lines of numbers or of pairs.
+
+    own: what ended a cell of the run's own table. A file of texts has one on every line, unless it is
+    called a table or its first line is what the run's own table began with.
+    """
+    head = head_of(path)
+    names = first_row(head, delimiter_in(head, columns.names, own))
+    if not names:
+        return False
+    if columns.text is not None:
+        known = {*columns.names, *columns.beside}
+        return TABLE.search(path.name.lower()) is not None or {columns.text.name} <= set(names) <= known
+    if set(columns.names) <= set(names):
+        return True
+    line = head.partition("\n")[0]
+    numbers = any(all(map(is_number, re.split(one, line.strip()))) for one in (r"\s+", *";|,\t"))
+    return not numbers and not has_pairs(path)
+
+
+def read_table(path: Path, wanted: Wanted) -> Unlabelled:
+    """Under a header, by the names of the run's own columns, in whatever order they stand."""
+    assert wanted.columns is not None, "inputs have no names"
+    text = text_of(path)
+    mark = delimiter_in(text[:HEAD], wanted.columns.names, getattr(wanted.source, "delimiter", None))
+    header = first_row(text, mark)
+    wanted.columns.refuse_missing(header, str(path))
     # Where texts are all there is, a blank line is one that is empty, and wants an answer as any other.
-    texts_alone = columns.text is not None and len(names) == 1
-    rows = [(number, row or [""]) for number, row in rows if row or texts_alone]
-    if not rows:
-        raise UserError(f"{path}: has a header and no rows")
-    for number, row in rows:
-        if len(row) != len(names):
-            raise UserError(f"{path}:{number}: {len(row)} cells, others have {len(names)}")
-    table = {name: [row[i].strip() for _, row in rows] for i, name in enumerate(names)}
-    x, notes = columns.encode(table, str(path))
+    texts_alone = wanted.texts is not None and len(header) == 1
+    x, notes = wanted.columns.encode(columns_in(text, path, mark, blank=texts_alone), str(path))
     return Unlabelled(x, notes=notes)
 
 
-def read_texts(path: Path, wanted: Wanted) -> Unlabelled:
-    """Texts under the header that the run's table had; a file that is no table has one on each line,
-    be it blank."""
+def read_lines(path: Path, wanted: Wanted) -> Unlabelled:
+    """Texts, one on each line, be it blank."""
     assert wanted.texts is not None, "inputs are no texts"
-    with open_plain(path) as stream:
-        try:
-            text = stream.read().decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise UserError(f"{path}: is no text in UTF-8; save it as UTF-8") from None
-    if TABLE.search(path.name.lower()):
-        mark = getattr(wanted.source, "delimiter", ",")
-        return _by_name(path, text, mark, wanted.texts)
-    lines = io.StringIO(text, newline=None)  # `splitlines` would part more: form feeds, U+2028
+    lines = io.StringIO(text_of(path), newline=None)  # `splitlines` would part more: form feeds, U+2028
     return Unlabelled(wanted.texts.encode_texts([line.removesuffix("\n") for line in lines]))
 
 

@@ -77,7 +77,7 @@ def _inputs(given: Sequence[Any], predictor: Predictor) -> Any:
     if all(set(one) == {"ids", "values"} for one in given):
         return _sparse(given, predictor)
     if columns is not None:
-        columns.refuse_others(list(given[0]), "inputs")
+        columns.refuse_missing(list(given[0]), "inputs")
     raise Refused(422, 'inputs: an object has "ids" and "values", or "picture"; ' + _takes(predictor))
 
 
