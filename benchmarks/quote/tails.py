@@ -16,8 +16,8 @@ PLAIN = 0.0  # in place of a rule: features are standardised and nothing more
 def gains(path: str, rules: Sequence[float], *, half: int | None = None, mean: bool = True) -> str:
     """What roots add to standardised features, a row for each set and a column for each rule.
 
-    half: of every second set by its name: a rule is chosen on one half and looked at on the other. A rule
-    that takes no root of a set leaves it as it is.
+    half: of every second set by its name: a rule is chosen on one half and looked at on the other.
+    A rule that takes no root of a set leaves it as it is.
     """
     found = _by_set(path)
     names = sorted(found) if half is None else sorted(found)[half::2]
