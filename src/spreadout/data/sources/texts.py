@@ -18,6 +18,8 @@ from spreadout.data.sources.base import FileSource, Instances, RawDataset, regis
 from spreadout.data.sources.table import label_notes, plain
 from spreadout.data.words import WIDTH, hashed_words
 
+Separator = Annotated[str, Field(min_length=1)]
+
 
 @register_source
 class Texts(FileSource):
@@ -28,7 +30,7 @@ class Texts(FileSource):
     name: str = "texts"
     text: str = "text"  # the column of text
     label: str = "label"  # the column of classes
-    separator: str | None = None  # what parts the labels of a text that has several
+    separator: Separator | None = None  # what parts the labels of a text that has several
     client: str | None = None  # the column that says whose each text is; None: nobody knows
     delimiter: str = ","
     width: Annotated[int, Field(ge=2, le=2**20)] = WIDTH  # features that words are hashed into
