@@ -48,6 +48,8 @@ QUOTES: dict[str, Callable[[], str]] = {
     "extreme-arms": lambda: extreme.arms(*EXTREME),
     "extreme-points": lambda: extreme.points(*EXTREME),
     "extreme-cohorts": lambda: extreme.cohorts(*EXTREME),
+    "ten-rows": lambda: extreme.ten_rows("results/extreme/ten-rows-small.json"),
+    "ten-rows-points": lambda: extreme.ten_rows_points("results/extreme/ten-rows-small.json"),
     "extreme-rows": lambda: extreme.rows_seen("amazoncat-13k", "wikilshtc-325k"),
     "table1": lambda: cifar.arms("results/cifar/table1.json"),
     "table1-points": lambda: cifar.points("results/cifar/table1.json"),

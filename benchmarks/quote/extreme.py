@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from benchmarks.papers.extreme import RANKED, chosen, test_scores
 from benchmarks.papers.extreme_arms import ARMS, SETS, Arm, neighbour_arms, rows_arms
+from benchmarks.papers.ten_rows import POINTS
+from benchmarks.quote.fedss import MERGES
 from benchmarks.quote.tables import Made, read, table
 
 WAYS = {"without": "", "prior": " + prior"}
@@ -28,7 +30,12 @@ def arms(*shapes: str) -> str:
             rows.append([name, label, *cells, str(tried), str(len(found))])
         floor = (f"{made['constant'][metric]:.1f}" for metric in RANKED)
         rows.append([name, "Always the most frequent labels", *floor, "–", "–", "–"])
-    return table(("", "", *RANKED, TAIL, "points", "seeds"), rows, *paths)
+    note = f"{_merge_of('ten')} Where one seed was run there is no deviation."
+    return table(("", "", *RANKED, TAIL, "points", "seeds"), rows, *paths, note=note)
+
+
+def _merge_of(arm: str) -> str:
+    return f"Random rows are merged by {MERGES[ARMS[arm].changes['method']['merge']]}."
 
 
 def points(*shapes: str) -> str:
@@ -91,7 +98,8 @@ def rows_seen(*shapes: str) -> str:
             tried = sum(key.startswith(f"{name} ") and key.endswith(" 0") for key in made["runs"])
             lines.append([shape, name, *cells, f"{kib} KiB" if name != "all" else "–", str(tried)])
     head = ("", "rows beside its own", *RANKED, TAIL, "down / up a round", "points")
-    return table(head, lines, *paths, note="Without → with the prior. Bytes are of one client.")
+    note = f"Without → with the prior. Bytes are of one client. {_merge_of('ten')}"
+    return table(head, lines, *paths, note=note)
 
 
 def neighbours(shape: str) -> str:
@@ -121,6 +129,41 @@ def _plain_point(made: Made, arm: str, point: str, best: str | None) -> str:
         return "–"
     value = f"{one['validation']['without']['P@1']:.1f}"
     return f"**{value}**" if point == best else value
+
+
+def ten_rows(path: str) -> str:
+    """Arms with ten rows of others and without, at small shapes: one seed, the point that is chosen."""
+    lines = []
+    for shape, kept in read(path)["sets"].items():
+        for arm in POINTS:
+            point = {way: chosen(kept, arm, way) for way in WAYS}
+            if None in point.values():
+                continue
+            one = {way: kept["runs"][f"{arm} {point[way]} 0"] for way in WAYS}
+            seen = f"{one['prior']['validation']['prior']['P@1']:.1f}"
+            cells = [
+                " → ".join(f"{one[way]['test'][way][metric]:.1f}" for way in WAYS)
+                for metric in (*RANKED, TAIL)
+            ]
+            moved = one["prior"]["bytes"]
+            kib = " / ".join(f"{moved[way] / 1024:.1f}" for way in ("down", "up"))
+            kib = "–" if arm == "softmax" else f"{kib} KiB"
+            lines.append([f"{shape}, {kept['scale']:g} of it", ARMS[arm].label, seen, *cells, kib])
+        floor = (f"{kept['constant'][metric]:.1f}" for metric in RANKED)
+        lines.append([lines[-1][0], "Always the most frequent labels", "–", *floor, "–", "–"])
+    head = ("", "", "validation P@1", *RANKED, TAIL, "down / up a round")
+    note = "One seed, three points. Test part, without → with the prior; validation with it."
+    return table(head, lines, path, note=note)
+
+
+def ten_rows_points(path: str) -> str:
+    """Validation P@1 of the three points of every arm at small shapes."""
+    lines = []
+    for shape, kept in read(path)["sets"].items():
+        for arm, points in POINTS.items():
+            best = {way: chosen(kept, arm, way) for way in WAYS}
+            lines.append([shape, ARMS[arm].label, *(_point(kept, arm, point, best) for point in points)])
+    return table(("P@1, validation", "", "point a", "point b", "point c"), lines, path)
 
 
 def _found(made: Made, known: Mapping[str, Arm]) -> Iterator[tuple[str, int, list[Made]]]:

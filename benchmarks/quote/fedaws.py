@@ -96,7 +96,8 @@ def extreme(*shapes: str) -> str:
             rows.append([shape, v["label"], *_precisions(v), *cost])
         floor = (f"{made['constant'][name]:.1f}" for name in PRECISIONS)
         rows.append([shape, CONSTANT, *floor, "–", "–"])
-    return table(("", "", *PRECISIONS, "ms per round", "memory"), rows, *paths)
+    note = over_seeds(made)  # of the last shape; all have as many
+    return table(("", "", *PRECISIONS, "ms per round", "memory"), rows, *paths, note=note)
 
 
 def strengths(*shapes: str) -> str:
@@ -105,7 +106,7 @@ def strengths(*shapes: str) -> str:
     found = [{v["label"]: v["metrics"]["P@1"]["mean"] for v in read(p)["variants"]} for p in paths]
     labels = sorted({label for one in found for label in one}, key=_strength)
     rows = [[label, *(f"{one[label]:.1f}" if label in one else "" for one in found)] for label in labels]
-    return table(("P@1, validation", *shapes), rows, *paths)
+    return table(("P@1, validation", *shapes), rows, *paths, note=over_seeds(read(paths[0])))
 
 
 def _strength(label: str) -> tuple[bool, float, str]:
@@ -116,8 +117,9 @@ def _strength(label: str) -> tuple[bool, float, str]:
 
 def precisions(path: str) -> str:
     """A line for every variant of a file."""
-    rows = [[v["label"], *_precisions(v)] for v in read(path)["variants"]]
-    return table(("", *PRECISIONS), rows, path)
+    made = read(path)
+    rows = [[v["label"], *_precisions(v)] for v in made["variants"]]
+    return table(("", *PRECISIONS), rows, path, note=over_seeds(made))
 
 
 def _precisions(variant: Made) -> Iterator[str]:

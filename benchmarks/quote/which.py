@@ -8,6 +8,7 @@ from benchmarks.privacy import COUNT
 from benchmarks.quote.dual_encoder import ties_of
 from benchmarks.quote.fedaws import TUNED
 from benchmarks.quote.fedmlh import chosen_round, cohort, rounds_to
+from benchmarks.quote.fedss import merges_of
 from benchmarks.quote.tables import Made, read, table
 
 
@@ -26,8 +27,26 @@ def facts() -> str:
         ("the same, with whole blocks of classes", _covered, "results/privacy/requests.json"),
         ("noise for (ε, δ)", _noise, "results/privacy/utility.json"),
     )
-    rows = [[asked, answer(read(path)), f"[`{path}`](/{path})"] for asked, answer, path in told]
-    return table(("question", "our results", "file"), rows)
+    rows = [
+        [asked, answer(read(path)), seeds_of(read(path)), f"[`{path}`](/{path})"]
+        for asked, answer, path in told
+    ]
+    return table(("question", "our results", "seeds", "file"), rows)
+
+
+def seeds_of(made: Made) -> str:
+    """How many seeds the figures of a file have; some of its rows may have fewer."""
+    if "seeds" in made:
+        return str(len(made["seeds"]))
+    if "runs" not in made:
+        scores = [one["MAP@10"]["values"] for one in made["draws"] if "MAP@10" in one]
+        return str(min(map(len, scores))) if scores else "–"
+    by_cell: dict[tuple[str, ...], set[int]] = {}
+    for run in (run for run in made["runs"] if run.get("split", "test") == "test"):
+        cell = tuple(str(run.get(key)) for key in ("set", "method", "arm", "model", "epsilon"))
+        by_cell.setdefault(cell, set()).add(run["seed"])
+    counts = {len(seeds) for seeds in by_cell.values()}
+    return str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
 
 def _variant(made: Made, name: str) -> Made:
@@ -44,16 +63,14 @@ def _collapse(made: Made) -> str:
     return "Bibtex, P@1: " + ", ".join(f"{label} {score:.1f}" for label, score in scores.items())
 
 
-def _by_set(made: Made, *methods: str) -> list[tuple[str, list[float]]]:
-    """P@1 with defaults on every set on which all of these methods ran."""
+def _by_set(made: Made, one: str, other: str) -> list[tuple[str, list[float], list[float]]]:
+    """P@1 of every seed with defaults, on every set on which both methods ran."""
     found: dict[str, dict[str, list[float]]] = {}
     for run in made["runs"]:
         if "P@1" in run.get("metrics", {}):
             found.setdefault(run["set"], {}).setdefault(run["method"], []).append(run["metrics"]["P@1"])
     return [
-        (name, [mean(by[method]) for method in methods])
-        for name, by in sorted(found.items())
-        if all(method in by for method in methods)
+        (name, by[one], by[other]) for name, by in sorted(found.items()) if one in by and other in by
     ]
 
 
@@ -70,12 +87,16 @@ def _whole(made: Made) -> str:
 
 
 def _ahead(made: Made, one: str, label: str, other: str, beside: str) -> str:
-    both = [(name, a - b) for name, (a, b) in _by_set(made, one, other)]
+    pairs = _by_set(made, one, other)
+    both = [(name, mean(a) - mean(b)) for name, a, b in pairs]
     won = sum(round(off, 1) > 0 for _, off in both)
+    above = sum(min(a) > max(b) for _, a, b in pairs)
+    below = sum(max(a) < min(b) for _, a, b in pairs)
     most, least = (pick(both, key=lambda each: each[1]) for pick in (max, min))
     return (
-        f"with defaults {label} is ahead of {beside} in P@1 on {won} of {len(both)} sets: "
-        f"{most[1]:+.1f} ({most[0]}) to {round(least[1], 1) + 0:+.1f} ({least[0]})"
+        f"with defaults {label} is ahead of {beside} in the mean of P@1 on {won} of {len(both)} sets, "
+        f"{most[1]:+.1f} ({most[0]}) to {round(least[1], 1) + 0:+.1f} ({least[0]}); every seed of the "
+        f"one is above every seed of the other on {above}, and below on {below}"
     ).replace(" -", " −")
 
 
@@ -87,7 +108,8 @@ def _sampled(made: Made) -> str:
         rows = [one["rows_down"] / one["participations"] for one in moved]
         share = 100 * _mean(made, name, "MAP@10") / full
         shown.append(f"{100 * rows[0] / rows[1]:.0f} % of the class rows give {share:.0f} %")
-    return f"FedSS on Omniglot: {', '.join(shown)} of FullSoftmax's MAP@10"
+    said = f"FedSS on Omniglot: {', '.join(shown)} of FullSoftmax's MAP@10"
+    return f"{said}. {merges_of(made).removesuffix('.')}"
 
 
 def _hashed(made: Made) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.papers.extreme_arms import ARMS
+from benchmarks.papers.ten_rows import POINTS
 from benchmarks.quote import extreme
 
 
@@ -51,6 +52,32 @@ def test_the_test_score_of_the_chosen_point_over_its_seeds(made: Any) -> None:
     fedaws = next(row for row in points if row[1] == "FedAwS")
     assert fedaws[2] == f"{good}: **50.0** → **51.0**"
     assert fedaws[3] == f"{bad}: 49.0 → 50.0"
+
+
+def test_ten_rows_at_small_shapes_are_scored_where_validation_chose(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good, bad, other = POINTS["fedaws-sees-ten"]
+    runs = {
+        f"fedaws-sees-ten {good} 0": _run(50, 40),
+        f"fedaws-sees-ten {bad} 0": _run(49, 90),  # better on the test part, which does not count
+        f"fedaws-sees-ten {other} 0": {"failed": "memory"},
+        f"softmax {POINTS['softmax'][0]} 0": _run(60, 61),
+    }
+    constant = {"P@1": 5.0, "P@3": 4.0, "P@5": 3.0}
+    file = {"sets": {"amazon-670k": {"scale": 0.01, "runs": runs, "constant": constant}}}
+    monkeypatch.setattr(extreme, "read", lambda path: file)
+    monkeypatch.setattr(extreme, "table", lambda head, rows, *paths, note="": list(rows))
+    rows: Any = extreme.ten_rows("a file")
+    name = "amazon-670k, 0.01 of it"
+    assert rows == [
+        [name, ARMS["softmax"].label, "61.0", *["61.0 → 62.0"] * 4, "–"],
+        [name, ARMS["fedaws-sees-ten"].label, "51.0", *["40.0 → 41.0"] * 4, "2.0 / 1.0 KiB"],
+        [name, "Always the most frequent labels", "–", "5.0", "4.0", "3.0", "–", "–"],
+    ]
+    points: Any = extreme.ten_rows_points("a file")
+    seeing = next(row for row in points if row[1] == ARMS["fedaws-sees-ten"].label)
+    assert seeing[2:] == [f"{good}: **50.0** → **51.0**", f"{bad}: 49.0 → 50.0", f"{other}: –"]
 
 
 def test_rows_beside_ones_own_have_their_bytes(made: Any) -> None:

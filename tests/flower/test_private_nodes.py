@@ -353,6 +353,19 @@ def test_honest_runs_of_several_configs_are_answered_to_the_end(tmp_path: Path) 
     assert max(len(own.looks) for own in accounts) <= 8  # 1 + 3 + 3 + 1
 
 
+def test_requests_that_hide_nothing_are_no_looks(tmp_path: Path) -> None:
+    """Updates of FedAwS have own rows alone, whatever was requested: a ledger counts them, not requests."""
+    e = experiment("rounds=3", "method.name=fedaws", "method.negatives=2")
+    grid = private_nodes(tmp_path, e)
+    for node in grid.nodes.values():
+        node.config |= {"epsilon": 1000.0, "spare-requests": 0}
+        node.restart()
+    assert run(tmp_path, e, grid).state.refused == {}
+    accounts = ledger_of(grid.nodes[100]).accounts().values()
+    assert {own.releases for own in accounts} == {3}
+    assert not any(own.looks for own in accounts)
+
+
 def test_rows_left_out_of_a_model_do_not_name_them_either(tmp_path: Path) -> None:
     """A node that lacks rows says so, which tells whether it asked for them: that is a look too."""
     node, _, f = hidden_classes(tmp_path)

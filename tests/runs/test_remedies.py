@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -440,12 +440,22 @@ def test_inputs_far_from_zero_kill_units_and_centred_ones_do_not() -> None:
 
 def test_the_round_that_is_named_is_a_good_end() -> None:
     data = mislabelled()
-    bad, (first, *_) = ran(data, **HEART)
+    judged = {"every": 1, "split": "validation", "keep": "last"}
+    looked_at: Settings = {**HEART, "eval": judged, "data": {"validation_fraction": 0.2}}
+    _, (first, *_) = ran(replace(data, validation=data.test), **looked_at)
     assert first.name == "overfitting"
     end = int(first.remedy.split("rounds = ")[1].split(",")[0])
     assert end <= 13
-    good, _ = ran(data, **HEART, rounds=end)
+    other = mislabelled(validation=40)  # other examples than those that the round was read off
+    bad, _ = ran(other, **HEART)
+    good, _ = ran(other, **HEART, rounds=end)
     assert good > bad + 5
+
+
+def test_no_round_is_named_that_was_read_off_the_test_part() -> None:
+    _, (first, *_) = ran(mislabelled(), **HEART)
+    assert first.name == "overfitting"
+    assert "rounds" not in first.remedy
 
 
 def test_rows_that_were_trained_on_flatter_a_score_and_left_out_they_do_not() -> None:

@@ -32,6 +32,8 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 ARMS = {
     "fedaws": ["clients.local_steps=4"],
     "fused": ["clients.local_steps=1"],
+    "sees rows": ["method.negatives=2", "clients.local_steps=4"],
+    "sees rows, fused": ["method.negatives=2", "clients.local_steps=1"],
     "topk": ["method.spreadout_form=topk", "method.k=2", "clients.local_steps=2"],
     "fedavg": ["method.name=fedavg", "method.scale=5", "server.optimizer=adam", "server.lr=0.1"],
     "in one place": [  # Adam goes on from round to round, through the graph's own copies too

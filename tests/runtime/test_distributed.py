@@ -32,6 +32,7 @@ from spreadout.runtime.distributed import sharded as parts_of
 ARMS = {
     "fedaws": ["clients.local_steps=3"],
     "fused": ["clients.local_steps=1"],
+    "sees rows": ["method.negatives=2", "clients.local_steps=3"],
     "all rows": ["method.name=fedavg", "method.scale=5", "server.momentum=0.9"],
     "fewer clients than ranks": ["clients.per_round=1"],
     "some refused": ["clients.max_update_norm=0.9"],
@@ -50,6 +51,7 @@ MINED = ["method.spreadout_form=topk", "method.k=2"]
 PLAIN = "method.spreadout_step=plain"
 SHARDED = {
     "sampled": ["method.name=fedss", "method.negatives=2", "server.tables.classes.optimizer=adam"],
+    "seen and mined": [*MINED, "method.negatives=2", "clients.local_steps=1"],
     "mined": [*MINED, "method.spreadout_steps=2"],
     "mined plainly": [*MINED, PLAIN, "method.spreadout_optimizer=adam", "method.spreadout_steps=2"],
     "mined among some": [*MINED, "method.candidates=3", PLAIN, "method.spreadout_optimizer=adam"],

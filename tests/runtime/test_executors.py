@@ -104,6 +104,7 @@ ARMS = {
     "fedaws sees rows, fused": ["method.negatives=2", "clients.local_steps=1", "method.weighting=examples"],
     "fedaws sees rows, a row's positives": ["method.negatives=2", "method.merge=positives"],
     "fedaws sees rows, clipped and noised": ["method.negatives=2", "privacy.clip=0.1", "privacy.noise=0.5", "method.prior=0"],
+    "fedaws sees rows, noise on the sum": ["method.negatives=2", "method.merge=sum", "privacy.model=central", "privacy.clip=0.1", "privacy.noise=0.5", "clients.per_round=3"],
     "fedaws sees rows, norm limit": ["method.negatives=2", "method.negative_weight=0.02", "clients.max_update_norm=0.9"],
     "fedaws sees rows, median": ["method.negatives=2", "server.robust=median"],
     "adjusted logits of own rows": ["method.name=fedaws-softmax", "method.scale=5", "method.logit_adjustment=1", "clients.local_steps=1"],

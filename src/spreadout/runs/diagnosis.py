@@ -13,7 +13,7 @@ from dataclasses import replace
 from spreadout.core.types import Record
 from spreadout.evaluation.activity import Activity
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.early_stopping import best_of, goodness, judged_by, shown_of
+from spreadout.evaluation.early_stopping import goodness, judged_by, shown_of
 from spreadout.evaluation.metrics import described
 from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import POPULARITY, Copies, Reference
@@ -164,7 +164,7 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
         return None
     scores, quarter = scores_of(config, history), quarter_of(history)
     means = [sum(scores[i : i + quarter]) / quarter for i in range(1, len(scores) - quarter + 1)]
-    place = best_of(config, history)
+    place = max(range(len(scores)), key=scores.__getitem__)  # looked at, and nothing chosen by it
     start, before, after = (history[at].get("loss") for at in (1, place, -1))
     lost = max(means) - means[-1]
     if not (place and is_known(start) and is_known(before) and is_known(after) and math.isfinite(lost)):
@@ -174,12 +174,12 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
     if not (early and learned and lost > LOST * (max(means) - scores[0])):
         return None
     at = history[place]["round"]
+    shorter = f"set rounds = {at}, or " if config.split == "validation" else "set "
     return Finding(
         "overfitting",
         f"{judged(config)} was best in round {at} and fell by {lost:.2f}, while the training loss "
         f"fell from {before:.3g} to {after:.3g}",
-        f'set rounds = {at}, or eval.keep = "best" with validation data; or train with '
-        "clients.input_dropout",
+        f'{shorter}eval.keep = "best" with validation data; or train with clients.input_dropout',
     )
 
 
