@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import spreadout as so
 from faulty import PLAIN, blobs, doubled, mislabelled, ran, skewed
@@ -58,6 +59,23 @@ HEART: Settings = {
 
 def many() -> so.Splits:
     return blobs(classes=30, each=4, noise=0.6)
+
+
+def far_out() -> so.Splits:
+    """Log-normal features: a few values are a thousand times the median."""
+    splits = blobs(classes=6, noise=0.3)
+    columns = dict(splits.train.columns)
+    x = columns["x"]
+    assert isinstance(x, so.Dense)
+    columns["x"] = so.Dense(torch.exp(3 * x.values), index=x.index)
+    held = splits.test.inputs["x"]
+    assert isinstance(held, so.Dense)
+    inputs = {"x": so.Dense(torch.exp(3 * held.values), index=held.index)}
+    return replace(
+        splits,
+        train=replace(splits.train, columns=columns),
+        test=replace(splits.test, inputs=inputs),
+    )
 
 
 def words() -> so.Splits:
@@ -305,6 +323,15 @@ CASES = {
             {**HEART, "clients": {**HEART["clients"], "input_dropout": 0.4}},
         ),
         2,
+    ),
+    "incomes and counts": Case(
+        "long tails",
+        "in one place has",
+        'set model.input_scaling = "roots"',
+        far_out,
+        {"model": {"input_scaling": "standard"}},
+        ({"model": {"input_scaling": "roots"}},),
+        10,
     ),
     "no prior": Case(
         "below a trivial reference",

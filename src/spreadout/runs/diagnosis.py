@@ -40,6 +40,7 @@ COPIES, COPIED = 10, 0.01  # scored rows, and their share, that may be training 
 ALWAYS = "always the most frequent labels"
 POPULAR = "always the most popular items"
 LITTLE = 0.25  # of the way from a trivial score to the best in one place
+ROOTS = 'set model.input_scaling = "roots": a few values far out hide what tells the others apart'
 UNMIRRORED = "set clients.image_flip = false: mirrored images may be of other classes"
 AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
@@ -78,6 +79,7 @@ def diagnose(
     scale_free: bool = False,
     copies: Copies | None = None,
     mirrored: bool = False,
+    standardised: bool = False,
 ) -> list[Finding]:
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
 
@@ -87,7 +89,8 @@ def diagnose(
     are scored; usual: the rounds that would have been chosen for the data; takes_prior: whether a prior
     over classes could be added; collapse_advice: what the method says of its classes, if they collapsed;
     scale_free: whether the server's optimiser takes the scale of the clients' one step away; copies: of
-    training rows among those that are scored; mirrored: whether it was chosen to mirror images.
+    training rows among those that are scored; mirrored: whether it was chosen to mirror images;
+    standardised: whether features are standardised as they are.
     """
     fallen, dead = collapse(collapse_advice), dead_units(activity)
     wild = divergence(config, history, examples)
@@ -111,6 +114,8 @@ def diagnose(
         said.insert(0, calm)  # classes of a run that was cut short may not have come apart yet
     if mirrored and (twins := mirrored_classes(config, history, references or {})) is not None:
         said.insert(0, twins)
+    if standardised and (tails := long_tails(config, history, references or {}, examples)) is not None:
+        said.insert(0, tails)
     unused = inputs_unused(config, history, references or {}, said)
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = [*said, *(one for one in (unused, last) if one is not None)]
@@ -202,6 +207,29 @@ def mirrored_classes(
         "mirrored classes",
         f"{judged(config)} is {sign * ours:.2f}, {who} in one place has {sign * best:.2f}",
         UNMIRRORED,
+    )
+
+
+def long_tails(
+    config: EvalConfig,
+    history: Sequence[Record],
+    references: Mapping[str, Reference],
+    examples: int = 0,
+) -> Finding | None:
+    """The best model in one place is better, and chose features whose long tails are shortened."""
+    known = central(config, references)
+    if not known:
+        return None
+    best, who = max(known)
+    ours = goodness(config, history[shown_of(config, history)])
+    if not references[who].with_roots or not differ(config, best - ours, ours, examples):
+        return None
+    sign = described(judged_by(config)[0]).sign
+    return Finding(
+        "long tails",
+        f"{judged(config)} is {sign * ours:.2f}, {who} in one place has {sign * best:.2f} with roots of "
+        "features that have long tails",
+        ROOTS,
     )
 
 
