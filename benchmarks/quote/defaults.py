@@ -208,14 +208,21 @@ def next_items(path: str) -> str:
 
 
 def popularity(path: str) -> str:
-    """Logs without a prior, with the default one and with clients' counts, beside what is popular."""
+    """Logs without a prior, with the default one and with clients' counts, beside what is popular.
+
+    Of each log the seeds that all its arms have: each draws other test users.
+    """
     rows, every = [], dict[str, Runs]()
     for name, found in _by_set(path, histories=True).items():
-        known = {run["seed"]: run["references"] for run in found[HISTORIES]}
-        means = (statistics.mean(of[one]["R@10"] for of in known.values()) for one in COUNTED)
-        cells = [f"{mean:.1f}" for mean in means]
-        for arm, changes in BY_PRIOR.items():
-            own = [run for run in found[HISTORIES] if run.get("changes", []) == changes]
+        arms = {
+            arm: {run["seed"]: run for run in found[HISTORIES] if run.get("changes", []) == changes}
+            for arm, changes in BY_PRIOR.items()
+        }
+        seeds = sorted(set.intersection(*(set(runs) for runs in arms.values() if runs)))
+        known = [next(runs[seed] for runs in arms.values() if runs)["references"] for seed in seeds]
+        cells = [f"{statistics.mean(of[one]['R@10'] for of in known):.1f}" for one in COUNTED]
+        for arm, runs in arms.items():
+            own = [runs[seed] for seed in seeds if runs]
             every.setdefault(arm, []).extend(own)
             cells.append(_mean(own))
         rows.append([name, *cells])

@@ -51,12 +51,13 @@ def test_logs_are_shown_by_prior_and_runs_below_popularity_are_counted(
             "hardware": "a machine", "torch": "1",
         }  # fmt: skip
 
-    runs = [one(0, 29.0, 30.0, "method.prior=0"), one(0, 30.0, 30.0), one(1, 33.0, 32.0)]
+    runs = [one(seed, 29.0, 30.0, "method.prior=0") for seed in (0, 1)]
+    runs += [one(0, 30.0, 30.0), one(1, 33.0, 30.0), one(2, 99.0, 0.0)]  # one arm has a seed more
     made = {"runs": runs, "hardware": "a machine", "commit": "0", "versions": {"torch": "1"}}
     (tmp_path / "logs.json").write_text(json.dumps(made))
     monkeypatch.setattr(tables, "ROOT", tmp_path)
     lines = defaults.popularity("logs.json").splitlines()
     assert lines[2:4] == [
-        "| log | 31.0 | 1.0 | 2.0 | (29.0) | 31.5 | |",
-        "| runs below popularity | | | | 1 of 1, 1.0 | 0 of 2 | |",
+        "| log | 30.0 | 1.0 | 2.0 | 29.0 | 31.5 | |",
+        "| runs below popularity | | | | 2 of 2, 2.0 | 0 of 2 | |",
     ]
