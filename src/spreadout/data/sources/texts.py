@@ -18,6 +18,8 @@ from spreadout.data.sources.encoding import Encoding
 from spreadout.data.sources.label_cells import label_sets, plain
 from spreadout.data.words import WIDTH, hashed_words
 
+Separator = Annotated[str, Field(min_length=1)]
+
 
 @register_source
 class Texts(FileSource):
@@ -28,7 +30,7 @@ class Texts(FileSource):
     name: str = "texts"
     text: str = "text"  # the column of text
     label: str = "label"  # the column of classes
-    separator: str | None = None  # what parts the labels of a text that has several
+    separator: Separator | None = None  # what parts the labels of a text that has several
     client: str | None = None  # the column that says whose each text is; None: nobody knows
     delimiter: str = ","
     encoding: Encoding = None
