@@ -90,6 +90,12 @@ COMPARISONS = (
         "six of the eight had been scored with an earlier form; rows of all eight are among "
         "those that trust was chosen on",
     ),
+    Comparison("roots of long tails, no default", "roots", "as many sets chose as were looked at after"),
+    Comparison(
+        "the same by the share of long tails",
+        "roots-fresh",
+        "the share was chosen on the sets of `roots`; steel, with less than that share, is here too",
+    ),
 )
 
 
