@@ -29,6 +29,7 @@ from benchmarks.quote import (
     fedaws,
     fedmlh,
     fedss,
+    origins,
     papers,
     parts,
     privacy,
@@ -248,6 +249,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),
     "soak": soak.soaks,
     "papers": papers.summary,
+    "origins": origins.origins,
     "which": which.facts,
     **{f"paper-{page}": partial(papers.page, page) for page in papers.PAGES},
 }

@@ -258,15 +258,16 @@ def _is_empty(cell: Any) -> bool:
 
 def is_cell_of_text(cell: Any) -> bool:
     """Whether it is what files and pandas have in a column of text: text, a number, or nothing."""
-    return isinstance(cell, str | Number | np.generic) or _is_empty(cell)
+    return isinstance(cell, str | Number | np.bool_) or _is_empty(cell)
 
 
 def _as_text(cell: Any) -> str:
     """As it would stand in a file. pandas makes 12.0 of 12 where other cells are empty."""
     if _is_empty(cell):
         return ""
-    whole = isinstance(cell, float | np.floating) and math.isfinite(cell) and int(cell) == cell
-    return str(int(cell)) if whole else str(cell)
+    if isinstance(cell, float | np.floating) and abs(number := float(cell)) < 2**53:
+        return str(int(number)) if number.is_integer() else str(cell)
+    return str(cell)
 
 
 def _described(column: InputColumn) -> str:
