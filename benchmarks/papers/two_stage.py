@@ -202,7 +202,9 @@ class TwoStage:
         for one in self.points:
             if scores := self.scores(one, kept):
                 table.append({"arm": one.arm, "point": one.name, "settings": one.settings, **scores})
-        tuning = {"base": self.base.name, "fraction": self.fraction, "points": table}
+        seeds = sorted({one.job.experiment.seed for one in self.points})
+        about = {"base": self.base.name, "fraction": self.fraction, "seeds": seeds}
+        tuning = {**about, "points": table}
         write(out / f"{self.name}-tuning.json", tuning)
         chosen = self.chosen(kept)
         suite, missing = self.final(chosen), len(self.arms) - len(chosen)

@@ -15,6 +15,7 @@ from functools import partial
 
 from benchmarks.common.command import parser_of
 from benchmarks.common.paths import ROOT
+from benchmarks.defaults.tails import RULES
 from benchmarks.quote import (
     attacks,
     chosen_on,
@@ -28,6 +29,7 @@ from benchmarks.quote import (
     fedaws,
     fedmlh,
     fedss,
+    origins,
     papers,
     parts,
     privacy,
@@ -35,6 +37,7 @@ from benchmarks.quote import (
     seen,
     shapes,
     soak,
+    tails,
     which,
 )
 
@@ -207,6 +210,10 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-fresh": lambda: columns.before_and_now(
         "results/defaults/fresh-tables.json", "results/defaults/fresh-tables-before.json"
     ),
+    "long-tails-made-up": lambda: tails.gains("results/defaults/roots-made-up.json", (4.0,), mean=False),
+    "long-tails-first": lambda: tails.gains("results/defaults/roots.json", RULES, half=0),
+    "long-tails-second": lambda: tails.gains("results/defaults/roots.json", RULES, half=1),
+    "long-tails-fresh": lambda: tails.gains("results/defaults/roots-fresh.json", (4.0,)),
     "defaults-tiny": lambda: defaults.unseen("results/defaults/tiny.json"),
     "defaults-little": lambda: defaults.with_floor(
         "results/defaults/little.json", "results/defaults/little-one-error.json"
@@ -242,6 +249,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "cover-sets": lambda: privacy.requests("results/privacy/requests.json"),
     "soak": soak.soaks,
     "papers": papers.summary,
+    "origins": origins.origins,
     "which": which.facts,
     **{f"paper-{page}": partial(papers.page, page) for page in papers.PAGES},
 }

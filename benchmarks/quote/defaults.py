@@ -219,19 +219,20 @@ def popularity(path: str) -> str:
             every.setdefault(arm, []).extend(own)
             cells.append(_mean(own))
         rows.append([name, *cells])
-    for what, holds in (("runs below popularity", _is_below), ("by popularity alone", _is_alone)):
-        counts = (f"{sum(map(holds, own))} of {len(own)}" for own in every.values())
-        rows.append([what, *("" for _ in COUNTED), *counts])
-    note = "R@10 on test users, mean over seeds; in parentheses one seed."
+    rows.append(
+        ["runs below popularity", *("" for _ in COUNTED), *map(_below_popularity, every.values())]
+    )
+    note = "R@10 on test users, mean over seeds; in parentheses one seed. Runs below: by how many points"
+    note += " together."
     return table(("", *COUNTED, *BY_PRIOR), rows, path, note=note)
 
 
-def _is_below(run: dict[str, Any]) -> bool:
-    return bool(run["metrics"]["R@10"] < run["references"][COUNTED[0]]["R@10"] - 1e-6)
-
-
-def _is_alone(run: dict[str, Any]) -> bool:
-    return "inputs unused" in run["findings"]
+def _below_popularity(runs: Runs) -> str:
+    if not runs:
+        return ""
+    lost = [run["references"][COUNTED[0]]["R@10"] - run["metrics"]["R@10"] for run in runs]
+    below = [points for points in lost if points > 1e-6]
+    return f"{len(below)} of {len(runs)}" + (f", {sum(below):.1f}" if below else "")
 
 
 def prior_rules(path: str) -> str:

@@ -43,23 +43,20 @@ def test_a_share_just_below_ninety_is_not_shown_as_ninety(path: str) -> None:
 def test_logs_are_shown_by_prior_and_runs_below_popularity_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def one(
-        seed: int, score: float, popular: float, *changes: str, alone: bool = False
-    ) -> dict[str, Any]:
+    def one(seed: int, score: float, popular: float, *changes: str) -> dict[str, Any]:
         known = {"popularity": popular, "successor": 1.0, "item-kNN": 2.0}
         return {
             "set": "log", "method": "dual_encoder", "seed": seed, "changes": list(changes),
             "metrics": {"R@10": score}, "references": {name: {"R@10": of} for name, of in known.items()},
-            "findings": ["inputs unused"] if alone else [], "hardware": "a machine", "torch": "1",
+            "hardware": "a machine", "torch": "1",
         }  # fmt: skip
 
-    runs = [one(0, 29.0, 30.0, "method.prior=0"), one(0, 30.0, 30.0, alone=True), one(1, 33.0, 32.0)]
+    runs = [one(0, 29.0, 30.0, "method.prior=0"), one(0, 30.0, 30.0), one(1, 33.0, 32.0)]
     made = {"runs": runs, "hardware": "a machine", "commit": "0", "versions": {"torch": "1"}}
     (tmp_path / "logs.json").write_text(json.dumps(made))
     monkeypatch.setattr(tables, "ROOT", tmp_path)
     lines = defaults.popularity("logs.json").splitlines()
-    assert lines[2:5] == [
+    assert lines[2:4] == [
         "| log | 31.0 | 1.0 | 2.0 | (29.0) | 31.5 | |",
-        "| runs below popularity | | | | 1 of 1 | 0 of 2 | 0 of 0 |",
-        "| by popularity alone | | | | 0 of 1 | 1 of 2 | 0 of 0 |",
+        "| runs below popularity | | | | 1 of 1, 1.0 | 0 of 2 | |",
     ]

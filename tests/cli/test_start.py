@@ -1,6 +1,7 @@
 """From a file to a config that trains, presets to look at, and settings tried on validation data."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -101,7 +102,8 @@ def test_columns_are_what_was_said_of_them(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "a.csv").write_text(header + "\n")
+    row = re.sub(r'"[^"]*"|[^,;|]+', "1", header)
+    (tmp_path / "a.csv").write_text(f"{header}\n{row}\n")
     config = tmp_path / "a.toml"
     assert invoke(monkeypatch, "init", str(tmp_path / "a.csv"), *options, "--out", str(config)) == 0
     assert tomllib.loads(config.read_text())["data"]["source"] == source
@@ -123,7 +125,7 @@ def test_an_answer_that_does_not_fit_is_not_dropped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.csv").write_text("user,item,time,kind\n")
+    (tmp_path / "a.csv").write_text("user,item,time,kind\n1,2,3,4\n")
     assert invoke(monkeypatch, "init", *options) == 2
     assert said in capsys.readouterr().err
 
@@ -131,10 +133,10 @@ def test_an_answer_that_does_not_fit_is_not_dropped(
 @pytest.mark.parametrize(
     ("name", "header", "source", "method"),
     [
-        ("events.csv", "user,item,time", "interactions", "dual_encoder"),
+        ("events.csv", "user,item,time\n1,2,3", "interactions", "dual_encoder"),
         ("a.npz", "", "npz", "fedaws"),
         ("a.arff", "@relation 'a: -C 1'\n@attribute l {0,1}\n@data", "mulan", "fedaws"),
-        ("a.tsv", "x\tlabel", "table", "fedaws"),
+        ("a.tsv", "x\tlabel\n1\t2", "table", "fedaws"),
         ("a.txt", "3 1:0.5 7:1", "libsvm", "fedaws"),
         ("a.dat", "12 5 3", "xc-text", "fedaws"),
         ("pictures/cat/a.PNG", "", "image-folder", "fedaws"),
@@ -322,3 +324,81 @@ def test_a_sweep_tries_all_on_validation_data_and_goes_on_where_it_stopped(
 def test_nothing_to_try_is_said() -> None:
     with pytest.raises(so.UserError, match="nothing to try; write values with commas"):
         Sweep.of("digits-fedaws", ["clients.lr=0.1"], Path("nowhere"))
+
+
+FIRST = "".join(f"{i},{i % 7},{['ash', 'fir', 'yew'][i % 3]}\n" for i in range(30))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b,kind\n", "t.csv: has a header and no rows"),
+        ("a,b,kind\n1,2,ash\n1,2\n", "t.csv:3: 2 fields instead of 3"),
+        ("user,item,time\n", "t.csv: has a header and no rows"),
+        ("user,item,time\nann,ash,1\nann,ash\n", "t.csv:3: 2 fields instead of 3"),
+        ("a,a,kind\n1,2,ash\n", "two columns are called 'a' (1 and 2)"),
+        (
+            "a,price\n" + "".join(f"1,{i / 7:.3f}\n" for i in range(90)),
+            "price looks like a quantity (90 different numbers with fractions in 90 rows), and classes are "
+            "needed: cut it into ranges, or name another column by --label",
+        ),
+        (
+            "a,id\n" + "".join(f"1,u-{i:04d}\n" for i in range(30)),
+            "id looks like a name of each row (30 different values in 30 rows), and nobody can learn a "
+            "class from one example: name another column by --label",
+        ),
+        (
+            "a,n\n" + "".join(f"1,{i * 37}\n" for i in range(30)),
+            "n looks like a quantity, or a name of each row (30 different values in 30 rows)",
+        ),
+    ],
+)
+def test_init_refuses_what_no_run_could_read(
+    text: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    config = tmp_path / "t.toml"
+    assert invoke(monkeypatch, "init", str(tmp_path / "t.csv"), "--out", str(config)) == 2
+    assert said in capsys.readouterr().err
+    assert not config.exists()
+
+
+def test_at_a_terminal_another_column_of_labels_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f"{i % 5},{['ash', 'fir'][i % 2]},{i * 1.5}\n" for i in range(90))
+    (tmp_path / "t.csv").write_text("a,b,price\n" + rows)
+    answers = iter([str(tmp_path / "t.csv"), "b", "-", "fedaws"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
+    assert invoke(monkeypatch, "init", "--out", str(tmp_path / "t.toml")) == 0
+    assert so.Experiment.load(tmp_path / "t.toml").data.source.label == "b"
+
+
+@pytest.mark.parametrize("mark", ["|", ";", ","])
+@pytest.mark.parametrize("source", ["table", "texts"])
+def test_init_sees_that_cells_are_several_labels(
+    mark: str,
+    source: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sets = ["ash", "fir", mark.join(["ash", "yew"]), "yew", f"fir{mark} ash"]
+    first = [
+        str(i % 7) if source == "table" else f"some words no {'abcdefgh'[i % 8] * i}" for i in range(90)
+    ]
+    rows = [f'{one},"{sets[i % 5]}"' for i, one in enumerate(first)]
+    (tmp_path / "t.csv").write_text("\n".join(["first,kinds", *rows]) + "\n")
+    config = tmp_path / "t.toml"
+    assert invoke(monkeypatch, "init", str(tmp_path / "t.csv"), "--out", str(config)) == 0
+    assert f"A cell of it may be several labels, parted by {mark!r}" in capsys.readouterr().out
+    found = so.Experiment.load(config)
+    assert (found.data.source.name, found.data.source.separator) == (source, mark)
+    raw = found.data.source.read(found.data.path)
+    assert raw.class_names == ("ash", "fir", "yew")
+    assert [sorted(raw.train.labels[i].tolist()) for i in range(5)] == [[0], [1], [0, 2], [2], [0, 1]]

@@ -35,7 +35,10 @@ def test_from_arrays_groups_by_client_in_the_given_order(toy_arrays) -> None:  #
         ({"y": [None, "a"]}, "y is missing in example 0"),
         ({"y": [1, "a"]}, "y has text and int in one column: give all of it alike"),
         ({"y": [0, 2000]}, "y goes up to 2000, but only 2 numbers occur: .* as text"),
-        ({"y": [-1, 0]}, "y has the value -1: numbers start at 0"),
+        (
+            {"y": [-1, 0]},
+            r"y has the value -1: numbers start at 0; if it is a class, give .* \[str\(one\) for one in y\]",
+        ),
         ({"y": [0]}, "x has 2 examples, y has 1"),
         ({"client": [0]}, "client has 1 entries, y has 2"),
         ({"x": [[1.0], [float("nan")]]}, "not finite in example 1"),

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from spreadout.data.columns import Dense, Sparse
+from spreadout.data.columns import Dense
 from spreadout.data.moments import moments
-from spreadout.data.tails import LONG, POWERS, have_long_tails, shortened, to_power, with_roots
+from spreadout.data.tails import LONG, POWERS, shortened, to_power, with_roots
 
 ROWS = 4000
 
@@ -108,13 +108,3 @@ def test_powers_and_moments_are_those_of_a_plain_loop(seed: int) -> None:
         assert power[j] == POWERS[chosen]
         assert float(mean[j]) == pytest.approx((values ** POWERS[chosen]).mean())
         assert float(variance[j]) == pytest.approx((values ** POWERS[chosen]).var())
-
-
-def test_a_table_with_one_long_tail_has_one() -> None:
-    table = np.stack([drawn("normal"), drawn("log-normal 1.5")], 1).astype(np.float32)
-    assert have_long_tails(Dense(torch.from_numpy(table)))
-    assert not have_long_tails(Dense(torch.from_numpy(table[:, :1].copy())))
-    offsets = 2 * torch.arange(ROWS + 1)
-    ids = torch.tensor([0, 1]).repeat(ROWS)
-    sparse = Sparse(ids=ids, weights=torch.from_numpy(table).flatten(), offsets=offsets, width=2)
-    assert have_long_tails(sparse)

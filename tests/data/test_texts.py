@@ -191,8 +191,8 @@ def test_what_cannot_be_asked_is_named_by_its_line(
         so.load(folder).predict(tmp_path / "q.csv")
 
 
-CELLS = ["lost card", None, float("nan"), np.float64("nan"), 12, 12.0, 1.5, np.int64(3)]
-AS_TEXT = ["lost card", "", "", "", "12", "12", "1.5", "3"]
+CELLS = ["lost card", None, float("nan"), np.float64("nan"), 12, 12.0, 1e300, np.int64(3)]
+AS_TEXT = ["lost card", "", "", "", "12", "12", "1e+300", "3"]
 
 
 def test_cells_as_pandas_has_them_are_texts(folder: Path) -> None:
@@ -201,6 +201,7 @@ def test_cells_as_pandas_has_them_are_texts(folder: Path) -> None:
     for given in (CELLS, np.array(CELLS, dtype=object), {"text": CELLS}):
         torch.testing.assert_close(model.scores(given), want)
     frame = {"text": CELLS, "topic": ["card", "cash"] * 4}
+    assert len(CELLS) == 8
     data = so.FederatedDataset.from_frame(frame, label="topic")
     assert data.input_columns is not None
     found = so.Examples.from_frame(frame, label="topic", like=data).inputs["x"]
@@ -213,15 +214,34 @@ def test_a_series_of_pandas_is_a_list_of_texts(folder: Path) -> None:
     pandas = pytest.importorskip("pandas")
     model = so.load(folder)
     for cells in (CELLS, ["no cash", None], ["no cash", "a card"]):
-        series = pandas.Series(cells)
-        texts = [AS_TEXT[CELLS.index(one)] if one in CELLS else one for one in cells]
+        series = pandas.Series(cells, dtype=object)
+        texts = AS_TEXT if cells is CELLS else [one or "" for one in cells]
         torch.testing.assert_close(model.scores(series), model.scores(texts))
     missing = pandas.DataFrame({"text": pandas.array(["no cash", pandas.NA], dtype="string")})
     torch.testing.assert_close(model.scores(missing), model.scores(["no cash", ""]))
 
 
+def test_a_separator_that_parts_nothing_is_refused() -> None:
+    with pytest.raises(so.UserError, match=r"data\.source\.separator = ''"):
+        so.Experiment.of({"data": {"source": {"name": "texts", "separator": ""}, "path": "t.csv"}})
+
+
+@pytest.mark.parametrize("cells", [["12", "7"], [None, ""], [3.0, 4.0]])
+def test_clients_whose_texts_are_numbers_or_empty_have_texts_all_the_same(cells: list[Any]) -> None:
+    own, others = {"text": cells, "topic": [0, 1]}, {"text": ["lost card", "no cash"], "topic": [1, 0]}
+    for parts in ([own, others], [others, own]):
+        data = so.FederatedDataset.from_partitions(parts, label="topic")
+        x, at = data.columns["x"], 2 * parts.index(own)
+        as_text = [str(int(one)) if isinstance(one, float) else one or "" for one in cells]
+        want = hashed_words(as_text, 8192).dense().values
+        assert torch.equal(x.take(torch.arange(at, at + 2)), want)
+
+
 def test_what_is_no_text_is_refused(folder: Path) -> None:
     model = so.load(folder)
+    for odd in (b"lost card", np.bytes_(b"lost card"), np.datetime64("2020-01-01")):
+        with pytest.raises(so.UserError, match=r"text is .* in row 2, no text|no text; leave"):
+            model.predict({"text": ["lost card", odd]})
     with pytest.raises(so.UserError, match=r"row 2: text is .*, no text"):
         model.predict({"text": ["lost card", ["a", "list"]]})
     with pytest.raises(so.UserError, match="give a list of inputs"):

@@ -4,6 +4,7 @@ import importlib
 import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,17 @@ def config(metrics: list[str], **changes: object) -> so.Experiment:
         "eval": {"metrics": metrics, "every": 1},
     }
     return so.Experiment.of({**values, **changes})
+
+
+def by_validation(metric: str, patience: int | None = None, **changes: object) -> so.Experiment:
+    judged: dict[str, object] = {"metrics": [metric], "every": 1, "split": "validation", "keep": "last"}
+    judged |= {} if patience is None else {"patience": patience}
+    return config([], eval=judged, method={"name": "fedaws", "prior": 0}, **changes)
+
+
+def validated() -> so.Splits:
+    data = several_classes()
+    return replace(data, validation=data.test)
 
 
 def with_k(name: str, k: int) -> str:
@@ -240,8 +252,8 @@ def test_a_metric_from_a_module_outside_works_in_a_config(own_module: None) -> N
 
 
 def test_the_best_of_a_lower_is_better_metric_is_its_lowest(own_module: None) -> None:
-    e = config(["misses"], imports=["own_metrics"], rounds=8)
-    result = so.run(e, data=several_classes())
+    e = by_validation("misses", imports=["own_metrics"], rounds=8)
+    result = so.run(e, data=validated())
     values = [record["misses"] for record in result.history]
     assert max(values) > min(values)
     assert result.summary["best"]["round"] == values.index(min(values))
@@ -250,15 +262,15 @@ def test_the_best_of_a_lower_is_better_metric_is_its_lowest(own_module: None) ->
 def test_a_run_stops_when_a_lower_is_better_metric_falls_no_more() -> None:
     told = iter([9.0, 7.0, 5.0, 6.0, 8.0, 1.0])  # a rising one would have stopped after the second
     register_metric("scripted", better="lower", needs=("ranking",))(lambda inputs: next(told))
-    e = config(["scripted"], rounds=5, eval={"metrics": ["scripted"], "every": 1, "patience": 2})
-    result = so.run(e, data=several_classes())
+    e = by_validation("scripted", patience=2, rounds=5)
+    result = so.run(e, data=validated())
     assert [record["scripted"] for record in result.history] == [9, 7, 5, 6, 8]
     assert result.summary["stopped_early"]
     assert result.summary["best"]["round"] == 2
 
 
 def test_an_evaluation_without_a_value_is_never_the_best() -> None:
-    e = EvalConfig(metrics=["mean rank"], patience=2)
+    e = EvalConfig(metrics=["mean rank"], patience=2, split="validation")
     history = [{"mean rank": v} for v in (math.nan, 4.0, None, 3.0, 5.0, 6.0)]
     assert [best_of(e, history[: n + 1]) for n in range(6)] == [0, 1, 1, 3, 3, 3]
     assert not out_of_patience(e, history[:5])
@@ -272,6 +284,6 @@ def test_metrics_of_several_units_have_no_mean() -> None:
         lambda inputs: inputs.rank.median()
     )
     both = ["mean rank", "median rank"]
-    e = EvalConfig(metrics=both, best_by=both)
+    e = EvalConfig(metrics=both, best_by=both, split="validation")
     history = [dict(zip(both, pair, strict=True)) for pair in ((5.0, 5.0), (4.0, 4.0), (2.0, 7.0))]
     assert best_of(e, history) == 1

@@ -1,6 +1,7 @@
 """Servers that try to see through a node's noise: each attack worked once, and none does now."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -549,3 +550,57 @@ def test_what_is_wrong_with_a_nodes_data_is_not_told(tmp_path: Path) -> None:
     node.restart()
     task = RecordDict({"task": ConfigRecord({"run": "a", "round": 0})})
     assert problem(asked(node, HELLO, task)) == "it failed; its own log says why"
+
+
+def said(reply: Message) -> dict[str, object]:
+    """All that a reply says but the noised values of updates, of which it is how many there are."""
+    found: dict[str, object] = {"kind": reply.metadata.message_type, "error": reply.has_error()}
+    for name, record in reply.content.items():
+        if isinstance(record, ConfigRecord):
+            found[name] = dict(record)
+            continue
+        for key, value in messages.tensors_in(reply.content, name).items():
+            noised = name == "updates" and key.partition("/")[2].startswith(("dense.", "values."))
+            found[f"{name}.{key}"] = tuple(value.shape) if noised else value.tolist()
+    return found
+
+
+def told_in(folder: Path, data: Splits, *, private: bool) -> list[dict[str, object]]:
+    """What the nodes of a run say in it, message by message."""
+    asks, found = ["rounds=2", "method.name=fedavg"], list[dict[str, object]]()
+    if private:
+        e = experiment(*asks)
+        grid = private_nodes(folder, e, data=data)
+    else:
+        e = Experiment.of(QUICK, overrides=asks)
+        grid = deployed(data, e, folder / "project", 2)
+
+    def change(question: Message, reply: Message) -> list[Message]:
+        found.append(said(reply))
+        return [reply]
+
+    for node in grid.nodes.values():
+        node.change = change
+    served(grid, data, e, folder / "run")
+    return found
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_messages_say_the_same_whatever_one_client_has(tmp_path: Path, private: bool) -> None:
+    """Where everybody requests every row: beside noised values nothing tells two worlds apart."""
+    one, rng, many = several_classes(), np.random.default_rng(0), 200
+    train = one.train
+    x, y = (train.columns[name].take(torch.arange(train.examples)).numpy() for name in ("x", "y"))
+    client = np.repeat(np.arange(train.clients), train.sizes)
+    kept = client != 2
+    other = FederatedDataset.from_arrays(
+        np.concatenate([x[kept], 9 * rng.normal(size=(many, x.shape[1]))]),
+        np.concatenate([y[kept], np.zeros(many, dtype=int)]),
+        np.concatenate([client[kept], np.full(many, 2)]),
+        classes=train.classes,
+    )
+    worlds = one, replace(one, train=other)
+    first, second = (told_in(tmp_path / str(i), data, private=private) for i, data in enumerate(worlds))
+    assert [reply["kind"] for reply in first].count(TRAIN) == 4  # two nodes, two rounds
+    assert not any(reply["error"] for reply in first)
+    assert (first == second) == private

@@ -497,10 +497,17 @@ def test_clients_count_alike_whatever_they_hold() -> None:
     torch.testing.assert_close(moved["examples"], (5 * each[0] + each[1]) / 6, rtol=1e-3, atol=1e-6)
 
 
+BY_VALIDATION = {"split": "validation", "keep": "last"}
+
+
+def validated(data: Splits) -> Splits:
+    return replace(data, validation=data.test)
+
+
 def test_training_stops_when_it_gets_no_better() -> None:
-    data = label_sets()
+    data = validated(label_sets())
     names = ["P@1", "P@3", "P@5"]
-    evaluated = {"metrics": names, "every": 1, "best_by": names, "patience": 3}
+    evaluated = {"metrics": names, "every": 1, "best_by": names, "patience": 3, **BY_VALIDATION}
     clients = {"per_round": 2, "batch": 8, "lr": 1e-9}  # nothing moves: the start is the best
     result = so.run(label_sets_config(HASHED, rounds=50, eval=evaluated, clients=clients), data=data)
     assert result.summary["rounds"] == 3
@@ -512,8 +519,9 @@ def test_training_stops_when_it_gets_no_better() -> None:
 
 def test_the_best_round_is_best_by_the_mean_of_the_metrics() -> None:
     names = ["P@1", "P@3", "P@5"]
-    evaluated = {"metrics": names, "every": 1, "best_by": names}
-    result = so.run(label_sets_config(HASHED, rounds=12, eval=evaluated), data=label_sets(seed=0))
+    evaluated = {"metrics": names, "every": 1, "best_by": names, **BY_VALIDATION}
+    data = validated(label_sets(seed=0))
+    result = so.run(label_sets_config(HASHED, rounds=12, eval=evaluated), data=data)
     means = [sum(record[name] for name in names) for record in result.history]
     alone = [record["P@1"] for record in result.history]
     best = means.index(max(means))

@@ -97,6 +97,17 @@ def test_a_private_model_says_the_same_of_its_columns_in_two_worlds(model: str, 
     assert "violet" not in said[False, 1]["columns"][1]["values"]
 
 
+def test_a_private_model_is_asked_by_a_table_without_empty_cells(tmp_path: Path) -> None:
+    path = table(tmp_path / "t.csv", kilos=2.0)
+    colours = ["blue", "green", "red", "violet"]
+    asked = config(path, private=True, values={"colour": colours})
+    predictor = so.run(asked, out=tmp_path / "run", device="cpu").predictor
+    for model in (predictor, so.load(tmp_path / "run")):
+        assert len(model.predict({"colour": ["violet", "red"], "weight": [1.0, 2.0]}, top=1)) == 2
+        with pytest.raises(so.UserError, match="row 2: weight is empty; fill it in"):
+            model.predict({"colour": ["violet", "red"], "weight": [1.0, None]})
+
+
 def refused(path: Path, said: str, **source: Any) -> None:
     """Under [privacy], and there alone."""
     with pytest.raises(so.UserError, match=said):

@@ -22,7 +22,9 @@ from spreadout.runtime.sequential import train_client
 
 WIDTH = 8192
 SYLLABLES = [one + other for one in "bdfgklmnrst" for other in "aeiou"]
-DICTIONARY = ["".join(pair) for pair in itertools.product(SYLLABLES[::2], SYLLABLES[1::3])]  # some hundred
+DICTIONARY = [
+    "".join(pair) for pair in itertools.product(SYLLABLES[::2], SYLLABLES[1::3])
+]  # some hundred
 CLIENTS, TEXTS, WORDS = 6, 4, 5
 CLIP, NOISE = 0.5, 5.0
 

@@ -195,7 +195,7 @@ def test_the_terminal_says_which_way_is_better(
     print_summary(arms[0].summaries[0], tmp_path, as_json=False)
     rank, recall = capsys.readouterr().out.splitlines()[1:3]
     assert rank.startswith("mean rank")
-    assert rank.endswith("; lower is better)")
+    assert rank.endswith("(lower is better)")
     assert "lower" not in recall
     print_comparison(arms, tmp_path, tmp_path / "report.html")
     shown = capsys.readouterr().out

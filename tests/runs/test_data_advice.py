@@ -1,5 +1,6 @@
 """What is odd about data is named before training, or refused with the remedy."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,11 @@ def test_test_classes_without_a_training_example_are_named(tmp_path: Path) -> No
         "1 of the 3 classes to be scored have no training example (yew): 66.7 % of the answers cannot "
         "be right"
     )
+
+
+def test_a_class_for_every_example_is_said_to_look_like_ids(tmp_path: Path) -> None:
+    (said,) = heard(np.eye(60, 4), np.array([f"u{i}" for i in range(60)]), tmp_path)
+    assert re.search(r"be right; (\d+) examples have \1 classes: that looks like ids or a quant", said)
 
 
 def test_labels_from_one_in_python_are_named() -> None:

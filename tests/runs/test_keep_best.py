@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 import spreadout as so
 from faulty import blobs
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.early_stopping import chance, shown_of
+from spreadout.evaluation.early_stopping import best_of, chance, out_of_patience, shown_of
 
 KEYS = (
     "rounds=12", "eval.every=2", "data.validation_fraction=0.2", "clients.local_steps=3",
@@ -86,8 +86,39 @@ def test_nothing_is_chosen_by_test_examples() -> None:
         so.run(experiment("eval.keep=best", "data.validation_fraction=0"))
 
 
+def test_which_round_was_best_is_no_matter_of_test_examples() -> None:
+    test = [{"P@1": score} for score in (50.0, 90.0, 60.0)]
+    both = [
+        {**record, "validation P@1": score}
+        for record, score in zip(test, (70.0, 30.0, 60.0), strict=True)
+    ]
+    judged = EvalConfig()
+    assert best_of(judged, both) == 0
+    assert best_of(judged, test) == 2  # nothing says which: the last one
+    assert best_of(EvalConfig(split="validation"), test) == 1  # they are scores of validation examples
+    patient = EvalConfig(patience=1)
+    assert out_of_patience(patient, both)
+    assert not out_of_patience(patient, test)
+    assert best_of(judged, [*test, both[1]]) == 3  # as of a run that was gone on with
+
+
+def test_a_run_that_holds_nothing_out_says_nothing_of_a_best_round() -> None:
+    found = so.run(experiment("data.validation_fraction=0", "eval.keep=last"))
+    scores = [record["P@1"] for record in found.history]
+    assert max(scores) > scores[-1]  # or it would prove nothing
+    assert found.summary["best"]["round"] == found.summary["rounds"]
+    assert found.summary["best"]["P@1"] == scores[-1]
+
+
 @pytest.mark.parametrize(
-    "asked", ["eval.keep=best", "eval.split=validation", "eval.decode=both", "method.prior=validation"]
+    "asked",
+    [
+        "eval.keep=best",
+        "eval.split=validation",
+        "eval.patience=3",
+        "eval.decode=both",
+        "method.prior=validation",
+    ],
 )
 @pytest.mark.parametrize("share", [0, 0.2])
 def test_of_data_given_in_python_a_config_holds_nothing_out(asked: str, share: float) -> None:

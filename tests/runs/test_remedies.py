@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import spreadout as so
 from faulty import PLAIN, blobs, doubled, mislabelled, ran, skewed
@@ -58,6 +59,23 @@ HEART: Settings = {
 
 def many() -> so.Splits:
     return blobs(classes=30, each=4, noise=0.6)
+
+
+def far_out() -> so.Splits:
+    """Log-normal features: a few values are a thousand times the median."""
+    splits = blobs(classes=6, noise=0.3)
+    columns = dict(splits.train.columns)
+    x = columns["x"]
+    assert isinstance(x, so.Dense)
+    columns["x"] = so.Dense(torch.exp(3 * x.values), index=x.index)
+    held = splits.test.inputs["x"]
+    assert isinstance(held, so.Dense)
+    inputs = {"x": so.Dense(torch.exp(3 * held.values), index=held.index)}
+    return replace(
+        splits,
+        train=replace(splits.train, columns=columns),
+        test=replace(splits.test, inputs=inputs),
+    )
 
 
 def words() -> so.Splits:
@@ -306,6 +324,15 @@ CASES = {
         ),
         2,
     ),
+    "incomes and counts": Case(
+        "long tails",
+        "in one place has",
+        'set model.input_scaling = "roots"',
+        far_out,
+        {"model": {"input_scaling": "standard"}},
+        ({"model": {"input_scaling": "roots"}},),
+        10,
+    ),
     "no prior": Case(
         "below a trivial reference",
         "always the most frequent labels have 70",
@@ -440,12 +467,22 @@ def test_inputs_far_from_zero_kill_units_and_centred_ones_do_not() -> None:
 
 def test_the_round_that_is_named_is_a_good_end() -> None:
     data = mislabelled()
-    bad, (first, *_) = ran(data, **HEART)
+    judged = {"every": 1, "split": "validation", "keep": "last"}
+    looked_at: Settings = {**HEART, "eval": judged, "data": {"validation_fraction": 0.2}}
+    _, (first, *_) = ran(replace(data, validation=data.test), **looked_at)
     assert first.name == "overfitting"
     end = int(first.remedy.split("rounds = ")[1].split(",")[0])
     assert end <= 13
-    good, _ = ran(data, **HEART, rounds=end)
+    other = mislabelled(validation=40)  # other examples than those that the round was read off
+    bad, _ = ran(other, **HEART)
+    good, _ = ran(other, **HEART, rounds=end)
     assert good > bad + 5
+
+
+def test_no_round_is_named_that_was_read_off_the_test_part() -> None:
+    _, (first, *_) = ran(mislabelled(), **HEART)
+    assert first.name == "overfitting"
+    assert "rounds" not in first.remedy
 
 
 def test_rows_that_were_trained_on_flatter_a_score_and_left_out_they_do_not() -> None:

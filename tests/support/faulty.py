@@ -76,7 +76,7 @@ def doubled(leave_out: bool) -> so.Splits:
     return so.Splits("doubled", train, so.Examples.from_arrays(x[again], y[again]))
 
 
-def ran(data: so.Splits, **changes: Any) -> tuple[float, list[Finding]]:
+def ran(data: so.Splits, /, **changes: Any) -> tuple[float, list[Finding]]:
     """The score at the end, and what was found."""
     base: dict[str, Any] = {**PLAIN, "rounds": 20, "eval": {"every": 2}, "method": {"name": "fedavg"}}
     result = so.run(so.Experiment.of({**base, **changes}), data=data)

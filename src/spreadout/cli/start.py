@@ -33,7 +33,7 @@ def init(
     """Write a commented config for your data: asks four questions, or takes the answers as options."""
     from spreadout.config.experiment import Experiment
     from spreadout.config.guess import NOBODY, guessed
-    from spreadout.config.template import Answers, method_for, said_of, written
+    from spreadout.config.template import method_for, said_of, written
     from spreadout.core.files import write_atomic
 
     if config.exists() and not force:
@@ -44,19 +44,19 @@ def init(
     if asks:
         data = typer.prompt("Your data: a file, a folder, or a data set's name", default="digits")
     assert data is not None
-    found = guessed(data, label, client)
+    found = guessed(data, label, client, sure=not asks)
     source = found["source"]
     if asks and isinstance(source, dict) and source["name"] == "table":
         label = typer.prompt("Which column is to be told?", default=source["label"])
-        source = guessed(data, label, client)["source"]
+        source = guessed(data, label, client, sure=False)["source"]
         assert isinstance(source, dict)
         client = typer.prompt(
             "Which column says whose a row is? (- for none)", default=source.get("client", NOBODY)
         )
-        found = guessed(data, label, client)
     if asks:
+        found = guessed(data, label, client)
         method = typer.prompt("Method", default=method_for(found))
-    text = written(Answers(data, label, client, method))
+    text = written(data, found, method)
     import tomllib
 
     Experiment.of(tomllib.loads(text), str(config))

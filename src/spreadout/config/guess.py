@@ -10,12 +10,20 @@ from pathlib import Path, PurePosixPath
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 from spreadout.data.io.archive import PICTURES, files_below, open_plain
-from spreadout.data.io.csv_table import MARKS, columns_of, header_of
+from spreadout.data.io.csv_table import (
+    MARKS,
+    Cells,
+    columns_of,
+    first_row,
+    head_of,
+    refuse_broken_head,
+)
 from spreadout.data.sources import SOURCES
+from spreadout.data.sources.label_cells import joint_of, refuse_no_classes
 from spreadout.data.sources.movielens import LAYOUTS
 from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.python import READS
-from spreadout.data.sources.table import is_free_text
+from spreadout.data.sources.table import are_words, is_free_text
 
 LABELS = ("label", "class", "target", "y", "species", "category", "kind", "tag", "diagnosis", "outcome")
 WHOSE = ("client", "user", "owner", "hospital", "site", "device", "subject", "patient", "customer")
@@ -26,10 +34,13 @@ HEADER = re.compile(rb"\s*\d+\s+\d+\s+\d+\s*")  # N D L, as extreme-classificati
 SPARSE = re.compile(rb"\s*(\S+\s+)?\d+:\S+(\s+\d+:\S+)*\s*")
 
 
-def guessed(data: str, label: str | None = None, client: str | None = None) -> dict[str, object]:
+def guessed(
+    data: str, label: str | None = None, client: str | None = None, *, sure: bool = True
+) -> dict[str, object]:
     """`[data]` for a file or a data set; label, client: columns of a table that are known already.
 
     label: of an ARFF file the attribute of classes, which is guessed where nothing names labels.
+    sure: a column of labels that holds no classes is refused, since nobody is asked for another.
     """
     path = Path(data).expanduser()
     kind = kind_of(data, path)
@@ -44,10 +55,25 @@ def guessed(data: str, label: str | None = None, client: str | None = None) -> d
                 raise UserError(f"{option} {name}: is for tables, and {data} is none; leave it out")
         return {"source": kind, **where}
     delimiter = delimiter_of(path)
-    found = _columns_of(data, header_of(path, delimiter), label, client, delimiter)
-    if found["name"] == "table" and (text := text_in(path, delimiter, found)) is not None:
-        found = {**found, "name": "texts", "text": text}
-    return {**where, "source": found}
+    refuse_broken_head(path, delimiter)
+    found = _columns_of(data, first_row(head_of(path), delimiter), label, client, delimiter)
+    return {**where, "source": _looked_into(path, found, delimiter, sure) if "label" in found else found}
+
+
+def _looked_into(
+    path: Path, found: Mapping[str, object], delimiter: str, sure: bool
+) -> dict[str, object]:
+    """What the cells of a table say that its header does not: that they are texts, or several labels."""
+    columns = columns_of(path, delimiter)
+    name = str(found["label"])
+    source = dict(found)
+    if (text := text_in(columns, found)) is not None:
+        source = {**source, "name": "texts", "text": text}
+    if (joint := joint_of(columns[name])) is not None:
+        return {**source, "separator": joint}
+    if sure:
+        refuse_no_classes(path, name, columns[name], key="--label")
+    return source
 
 
 def kind_of(data: str, path: Path) -> str:
@@ -110,19 +136,17 @@ def delimiter_of(path: Path) -> str:
     return max(MARKS, key=line.count)  # of equals the first, which is the comma
 
 
-def text_in(path: Path, delimiter: str, named: Mapping[str, object]) -> str | None:
+def text_in(columns: Mapping[str, Cells], named: Mapping[str, object]) -> str | None:
     """The column of free text, if it is all that there is to learn from.
 
     Numbers and words of a few kinds beside it make a table, which leaves the text out and says so.
     """
     others = (named["label"], named.get("client"))
-    try:
-        columns = columns_of(path, delimiter)
-    except UserError:  # a run says what is wrong with it
+    inputs = [name for name in columns if name not in others]
+    if len(inputs) != 1:
         return None
-    inputs = {name: cells for name, cells in columns.items() if name not in others}
-    free = [name for name, cells in inputs.items() if is_free_text(cells)]
-    return free[0] if len(free) == 1 and len(inputs) == 1 else None
+    (only,) = inputs
+    return only if is_free_text(columns[only]) and are_words(columns[only]) else None
 
 
 def _columns_of(

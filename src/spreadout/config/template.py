@@ -1,27 +1,15 @@
-"""A commented config for a file of the user's own: four answers, and the rest is chosen for the data."""
+"""A commented config for a file of the user's own; the rest is chosen for the data."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import tomli_w
 
-from spreadout.config.guess import guessed
 from spreadout.core.errors import UserError, one_line
 from spreadout.core.registry import near
 from spreadout.methods import METHODS
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What a config needs to know; None: as it is found."""
-
-    data: str  # a file, a folder, or the name of a data set
-    label: str | None = None  # the column of labels, in a table
-    client: str | None = None  # the column that says whose a row is; `guess.NOBODY`: none does
-    method: str | None = None
 
 
 def method_for(data: dict[str, object]) -> str:
@@ -32,21 +20,21 @@ def method_for(data: dict[str, object]) -> str:
     return "dual_encoder" if histories else "fedaws"
 
 
-def written(answers: Answers) -> str:
-    """The text of the config."""
-    data = guessed(answers.data, answers.label, answers.client)
-    method = answers.method or method_for(data)
+def written(data: str, found: dict[str, object], method: str | None = None) -> str:
+    """The text of the config. data: a file, a folder or the name of a data set, which was found to be
+    this; method: None chooses."""
+    method = method or method_for(found)
     if method not in METHODS:
         raise UserError(f"method {method!r}: unknown{near(method, METHODS)}")
-    section = tomli_w.dumps({"data": data})
+    section = tomli_w.dumps({"data": found})
     return f"""# Written by `spreadout init`. Train with: spreadout run THIS-FILE
 # What is not said here is chosen for the data when it has been read; config.toml in the run folder
 # shows every value. Set any of them here to have it your way: docs/configuration.md.
-name = "{_name(answers.data)}"
+name = "{_name(data)}"
 seed = 0
 # rounds = 300           # chosen for the data, unless you say so
 
-# What is trained on. {one_line(said_of(data))}
+# What is trained on. {one_line(said_of(found))}
 {section}
 # How. `spreadout presets` shows the others; another name is enough, its rates are chosen too.
 [method]
@@ -80,11 +68,19 @@ def said_of(data: dict[str, object]) -> str:
         return "`spreadout data describe THIS-FILE` shows what it looks like."
     if source["name"] == "mulan":
         return f"{source['label']} is what is to be told: every value of it becomes a client."
-    if source["name"] in ("table", "texts") and "client" not in source:
-        return (
-            f"{source['label']} is what is to be told. No column says whose a row is: every label "
-            "becomes a client (data.source.client)."
-        )
     if source["name"] in ("table", "texts"):
-        return f"Each {source['client']} is a client; {source['label']} is what is to be told."
+        several = (
+            f" A cell of it may be several labels, parted by {source['separator']!r} "
+            "(data.source.separator)."
+            if "separator" in source
+            else ""
+        )
+        if "client" in source:
+            return (
+                f"Each {source['client']} is a client; {source['label']} is what is to be told.{several}"
+            )
+        return (
+            f"{source['label']} is what is to be told.{several} No column says whose a row is: every "
+            "label becomes a client (data.source.client)."
+        )
     return "Each user is a client; the next item is what is to be told."

@@ -5,7 +5,7 @@ None of those libraries is imported: what is given is known by what it can do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,13 @@ from torch.utils.data import Dataset as TorchDataset
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 from spreadout.data.columns import Sparse
-from spreadout.data.input_columns import InputColumn, InputColumns, is_number
+from spreadout.data.input_columns import (
+    InputColumn,
+    InputColumns,
+    is_cell_of_text,
+    is_number,
+    refuse_odd_columns,
+)
 from spreadout.data.words import WIDTH
 
 Columns = str | Sequence[str] | None
@@ -56,12 +62,16 @@ def table_of(
     """
     if isinstance(given, TorchDataset) and not hasattr(given, "column_names"):
         return _of_torch(given)
+    return _of_columns(_by_column(given), label, client, features, like)
+
+
+def _by_column(given: Any) -> _Mapping:
     if hasattr(given, "column_names") and hasattr(given, "features"):
-        return _of_columns(_HuggingFace(given), label, client, features, like)
+        return _HuggingFace(given)
     if hasattr(given, "columns") and hasattr(given, "__getitem__"):
-        return _of_columns(_Frame(given), label, client, features, like)
+        return _Frame(given)
     if isinstance(given, Mapping):
-        return _of_columns(_Mapping(given), label, client, features, like)
+        return _Mapping(given)
     raise UserError(
         f"data: is a {type(given).__name__}; give a data frame, a dictionary of columns, a data set of "
         "Hugging Face or Flower, or one of torch"
@@ -76,10 +86,10 @@ def table_of_parts(partitions: Any, label: str, features: Columns = None) -> Tab
     named = dict(partitions) if isinstance(partitions, Mapping) else dict(enumerate(partitions))
     if not named:
         raise UserError("partitions: there are none; give a table for every client")
-    tables: dict[Any, Table] = {}
+    tables, like = dict[Any, Table](), _texts_of_some(named.values(), label, features)
     for name, one in named.items():
-        like = next(iter(tables.values())).input_columns if tables else None
         tables[name] = table_of(one, label, None, features, like)
+        like = like or tables[name].input_columns
     parts = list(tables.values())
     for name, part in tables.items():
         if not len(part.x):
@@ -90,6 +100,28 @@ def table_of_parts(partitions: Any, label: str, features: Columns = None) -> Tab
     owner = [name for name, part in tables.items() for _ in range(len(part.x))]
     x = _together([part.x for part in parts])
     return Table(x, labels, owner, parts[0].class_names, parts[0].input_columns)
+
+
+def _texts_of_some(tables: Iterable[Any], label: str, features: Columns) -> InputColumns | None:
+    """The one column of inputs, if any client has texts in it: another's may be numbers, or missing."""
+    for one in tables:
+        if isinstance(one, TorchDataset) and not hasattr(one, "column_names"):
+            return None
+        table = _by_column(one)
+        named = _asked(features) or [name for name in table.names if name != label]
+        if len(named) != 1 or named[0] not in table.names:
+            return None
+        cells = table.column(named[0])
+        refuse_odd_columns({named[0]: cells}, "partitions")
+        if _holds_texts(cells):
+            return _as_texts(table, named[0])
+        if not all(map(is_cell_of_text, cells)):
+            return None
+    return None
+
+
+def _asked(features: Columns) -> list[str]:
+    return [features] if isinstance(features, str) else list(features or [])
 
 
 def _together(parts: Sequence[np.ndarray | Sparse]) -> np.ndarray | Sparse:
@@ -156,7 +188,7 @@ class _HuggingFace(_Mapping):
 def _of_columns(
     table: _Mapping, label: str, client: str | None, features: Columns, like: InputColumns | None
 ) -> Table:
-    asked = [features] if isinstance(features, str) else list(features or [])
+    asked = _asked(features)
     if twice := [name for name in table.names if table.names.count(name) > 1]:
         raise UserError(f"data has two columns {twice[0]!r}; rename one")
     for name in (label, *([client] if client is not None else []), *asked):
@@ -174,6 +206,8 @@ def _of_columns(
     named = asked or [name for name in table.names if name not in (label, client)]
     if not named:
         raise UserError(f"data has no column beside {label!r}: features are needed too")
+    if type(table) is _Mapping:  # nothing else says that they go together
+        refuse_odd_columns({name: table.column(name) for name in named}, "data")
     wants_texts = like is not None and like.text is not None
     if len(named) == 1 and (wants_texts or _holds_texts(table.column(named[0]))):
         return _of_texts(table, named[0], label, client, like)
@@ -195,15 +229,19 @@ def _of_columns(
 
 def _holds_texts(values: Any) -> bool:
     """Whether a column has text that is more than a number written as one."""
-    return any(isinstance(one, str) and not is_number(one) for one in values)
+    return any(isinstance(one, str) and one.strip() and not is_number(one) for one in values)
+
+
+def _as_texts(table: _Mapping, name: str) -> InputColumns:
+    beside = tuple(other for other in table.names if other != name)
+    return InputColumns((InputColumn(name, WIDTH, words=True),), beside)
 
 
 def _of_texts(
     table: _Mapping, name: str, label: str, client: str | None, like: InputColumns | None
 ) -> Table:
     """One column of text, as the source `texts` reads it."""
-    beside = tuple(other for other in table.names if other != name)
-    inputs = like or InputColumns((InputColumn(name, WIDTH, words=True),), beside)
+    inputs = like or _as_texts(table, name)
     if inputs.text is None:
         raise UserError(f"data: column {name!r} is text, and numbers in the training data")
     x = inputs.encode_texts(table.column(name), "data")

@@ -64,6 +64,7 @@ def with_numbers(y: Any, known: Sequence[str] = (), counted: int = 0) -> tuple[A
         found = iter(numbers.tolist())
         return [[next(found) for _ in one] for one in lists], names
     if not known and are_whole_numbers(y):
+        _refuse_negative(y)
         return y, ()
     (numbers,), names = numbered("y", y, known=known, counted=counted)
     return numbers, names
@@ -128,9 +129,24 @@ def _channels_first(features: Tensor) -> Tensor | None:
 
 def _classes_of(named: list[Any]) -> Tensor:
     for label in named:
-        if isinstance(label, bool) or not hasattr(label, "__index__"):
+        if isinstance(label, bool) or not (hasattr(label, "__index__") or _is_whole(label)):
             raise UserError(f"y has {label!r} among its classes: give whole numbers from 0 on")
     return whole_numbers("y", [int(label) for label in named])
+
+
+def _is_whole(label: Any) -> bool:
+    """1.0, as pandas has 1 where other cells are empty."""
+    return isinstance(label, float | np.floating) and float(label).is_integer()
+
+
+def _refuse_negative(y: Any) -> None:
+    """-1 may be a class, or say that there is none: that is not guessed."""
+    array = np.asarray(y)
+    if array.size and array.min() < 0:
+        raise UserError(
+            f"y has the value {array.min()}: numbers start at 0; if it is a class, give classes as "
+            "text, [str(one) for one in y], and if it says that there is none, drop the example"
+        )
 
 
 def _is_set(one: Any) -> bool:
@@ -199,13 +215,18 @@ def _array(name: str, values: Any) -> np.ndarray:
 
 def whole_numbers(name: str, values: Any) -> Tensor:
     array = _array(name, values)
+    if array.dtype.kind == "f" and array.ndim == 1 and bool((array == np.trunc(array)).all()):
+        array = array.astype(np.int64)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise UserError(
             f"{name} has shape {array.shape} and type {array.dtype}: give one whole number per example"
             + (", or a list of them" if name == "y" else "")
         )
     if array.size and array.min() < 0:
-        raise UserError(f"{name} has the value {array.min()}: numbers start at 0")
+        raise UserError(
+            f"{name} has the value {array.min()}: numbers start at 0; "
+            f"np.unique({name}, return_inverse=True) numbers whatever values there are"
+        )
     if array.size and array.max() > 2**62:
         raise UserError(f"{name} has the value {array.max()}: number them 0 … n−1")
     return torch.from_numpy(array.astype(np.int64))

@@ -28,7 +28,7 @@ from spreadout.data.arrays import (
 )
 from spreadout.data.columns import Column, Dense, Lists, Sparse, ragged_places, select_all
 from spreadout.data.continuity import is_picture
-from spreadout.data.fingerprint import fingerprint_of
+from spreadout.data.fingerprint import fingerprint_of, fingerprint_of_form
 from spreadout.data.handedness import handedness
 from spreadout.data.in_words import counted, inputs_in_words
 from spreadout.data.input_columns import InputColumns
@@ -121,6 +121,11 @@ class FederatedDataset:
     def fingerprint(self) -> str:
         """Changes with the number of examples, who holds them, or the rows they name."""
         return fingerprint_of(self.columns, self.offsets, self.classes, {"y", *self.row_columns})
+
+    @cached_property
+    def form(self) -> str:
+        """The same of nothing in an example: who knows all but one would try what that can be."""
+        return fingerprint_of_form(self.columns, self.clients, self.classes)
 
     def rows_of(self, clients: Tensor) -> dict[str, Ragged]:
         """Per table, the distinct rows each client's own examples name, ascending."""

@@ -165,6 +165,6 @@ def _of_floats(name: str, array: np.ndarray) -> np.ndarray:
     if distinct > FEW_NUMBERS:
         raise UserError(
             f"{name} has {distinct} different numbers with fractions: that is a quantity, and classes "
-            "are needed; cut it into ranges, or name another column"
+            "are needed; cut it into ranges (np.digitize), or name another column"
         )
     return array

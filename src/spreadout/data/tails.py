@@ -19,13 +19,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from spreadout.data.columns import Column
-from spreadout.data.moments import moments
-
 ROOT = 1 / 3
 POWERS = (1.0, ROOT, ROOT**2)
 LONG = 4.0  # tail(x) of a log-normal with σ = 1
-LOOKED_AT = 10_000  # examples, to see whether any feature has a long tail
 
 
 def to_power(x: Tensor, power: Tensor | float) -> Tensor:
@@ -50,10 +46,3 @@ def shortened(mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     power = mean.new_tensor(POWERS)[roots]
     mean, variance = (part.gather(0, roots[None])[0] for part in (means, variances))
     return power, mean, variance
-
-
-def have_long_tails(column: Column) -> bool:
-    """Whether any feature of some examples has a long tail."""
-    some = torch.linspace(0, len(column) - 1, min(len(column), LOOKED_AT)).long()
-    power, _, _ = shortened(*moments(column, some, with_roots))
-    return bool((power < 1).any())

@@ -31,6 +31,12 @@ class EvalConfig(Section):
     neighbours: int = Field(10, ge=1)  # that vote
     patience: int | None = Field(None, ge=1)  # stop after so many evaluations without a better one
 
+    @property
+    def uses_validation(self) -> bool:
+        """Whether validation examples are scored, choose the model or an end, or vote."""
+        chooses = self.keep == "best" or self.patience is not None
+        return chooses or self.split == "validation" or self.decode != "classes"
+
     @field_validator("metrics")
     @classmethod
     def _known(cls, names: list[str]) -> list[str]:

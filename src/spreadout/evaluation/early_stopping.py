@@ -41,8 +41,12 @@ def goodness(config: EvalConfig, record: Mapping[str, Any], of: str = "") -> flo
 
 
 def best_of(config: EvalConfig, history: Sequence[Record]) -> int:
-    """The place of the best evaluation so far, the first of equals; by the validation part if it can."""
-    return max(range(len(history)), key=lambda place: _choice(config, history[place]))
+    """The place of the best evaluation so far by the validation part, the first of equals.
+
+    The last one where that part was not scored: to choose by test examples would be to tune on them.
+    """
+    scores = _validated(config, history)
+    return max(scores, key=scores.__getitem__, default=len(history) - 1)
 
 
 def shown_of(config: EvalConfig, history: Sequence[Record]) -> int:
@@ -51,17 +55,19 @@ def shown_of(config: EvalConfig, history: Sequence[Record]) -> int:
     That is the last one whose score is within a standard error of the best: of few validation examples
     the highest score is luck.
     """
-    if config.keep == "last":
+    scores = _validated(config, history)
+    if config.keep == "last" or not scores:
         return len(history) - 1
-    scores = [_choice(config, record) for record in history]
     best = best_of(config, history)
     least = scores[best] - float(history[best].get(CHANCE) or 0.0)
-    return max(place for place, score in enumerate(scores) if score >= least)
+    return max(place for place, score in scores.items() if score >= least)
 
 
-def _choice(config: EvalConfig, record: Mapping[str, Any]) -> float:
-    apart = all(VALIDATION + name in record for name in judged_by(config))
-    return goodness(config, record, VALIDATION if apart else "")
+def _validated(config: EvalConfig, history: Sequence[Record]) -> dict[int, float]:
+    """How good validation examples found a model, by place; not those that they were not asked about."""
+    names, scored = [VALIDATION + name for name in judged_by(config)], config.split == "validation"
+    of = {at: VALIDATION if all(name in one for name in names) else "" for at, one in enumerate(history)}
+    return {at: goodness(config, history[at], part) for at, part in of.items() if part or scored}
 
 
 def out_of_patience(config: EvalConfig, history: Sequence[Record]) -> bool:

@@ -85,6 +85,7 @@ class Federation:
     bf16: bool = False
     activations: int = 0  # numbers the encoder's layers put out for one example
     class_names: tuple[str, ...] = ()  # what the server's data calls the classes
+    validated: bool = False  # whether validation examples score the model, choose one, or vote
 
     @cached_property
     def objective_key(self) -> Hashable:

@@ -27,6 +27,7 @@ NAMES = {
     "timing": "How long clients take, and how much they send",
     "examples": "The examples themselves",
     "run folder": "Counts of clients' data in the run's files",
+    "validation examples": "Scores of examples that are cut from clients' data, and what they choose",
     "messages to the server": "What clients send to the server",
     "registration": "Which clients exist",
     "logs": "The run's logs",

@@ -66,6 +66,8 @@ def print_summary(summary: Mapping[str, Any], folder: Path, *, as_json: bool) ->
         note = f"{best[name]:.2f} at round {best['round']}"
         if kept:
             note = "" if place else f"the model of round {best['round']}, by validation examples"
+        elif best["round"] == summary["rounds"]:  # also where nothing says which is the best
+            note = ""
         elif judged == [name]:
             note = f"best {note}"
         else:

@@ -99,6 +99,7 @@ def build_federation(
         bf16=uses_bf16(e, model, device),
         activations=model.activations(_example_shape(data)),
         class_names=splits.class_names,
+        validated=bool(splits.validation) and e.eval.uses_validation,
     )
     refuse_cohort_statistics(federation)
     if clients_known:

@@ -11,7 +11,15 @@ from spreadout.federated.central import clip_of, releases_of, rounds_of
 from spreadout.federated.federation import Federation
 from spreadout.privacy.mechanism import GaussianMechanism
 from spreadout.runs.example_promises import DELTAS
-from spreadout.runs.promises import NOT_KEPT, REAL_SAMPLER, SIMULATED, UNIT, Channel, privacy_of
+from spreadout.runs.promises import (
+    NOT_KEPT,
+    REAL_SAMPLER,
+    SIMULATED,
+    UNIT,
+    VALIDATED,
+    Channel,
+    privacy_of,
+)
 
 AUDIENCE = "anyone who sees the models"
 ADVERSARY = "anyone who sees the model after every round; not the server, its disk or its logs"
@@ -70,7 +78,8 @@ def of_central(f: Federation, state: ServerState, mechanism: GaussianMechanism) 
         ],
         "releases": {str(releases): 1},
         "channels": {
-            name: channel._asdict() for name, channel in _channels(mechanism, real=real).items()
+            name: channel._asdict()
+            for name, channel in _channels(mechanism, real=real, validated=f.validated).items()
         },
         "table": None,
     }
@@ -82,7 +91,7 @@ def _sampler(mechanism: GaussianMechanism, *, real: bool) -> str | None:
     return REAL_SAMPLER if real else "splitmix64 from the run's seed, in floating point"
 
 
-def _channels(mechanism: GaussianMechanism, *, real: bool) -> dict[str, Channel]:
+def _channels(mechanism: GaussianMechanism, *, real: bool, validated: bool) -> dict[str, Channel]:
     """What whoever sees the models learns of a client. The server itself sees every update."""
     if not mechanism.noise:
         return {"values": Channel("disclosed", "updates, clipped; without noise")}
@@ -99,6 +108,7 @@ def _channels(mechanism: GaussianMechanism, *, real: bool) -> dict[str, Channel]
         "feature moments": Channel("absent", "not asked for"),
         "positives": Channel("absent", "not asked for"),
         "run folder": NOT_KEPT,
+        **({"validation examples": VALIDATED} if validated else {}),
         "logs": Channel("disclosed", "counts of bytes and requests: do not publish them"),
     }
     if not real:

@@ -18,6 +18,7 @@ from spreadout.models.nn.scaling import standardized_in
 LOOKED_AT = 2000  # examples whose features are looked at
 APART = 1e3  # times that deviations of features may differ
 HUGE = 1e15  # numbers whose squares, in sums, leave 32 bits
+MANY, OWN = 20, 0.9  # examples, and classes of each, from which on classes look like names of examples
 SHOWN = 5  # names of classes in a line
 
 
@@ -66,6 +67,17 @@ def never_trained(data: Splits, held: Tensor, scored: Examples | None) -> str | 
     return (
         f"{len(new)} of the {len(asked)} classes to be scored have no training example "
         f"({_called(data, new.tolist())}): {100 * share:.1f} % of the answers cannot be right"
+        + _like_ids(data.train, held)
+    )
+
+
+def _like_ids(train: FederatedDataset, held: Tensor) -> str:
+    """Where nearly every example has a class of its own."""
+    if train.examples < MANY or len(held) < OWN * train.examples:
+        return ""
+    return (
+        f"; {train.examples} examples have {len(held)} classes: that looks like ids or a quantity, and "
+        "classes are needed that several examples share"
     )
 
 

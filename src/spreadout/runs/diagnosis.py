@@ -13,7 +13,7 @@ from dataclasses import replace
 from spreadout.core.types import Record
 from spreadout.evaluation.activity import Activity
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.early_stopping import best_of, goodness, judged_by, shown_of
+from spreadout.evaluation.early_stopping import goodness, judged_by, shown_of
 from spreadout.evaluation.metrics import described
 from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import POPULARITY, Copies, Reference
@@ -40,6 +40,7 @@ COPIES, COPIED = 10, 0.01  # scored rows, and their share, that may be training 
 ALWAYS = "always the most frequent labels"
 POPULAR = "always the most popular items"
 LITTLE = 0.25  # of the way from a trivial score to the best in one place
+ROOTS = 'set model.input_scaling = "roots": a few values far out hide what tells the others apart'
 UNMIRRORED = "set clients.image_flip = false: mirrored images may be of other classes"
 AT_A_LOSS = (
     "try clients.lr ten times larger and ten times smaller, then more rounds; "
@@ -78,6 +79,7 @@ def diagnose(
     scale_free: bool = False,
     copies: Copies | None = None,
     mirrored: bool = False,
+    standardised: bool = False,
 ) -> list[Finding]:
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
 
@@ -87,7 +89,8 @@ def diagnose(
     are scored; usual: the rounds that would have been chosen for the data; takes_prior: whether a prior
     over classes could be added; collapse_advice: what the method says of its classes, if they collapsed;
     scale_free: whether the server's optimiser takes the scale of the clients' one step away; copies: of
-    training rows among those that are scored; mirrored: whether it was chosen to mirror images.
+    training rows among those that are scored; mirrored: whether it was chosen to mirror images;
+    standardised: whether features are standardised as they are.
     """
     fallen, dead = collapse(collapse_advice), dead_units(activity)
     wild = divergence(config, history, examples)
@@ -111,6 +114,8 @@ def diagnose(
         said.insert(0, calm)  # classes of a run that was cut short may not have come apart yet
     if mirrored and (twins := mirrored_classes(config, history, references or {})) is not None:
         said.insert(0, twins)
+    if standardised and (tails := long_tails(config, history, references or {}, examples)) is not None:
+        said.insert(0, tails)
     unused = inputs_unused(config, history, references or {}, said)
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = [*said, *(one for one in (unused, last) if one is not None)]
@@ -164,7 +169,7 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
         return None
     scores, quarter = scores_of(config, history), quarter_of(history)
     means = [sum(scores[i : i + quarter]) / quarter for i in range(1, len(scores) - quarter + 1)]
-    place = best_of(config, history)
+    place = max(range(len(scores)), key=scores.__getitem__)  # looked at, and nothing chosen by it
     start, before, after = (history[at].get("loss") for at in (1, place, -1))
     lost = max(means) - means[-1]
     if not (place and is_known(start) and is_known(before) and is_known(after) and math.isfinite(lost)):
@@ -174,12 +179,12 @@ def overfitting(config: EvalConfig, history: Sequence[Record]) -> Finding | None
     if not (early and learned and lost > LOST * (max(means) - scores[0])):
         return None
     at = history[place]["round"]
+    shorter = f"set rounds = {at}, or " if config.split == "validation" else "set "
     return Finding(
         "overfitting",
         f"{judged(config)} was best in round {at} and fell by {lost:.2f}, while the training loss "
         f"fell from {before:.3g} to {after:.3g}",
-        f'set rounds = {at}, or eval.keep = "best" with validation data; or train with '
-        "clients.input_dropout",
+        f'{shorter}eval.keep = "best" with validation data; or train with clients.input_dropout',
     )
 
 
@@ -202,6 +207,29 @@ def mirrored_classes(
         "mirrored classes",
         f"{judged(config)} is {sign * ours:.2f}, {who} in one place has {sign * best:.2f}",
         UNMIRRORED,
+    )
+
+
+def long_tails(
+    config: EvalConfig,
+    history: Sequence[Record],
+    references: Mapping[str, Reference],
+    examples: int = 0,
+) -> Finding | None:
+    """The best model in one place is better, and chose features whose long tails are shortened."""
+    known = central(config, references)
+    if not known:
+        return None
+    best, who = max(known)
+    ours = goodness(config, history[shown_of(config, history)])
+    if not references[who].with_roots or not differ(config, best - ours, ours, examples):
+        return None
+    sign = described(judged_by(config)[0]).sign
+    return Finding(
+        "long tails",
+        f"{judged(config)} is {sign * ours:.2f}, {who} in one place has {sign * best:.2f} with roots of "
+        "features that have long tails",
+        ROOTS,
     )
 
 

@@ -118,6 +118,7 @@ class Ending:
             references=references.references,
             copies=references.copies,
             mirrored=e.clients.image_flip and "clients.image_flip" in (e.chosen or []),
+            standardised=e.model.input_scaling == "standard" and "encoder" not in e.own,
             scale_free=e.server.optimizer in SCALE_FREE and e.clients.local_steps == 1,
         )
 

@@ -22,6 +22,7 @@ from spreadout.runs.promises import (
     REAL_SAMPLER,
     SIMULATED,
     UNIT,
+    VALIDATED,
     Channel,
     privacy_of,
     table_privacy_of,
@@ -162,6 +163,7 @@ def channels(federation: Federation) -> dict[str, Channel]:
         "features": _features(f),
         **({"number of rows": Channel("disclosed", HOW_MANY)} if f.executor.hides_requests else {}),
         **({"run folder": NOT_KEPT} if private else {}),
+        **({"validation examples": VALIDATED} if private and f.validated else {}),
         "presence": Channel("disclosed", "which client answered in which round"),
         "timing": Channel("disclosed", "how long a client takes, and how large its messages are"),
     }

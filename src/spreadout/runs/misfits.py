@@ -79,11 +79,13 @@ def _refuse_without_validation(e: Experiment, splits: Splits, method: Method) ->
         return
     # The server counts for a prior: a node, which scores nothing, has nothing to count by.
     counts = method.prior == "validation" and len(splits.test) > 0
+    tuned = "by test examples would be to tune on them"
     needs = {
         'method.prior = "validation"': ("to count", counts),
-        'eval.keep = "best"': (
-            "to choose by, and to choose by test examples would be to tune on them",
-            e.eval.keep == "best",
+        'eval.keep = "best"': (f"to choose by, and to choose {tuned}", e.eval.keep == "best"),
+        f"eval.patience = {e.eval.patience}": (
+            f"to stop by, and to stop {tuned}",
+            e.eval.patience is not None,
         ),
         'eval.split = "validation"': ("to score", e.eval.split == "validation"),
         f'eval.decode = "{e.eval.decode}"': ("to vote", e.eval.decode != "classes"),

@@ -48,6 +48,13 @@ NOT_KEPT = Channel(
 )
 
 
+VALIDATED = Channel(
+    "disclosed",
+    "scores of validation examples, and what they choose, have no noise; unless the run was given "
+    "others, they are cut from the clients' data",
+)
+
+
 def table_privacy_of(federation: Federation, state: ServerState) -> dict[str, Any] | None:
     """What the server's own noise promises, if the method adds any."""
     found = federation.method.privacy(state)

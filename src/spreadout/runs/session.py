@@ -118,7 +118,7 @@ class Session:
             ]
             if shapes[0] != shapes[1]:
                 raise UserError(f"{folder.checkpoint}: does not fit config.toml ({part} parts differ)")
-        if extra["data"] != self.federation.data.fingerprint:
+        if extra["data"] != self._data_id:
             raise UserError(f"{folder.checkpoint}: was trained on other data than there is now")
         self._refuse_other_parts(folder, state)
         self.state = state
@@ -264,6 +264,13 @@ class Session:
         advised = self.federation.method.collapse_advice(geometry)
         self.observer.warned(str(overshot) if overshot else advised)
 
+    @property
+    def _data_id(self) -> str:
+        """What a checkpoint knows the data by: a deployment's server, what clients say of theirs."""
+        f = self.federation
+        private = f.clients.privacy is not None and not f.executor.clients_elsewhere
+        return f.data.form if private else f.data.fingerprint
+
     def _checkpoint_is_due(self) -> bool:
         every = self.experiment.run.checkpoint_every or self.experiment.eval.every
         return self.state.round % every == 0 or self.state.round == self.experiment.rounds
@@ -281,7 +288,7 @@ class Session:
                 "seconds": self.seconds,
                 "collapse_warned": self.collapse_warned,
                 "own": self.own,
-                "data": self.federation.data.fingerprint,
+                "data": self._data_id,
             }
             self.folder.save(whole, extra)
 

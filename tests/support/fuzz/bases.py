@@ -19,6 +19,7 @@ from PIL import Image
 from pyarrow import parquet
 from sklearn.datasets import dump_svmlight_file
 
+from spreadout.data.input_columns import InputColumn, InputColumns
 from spreadout.data.io.npz import read_npy
 from spreadout.data.sources.arrays import Npz
 from spreadout.data.sources.base import RawDataset, open_stored, write
@@ -31,6 +32,8 @@ from spreadout.data.sources.movielens import MovieLens
 from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.omniglot import Omniglot
 from spreadout.data.sources.products import OnlineProducts
+from spreadout.data.sources.table import Table
+from spreadout.data.sources.texts import Texts
 from spreadout.data.sources.xc_text import XCText
 from spreadout.data.unlabelled.files import read_inputs
 from spreadout.data.unlabelled.wanted import Wanted
@@ -241,6 +244,10 @@ def products() -> Files:
     return files
 
 
+TABLE = b'n,word,who,label\n1,a,x,red\n2.5,"b, c",y,blue\n,a,x,red\nNA,,y,blue\n'
+TEXTS = 'text,label\n"a card, lost",x;y\nनमस्ते 我的卡,\n\n"two\nlines",y\n'.encode()
+COLUMNS = InputColumns((InputColumn("n", mean=1.5), InputColumn("word", 1, ("a", "b"))), ("label",))
+OF_TEXTS = InputColumns((InputColumn("text", 16, words=True),), ("label",))
 HISTORIES = b'[1, "two", 3]\n1\t2\t3\n4, 5; 6\nThe Matrix\n\n'
 BASES: dict[str, Base] = {
     "csv": Base(csv(False), parsed(Interactions()), "log.csv"),
@@ -251,6 +258,9 @@ BASES: dict[str, Base] = {
         "log.csv.gz",
         each(".gz", gzip.compress),
     ),
+    "table": Base({"t.csv": TABLE}, parsed(Table(client="who")), "t.csv"),
+    "table-gz": Base({"t.csv": TABLE}, parsed(Table()), "t.csv.gz", each(".gz", gzip.compress)),
+    "texts": Base({"t.csv": TEXTS}, parsed(Texts(separator=";", width=16)), "t.csv"),
     "parquet": Base(parquet_files(), parsed(Interactions()), "log.parquet"),
     "libsvm": Base(svm(), parsed(LibSVM()), "data.svm"),
     "libsvm-bz2": Base(
@@ -295,6 +305,11 @@ BASES: dict[str, Base] = {
         {"e.csv": b"user,item,time\n1,a,3\n1,b,4\n2,a,1\n"}, asked(Wanted(None, histories=True)), "e.csv"
     ),
     "asked-numbers": Base({"n.csv": b"a,b\n1,2.5\n-3e4,4\n"}, asked(Wanted(2)), "n.csv"),
+    "asked-by-name": Base(
+        {"n.csv": b'label,word,n\n,b,1\nred,"c",2.5\n,a,\n'}, asked(Wanted(2, columns=COLUMNS)), "n.csv"
+    ),
+    "asked-texts": Base({"t.csv": TEXTS}, asked(Wanted(16, columns=OF_TEXTS)), "t.csv"),
+    "asked-lines": Base({"t.txt": TEXTS}, asked(Wanted(16, columns=OF_TEXTS)), "t.txt"),
     "asked-sparse": Base({"s.txt": b"2 9 3\n1,2 3:0.5 8:1\n 0:1 4:2\n"}, asked(Wanted(9)), "s.txt"),
     "asked-arff": Base(
         {"a.arff": b"@relation r\n@attribute a real\n@attribute c {x,y}\n@data\n1,y\n{0 2}\n"},

@@ -71,21 +71,23 @@ def delimiter_in(head: str, names: Collection[str], own: str | None) -> str:
     return next(fits, own if own and own in line else max(MARKS, key=line.count))
 
 
-def header_of(path: Path, delimiter: str = ",") -> list[str]:
-    """The names of a table's columns."""
-    return list(columns_of(path, delimiter, rows=0))
+def refuse_broken_head(path: Path, delimiter: str) -> None:
+    """A table without rows, or with rows of other lengths than its header, as far as its head shows."""
+    head = head_of(path)
+    if len(head.encode()) >= HEAD:  # cut short: the last row may be, too
+        head = head[: head.rindex("\n", 0, head.rindex("\n"))] if head.count("\n") > 2 else ""
+    if head:
+        columns_in(head, path, delimiter)
 
 
-def columns_of(path: Path, delimiter: str, rows: int | None = None) -> dict[str, Cells]:
+def columns_of(path: Path, delimiter: str) -> dict[str, Cells]:
     """Cells by column, as text."""
     if len(delimiter) != 1 or delimiter in '\r\n"\0':
         raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
-    return columns_in(text_of(path), path, delimiter, rows)
+    return columns_in(text_of(path), path, delimiter)
 
 
-def columns_in(
-    text: str, path: Path, delimiter: str, rows: int | None = None, *, blank: bool = False
-) -> dict[str, Cells]:
+def columns_in(text: str, path: Path, delimiter: str, *, blank: bool = False) -> dict[str, Cells]:
     """The same of the text of a file; blank: a blank line is a row, too, with one empty cell."""
     lines = _lines(text, path, delimiter)
     start = next((at for at, (_, row) in enumerate(lines) if row), None)
@@ -102,8 +104,6 @@ def columns_in(
         places = " and ".join(str(i) for i, name in enumerate(header, 1) if name == twice[0])
         called = f"are called {twice[0][:40]!r}" if twice[0] else "have no name"
         raise UserError(f"{path}:{first}: two columns {called} ({places}); rename one")
-    if rows == 0:
-        return {name: Cells([], []) for name in header}
     body = [(number, row or [""]) for number, row in lines[start + 1 :] if row or blank]
     for number, row in body:
         if len(row) != len(header):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -29,13 +30,15 @@ from spreadout.data.input_columns import (
     says_missing,
 )
 from spreadout.data.io.csv_table import Cells, columns_of
-from spreadout.data.naming import client_numbers, numbered
-from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source, single
+from spreadout.data.naming import client_numbers
+from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
+from spreadout.data.sources.label_cells import label_sets, plain
+from spreadout.data.words import ALONE
 
-WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as Python would write it again, below 2^63
 COMMAS = re.compile(r"[-+]?[0-9]+(,[0-9]+)+")  # 3,5 or 1,234
 TEXTS = "texts"  # the source that reads a column of text
 Values = Annotated[tuple[str, ...], Field(min_length=2)]
+LOOKED_AT = 1000  # cells of a column of text
 MANY_ROWS = 20  # from here on it is no accident that a column counts them
 
 
@@ -46,6 +49,7 @@ class Table(FileSource):
     about: ClassVar = "your table as CSV with a header: one labelled example a row"
     name: str = "table"
     label: str = "label"  # the column of classes
+    separator: str | None = None  # what parts the labels of a row that has several
     client: str | None = None  # the column that says whose each row is; None: nobody knows
     features: tuple[str, ...] = ()  # columns of inputs; none: all others
     values: Mapping[str, Values] = {}  # of columns of text: all that may be in a cell
@@ -85,16 +89,14 @@ class Table(FileSource):
             used = [name for name in used if name not in left_out]
         notes += [f"{n}: {why} and is left out{_of_texts(columns[n])}" for n, why in left_out.items()]
         parts = {name: self._column(path, name, columns[name], notes) for name in used}
-        columns[self.label].refuse_empty(path, self.label)
-        notes += label_notes(self.label, columns[self.label])
-        (y,), names = numbered("label", plain(columns[self.label]))
+        labels, names = label_sets(path, self.label, columns[self.label], self.separator, notes)
         whose, clients = None, tuple[str, ...]()
         if self.client:
             ids, clients = client_numbers(plain(columns[self.client]))
             whose = torch.from_numpy(ids)
         x = np.concatenate([numbers for _, numbers in parts.values()], axis=1)
-        train = Instances({"x": Dense(_with_gaps(x))}, single(torch.from_numpy(y)), whose)
-        classes = len(names) or int(y.max()) + 1
+        train = Instances({"x": Dense(_with_gaps(x))}, labels, whose)
+        classes = len(names) or 1 + int(labels.values.max())
         inputs = InputColumns(
             tuple(column for column, _ in parts.values()), tuple(n for n in columns if n not in used)
         )
@@ -142,7 +144,8 @@ def _unreadable(columns: Mapping[str, Cells]) -> dict[str, str]:
 
 
 def _of_texts(cells: Cells) -> str:
-    return f"; data.source = {TEXTS} learns from one column of text" if is_free_text(cells) else ""
+    learns = is_free_text(cells) and are_words(cells)
+    return f"; data.source = {TEXTS} learns from one column of text" if learns else ""
 
 
 def _left_out(cells: Cells) -> str | None:
@@ -153,6 +156,17 @@ def _left_out(cells: Cells) -> str | None:
     if not any(cell and not says_missing(cell) for cell in cells):
         return "is empty"
     return f"has {len(set(cells))} different texts" if is_free_text(cells) else None
+
+
+def are_words(cells: Sequence[str]) -> bool:
+    """Whether cells are words: no ids, digests, times or addresses.
+
+    >>> are_words(["my card is lost", "no cash"]), are_words(["2024-05-31 10:30:00", "u-17"])
+    (True, False)
+    """
+    some = (ALONE.sub(" x ", cell) for cell in islice(cells, LOOKED_AT))
+    pieces = [piece.strip(".,;:!?()\"'") for cell in some for piece in cell.split()]
+    return sum(map(str.isalpha, pieces)) >= len(pieces) / 2
 
 
 def is_free_text(cells: Cells) -> bool:
@@ -197,14 +211,6 @@ def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[Inp
     return InputColumn(name), values[:, None]
 
 
-def label_notes(name: str, cells: Cells) -> list[str]:
-    """A word for what is missing may also be a name: it is one class more, and said to be."""
-    words = [cell for cell in cells if says_missing(cell)]
-    if not words:
-        return []
-    return [f"{name}: {words[0]!r} is a class of its own ({len(words)} rows); drop them if it is none"]
-
-
 def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[InputColumn, np.ndarray]:
     kinds = sorted(set(cells))
     given = [(row, cell) for row, cell in enumerate(cells) if cell and not says_missing(cell)]
@@ -212,11 +218,14 @@ def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[
     mostly = len(texts) < len(given) / 2  # a slip makes text of what was meant as numbers
     why = f" because of {cells[texts[0]][:20]!r} in line {cells.lines[texts[0]]}" if mostly else ""
     if len(kinds) > MOST_VALUES:
+        before, after = ": ids and times say nothing of new rows;", ""
+        if mostly:
+            before = f", and is text{why}: correct that, or"
+        elif are_words(cells):
+            before, after = ":", f", or learn from the words of this one by source = {TEXTS!r}"
         raise UserError(
-            f"{path}: column {name!r} has {len(kinds)} different texts ({kinds[-1][:20]!r} …)"
-            + (f", and is text{why}: correct that, or" if mostly else ":")
-            + ' name the columns to learn from, data.source.features = ["…", "…"]'
-            + (f", or learn from the words of this one by source = {TEXTS!r}" if not mostly else "")
+            f"{path}: column {name!r} has {len(kinds)} different texts ({kinds[-1][:20]!r} …){before} "
+            f'name the columns to learn from, data.source.features = ["…", "…"]{after}'
         )
     notes.append(f"{name}: is text{why} and became {len(kinds) - 1} indicators")
     return InputColumn(name, len(kinds) - 1, tuple(kinds)), _one_hot(cells, kinds)
@@ -226,10 +235,3 @@ def _one_hot(cells: Sequence[str], kinds: Sequence[str]) -> np.ndarray:
     """An indicator for each kind but the first: (n, kinds − 1)."""
     found = np.array([[cell == kind for kind in kinds[1:]] for cell in cells], dtype=np.float64)
     return found.reshape(len(cells), len(kinds) - 1)
-
-
-def plain(cells: list[str]) -> list[object]:
-    """Whole numbers as numbers, so that 10 comes after 9."""
-    if all(WHOLE.fullmatch(cell) for cell in cells):
-        return [int(cell) for cell in cells]
-    return list(cells)

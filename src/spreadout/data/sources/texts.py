@@ -9,14 +9,15 @@ import torch
 from pydantic import Field
 
 from spreadout.core.errors import UserError
-from spreadout.core.ragged import Ragged, offsets_from_lengths
 from spreadout.core.registry import near
 from spreadout.data.input_columns import InputColumn, InputColumns
-from spreadout.data.io.csv_table import Cells, columns_of
-from spreadout.data.naming import client_numbers, numbered
+from spreadout.data.io.csv_table import columns_of
+from spreadout.data.naming import client_numbers
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
-from spreadout.data.sources.table import label_notes, plain
+from spreadout.data.sources.label_cells import label_sets, plain
 from spreadout.data.words import WIDTH, hashed_words
+
+Separator = Annotated[str, Field(min_length=1)]
 
 
 @register_source
@@ -28,7 +29,7 @@ class Texts(FileSource):
     name: str = "texts"
     text: str = "text"  # the column of text
     label: str = "label"  # the column of classes
-    separator: str | None = None  # what parts the labels of a text that has several
+    separator: Separator | None = None  # what parts the labels of a text that has several
     client: str | None = None  # the column that says whose each text is; None: nobody knows
     delimiter: str = ","
     width: Annotated[int, Field(ge=2, le=2**20)] = WIDTH  # features that words are hashed into
@@ -48,7 +49,7 @@ class Texts(FileSource):
             if empty == len(texts):
                 raise UserError(f"{path}: column {self.text!r} is empty; set data.source.text")
             notes.append(f"{self.text}: {empty} of {len(texts)} cells are empty")
-        labels, names = self._labels(path, columns[self.label], notes)
+        labels, names = label_sets(path, self.label, columns[self.label], self.separator, notes)
         whose, clients = None, tuple[str, ...]()
         if self.client:
             ids, clients = client_numbers(plain(columns[self.client]))
@@ -67,19 +68,3 @@ class Texts(FileSource):
             client_names=clients,
             input_columns=inputs,
         )
-
-    def _labels(self, path: Path, cells: Cells, notes: list[str]) -> tuple[Ragged, tuple[str, ...]]:
-        """One label a text, or where something parts them a set of labels, which may be empty."""
-        if self.separator is None:
-            cells.refuse_empty(path, self.label)
-            notes += label_notes(self.label, cells)
-            sets = [[cell] for cell in cells]
-        else:
-            parts = ((part.strip() for part in cell.split(self.separator)) for cell in cells)
-            sets = [list(dict.fromkeys(part for part in own if part)) for own in parts]
-        every = [label for own in sets for label in own]
-        if not every:
-            raise UserError(f"{path}: column {self.label!r} is empty; set data.source.label")
-        (numbers,), names = numbered("label", plain(every))
-        lengths = torch.tensor([len(own) for own in sets])
-        return Ragged(offsets_from_lengths(lengths), torch.from_numpy(numbers)), names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -44,7 +44,16 @@ NEAR_NUMBERS: tuple[Form, ...] = ("standard, unit", "unit", "roots, unit")
 
 T = TypeVar("T")
 Split = Literal["test", "validation"]
-Found = tuple[Scorer, str]
+
+
+class Found(NamedTuple):
+    """What a reference comes to."""
+
+    scorer: Scorer
+    note: str
+    with_roots: bool = False  # whether that form of features was chosen
+
+
 Maker = Callable[["_Work"], Found]
 
 
@@ -121,9 +130,9 @@ class _Work:
 
     def reference(self, name: str, maker: Maker) -> Reference:
         trivial = name in TRIVIAL
-        started = self.clock.seconds
+        started, with_roots = self.clock.seconds, False
         try:
-            scorer, note = maker(self)
+            scorer, note, with_roots = maker(self)
             found = metrics_of(
                 scorer, self.scored.labels, self.pool, self.metrics, self.seen, self.clock
             )
@@ -131,7 +140,8 @@ class _Work:
             found, note = {}, f"left out: references may take {self.clock.limit:g} s in all"
         except Exception as error:  # a metric of the user's own, or no memory: no run is lost by it
             found, note = {}, f"left out: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        return Reference(name, found, round(self.clock.seconds - started, 3), note, trivial)
+        took = round(self.clock.seconds - started, 3)
+        return Reference(name, found, took, note, trivial, with_roots)
 
     def features(self, most: int) -> Features:
         return Features(self.pool.inputs["x"], self.device, most)
@@ -168,7 +178,7 @@ def _forms(
 
 def _most_frequent(work: _Work) -> Found:
     prior = work.pool.prior
-    return lambda at: prior[None], ""
+    return Found(lambda at: prior[None], "")
 
 
 def _ridge(work: _Work) -> Found:
@@ -197,7 +207,8 @@ def _ridge(work: _Work) -> Found:
     whole = system_of(chosen, pool.labels, classes, every, work.clock)
     scorer = whole.solve(strength).scorer(chosen.like(work.scored.inputs["x"]), pool.prior)
     rare = f"{left_out:,} rarest classes left out" if left_out else ""
-    return scorer, _joined(f"strength {strength:g}", FORMS[form], features.note, sampled, rare)
+    note = _joined(f"strength {strength:g}", FORMS[form], features.note, sampled, rare)
+    return Found(scorer, note, chosen.power is not None)
 
 
 def _dense_or_sparse(work: _Work) -> tuple[Features, ridge.SystemOf, float]:
@@ -236,7 +247,8 @@ def _nearest(work: _Work) -> Found:
     whole = Voters.of(chosen, pool.labels, every)
     scorer = whole.scorer(chosen.like(work.scored.inputs["x"]), pool.prior, count)
     note = FORMS[form] if form != "unit" else ""
-    return scorer, _joined(f"{count} neighbours", note, features.note, sampled)
+    note = _joined(f"{count} neighbours", note, features.note, sampled)
+    return Found(scorer, note, chosen.power is not None)
 
 
 def _history_columns(work: _Work) -> tuple[Lists, Lists]:
@@ -249,7 +261,7 @@ def _history_columns(work: _Work) -> tuple[Lists, Lists]:
 def _successor(work: _Work) -> Found:
     ours, theirs = _history_columns(work)
     pairs = histories.successors(work.pool, ours)
-    return histories.successor_scorer(pairs, theirs, work.pool.prior), ""
+    return Found(histories.successor_scorer(pairs, theirs, work.pool.prior), "")
 
 
 def _item_knn(work: _Work) -> Found:
@@ -257,7 +269,7 @@ def _item_knn(work: _Work) -> Found:
     met = histories.meetings(work.pool, ours, work.clock)
     few = len(met.items) < work.pool.classes - work.pool.first_class
     note = f"of the {len(met.items):,} most popular items" if few else ""
-    return histories.meeting_scorer(met, theirs, work.pool.prior), note
+    return Found(histories.meeting_scorer(met, theirs, work.pool.prior), note)
 
 
 def _joined(*notes: str) -> str:

@@ -26,6 +26,8 @@ class Reference:
     seconds: float = 0.0
     note: str = ""  # what was chosen or cut short, or why it was left out
     is_trivial: bool = False  # looks at no input: any model should be better
+    # Whether it does best with long tails shortened (`data/tails.py`); not kept in a summary.
+    with_roots: bool = field(default=False, compare=False)
 
 
 def mean_goodness(found: Mapping[str, float], among: Sequence[Metric]) -> float:
