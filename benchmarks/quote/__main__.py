@@ -164,6 +164,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-popularity": lambda: defaults.popularity("results/defaults/popularity.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
+    "defaults-new": lambda: defaults.unseen("results/defaults/unseen.json"),
     "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
     "defaults-chosen-on": chosen_on.compared,
     "defaults-columns": lambda: columns.tried(
