@@ -53,6 +53,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "extreme-cohorts": lambda: extreme.cohorts(*EXTREME),
     "ten-rows": lambda: extreme.ten_rows("results/extreme/ten-rows-small.json"),
     "ten-rows-points": lambda: extreme.ten_rows_points("results/extreme/ten-rows-small.json"),
+    "extreme-neighbours": lambda: extreme.neighbours("amazoncat-13k"),
     "extreme-rows": lambda: extreme.rows_seen("amazoncat-13k", "wikilshtc-325k"),
     "table1": lambda: cifar.arms("results/cifar/table1.json"),
     "table1-points": lambda: cifar.points("results/cifar/table1.json"),
@@ -164,6 +165,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-popularity": lambda: defaults.popularity("results/defaults/popularity.json"),
     "defaults-shares": lambda: defaults.shares("results/defaults/table.json"),
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
+    "defaults-new": lambda: defaults.unseen("results/defaults/unseen.json"),
     "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
     "defaults-chosen-on": chosen_on.compared,
     "defaults-columns": lambda: columns.tried(

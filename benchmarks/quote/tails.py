@@ -28,12 +28,13 @@ def gains(path: str, rules: Sequence[float], *, half: int | None = None, mean: b
         cells = [str(len(seeds))]
         for method in METHODS:
             own = found[name][method]
-            cells.append(f"{statistics.mean(own[PLAIN][seed] for seed in seeds):.1f}")
+            plain = own[PLAIN]
+            cells.append(f"{statistics.mean(plain[seed] for seed in seeds):.1f}")
             for rule in rules:
-                scores = own.get(rule, own[PLAIN])
-                gain = statistics.mean(scores[seed] - own[PLAIN][seed] for seed in seeds)
+                scores = own.get(rule, {})
+                gain = statistics.mean(scores.get(seed, plain[seed]) - plain[seed] for seed in seeds)
                 told[method, rule].append(gain)
-                cells.append(f"{gain:+.1f}" if rule in own else "")
+                cells.append(f"{gain:+.1f}" if set(seeds) & set(scores) else "")
         rows.append([name, *cells])
     if mean:
         means = [["", *(_with_error(told[method, rule]) for rule in rules)] for method in METHODS]
@@ -52,8 +53,10 @@ def _with_error(values: Sequence[float]) -> str:
 
 
 def _seeds(methods: Iterable[Mapping[float, Mapping[int, float]]]) -> list[int]:
-    """Those with which everything was run."""
-    return sorted(set.intersection(*(set(own) for rules in methods for own in rules.values())))
+    """Those with which both methods ran by the same rules: other rows may have no long tail."""
+    one, other = ({(seed, rule) for rule, own in rules.items() for seed in own} for rules in methods)
+    partly = {seed for seed, _ in one ^ other}
+    return sorted({seed for seed, rule in one & other if rule == PLAIN} - partly)
 
 
 def _by_set(path: str) -> Mapping[str, Scores]:

@@ -240,8 +240,7 @@ def faces(folder: Path) -> Path:
 def test_folders_are_classes_or_people_with_classes(tmp_path: Path) -> None:
     by_class = ImageFolder(size=4).parse(faces(tmp_path) / "ann")
     assert (labels(by_class.train), by_class.class_names) == ([0, 0, 1, 1], ("glad", "sad"))
-    assert by_class.train.user is not None
-    assert by_class.train.user.tolist() == [0, 0, 1, 1]  # one holder a class: a phone and its face
+    assert by_class.train.user is None  # nobody says whose they are: a client holds a class
     both = ImageFolder(size=4, layout="person/class", grey=True).parse(tmp_path)
     assert labels(both.train) == [0, 0, 1, 1] * 2
     assert both.train.user is not None
@@ -405,6 +404,22 @@ def test_test_and_val_folders_together_are_refused_and_users_can_be_validated_on
     (tmp_path / "val" / "g" / "smile" / "0.png").write_bytes(png(9))
     with pytest.raises(so.UserError, match="has test/ and val/"):
         ImageFolder(layout="person/class").parse(tmp_path)
+
+
+def test_folders_of_classes_are_not_users(tmp_path: Path) -> None:
+    for name in ("cat", "dog", "owl"):
+        (tmp_path / name).mkdir()
+        for i in range(8):
+            (tmp_path / name / f"{i}.png").write_bytes(png(30 * i))
+    source = {"name": "image-folder", "size": 4}
+    values = {"rounds": 1, "data": {"source": source, "path": str(tmp_path)}}
+    result = so.run(so.Experiment.of(values), out=tmp_path.parent / "run")
+    assert so.Experiment.load(tmp_path.parent / "run" / "config.toml").data.partition.name == "by_label"
+    assert result.summary["clients"] == 3
+    with pytest.raises(
+        so.UserError, match=r'by_user": the source does not say .*layout = "person/class"'
+    ):
+        so.load_data(so.DataConfig(source=source, path=tmp_path, partition="by_user"))
 
 
 def test_links_to_folders_are_followed_but_not_in_circles(tmp_path: Path) -> None:

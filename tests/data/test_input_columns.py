@@ -203,3 +203,32 @@ def test_the_card_of_an_exported_model_says_how_cells_become_numbers(
         in page
     )
     assert json.loads((folder / "model.json").read_text())["columns"]["beside"] == ["kind"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"n": 1, "w": ["a"]}, "x: column 'n' is '1', no list; give a cell for every row"),
+        ({"n": [1], "w": "a"}, "x: column 'w' is 'a', no list"),
+        ({"n": None, "w": ["a"]}, "x: column 'n' is 'None', no list"),
+        ({"n": np.float64(3), "w": ["a"]}, r"x: column 'n' is '3\.0', no list"),
+        ({"n": torch.tensor(3.0), "w": ["a"]}, r"x: column 'n' is 'tensor\(3\.\)', no list"),
+        ({"n": (i for i in range(2)), "w": ["a", "b"]}, "x: column 'n' is '<generator"),
+        ({"n": [1, 2], "w": ["a"]}, "x: column 'w' has 1 rows, 'n' has 2; they must agree"),
+    ],
+)
+def test_columns_are_lists_of_one_length(given: dict[str, Any], said: str) -> None:
+    columns = InputColumns((InputColumn("n", mean=0.0), InputColumn("w", 1, ("a", "b"))))
+    with pytest.raises(so.UserError, match=said):
+        columns.encode(given)
+    named = {"n": given["n"], "w": given["w"], "y": [0, 1]}
+    with pytest.raises(so.UserError, match=said.replace("x: ", "data: ", 1)):
+        so.FederatedDataset.from_frame(named, label="y")
+
+
+def test_one_text_is_no_list_of_letters() -> None:
+    for said in ("lost card", b"lost card"):
+        with pytest.raises(so.UserError, match=r"data: column 't' is .*lost card.*, no list"):
+            so.FederatedDataset.from_frame({"t": said, "y": [0, 1]}, label="y")
+        with pytest.raises(so.UserError, match=r"partitions: column 't' is .*lost card.*, no list"):
+            so.FederatedDataset.from_partitions([{"t": said, "y": [0, 1]}], label="y")

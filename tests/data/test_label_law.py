@@ -166,6 +166,8 @@ def test_sizes_say_how_many_labels_there_are_in_the_mean() -> None:
         Synthetic(law="matched", sizes=(0.0, 1.0), labels_per_example=3)
     with pytest.raises(ValidationError, match="sizes: go up to 4 labels, and there are 3 classes"):
         Synthetic(law="matched", sizes=(0.7, 0.1, 0.1, 0.1), classes=3)
+    with pytest.raises(ValidationError, match="sizes: go up to 300 labels, and 256 are the most"):
+        Synthetic(law="matched", sizes=(0.9, *298 * [0.0], 0.1), classes=1000)
 
 
 def test_the_fewer_labels_are_kin_the_more_often_two_of_them_meet() -> None:

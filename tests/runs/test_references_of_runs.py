@@ -20,7 +20,7 @@ from spreadout.evaluation.references import (
 )
 from spreadout.report.page import page
 from spreadout.report.terminal import print_comparison, print_summary
-from spreadout.runs.arms import best_central_of, shared_references
+from spreadout.runs.arms import best_central_of, shared_references, unlike_data
 from toys import label_sets, label_sets_config, shop, shop_config
 
 SHORT: dict[str, Any] = {"rounds": 1, "clients": {"local_steps": 1}, "chosen": []}
@@ -165,3 +165,53 @@ def test_arms_that_keep_validation_examples_back_share_those_of_all_training_dat
     alone = shared_references([found["whole"]])
     assert shared_references([found["less"]])["ridge"] != alone["ridge"]
     assert shared_references(found) == alone
+
+
+def two_tables(folder: Path) -> dict[str, dict[str, Any]]:
+    """Configs of one source that read two files: the second is told with more ease."""
+    configs = {}
+    for name, noise in (("noisy", 4), ("plain", 1)):
+        rows = "".join(
+            f"{i % 3 + i * i % 5 * noise},{['ash', 'fir', 'yew'][i % 3]}\n" for i in range(60)
+        )
+        (folder / f"{name}.csv").write_text("a,kind\n" + rows)
+        data = {"source": {"name": "table", "label": "kind"}, "path": str(folder / f"{name}.csv")}
+        configs[name] = {"rounds": 1, "data": data}
+    return configs
+
+
+@pytest.mark.parametrize("references", [True, False])
+@pytest.mark.parametrize("kept", [True, False])
+def test_runs_on_different_data_have_no_winner(
+    references: bool, kept: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    eval_ = {"references": references}
+    suite = {n: so.Experiment.of({**c, "eval": eval_}) for n, c in two_tables(tmp_path).items()}
+    found = so.compare(suite, out=tmp_path / "out" if kept else None)
+    assert best_central_of(found) is None
+    said = unlike_data(found)
+    assert said is not None
+    assert said.startswith("These runs are of different data: table noisy.csv, table plain.csv. ")
+    print_comparison(found, tmp_path, tmp_path / "report.html")
+    shown = capsys.readouterr().out
+    assert f"warning: {said}" in shown
+    assert "best with all data" not in shown
+    if kept:
+        assert json.loads((tmp_path / "out" / "comparison.json").read_text())["best_central"] is None
+        assert "different data: table noisy.csv, table plain.csv" in page(list(found), "two")
+
+
+def test_settings_on_the_same_data_may_be_compared(tmp_path: Path) -> None:
+    config = two_tables(tmp_path)["plain"]
+    slow = {**config, "clients": {"lr": 0.01}}
+    for references in (True, False):
+        eval_ = {"references": references}
+        suite = {n: so.Experiment.of({**c, "eval": eval_}) for n, c in (("a", config), ("b", slow))}
+        assert unlike_data(so.compare(suite)) is None
+    parts = {
+        n: so.Experiment.of({**config, "data": {**config["data"], "split_seed": n}}) for n in (1, 2)
+    }
+    said = unlike_data(so.compare({f"part-{n}": one for n, one in parts.items()}))
+    assert (
+        said == "These runs were scored on different held-out examples. Small differences mean nothing."
+    )

@@ -9,11 +9,13 @@ from pathlib import Path, PurePosixPath
 
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
+from spreadout.data.decimals import have_comma
 from spreadout.data.io.archive import PICTURES, files_below, open_plain
 from spreadout.data.io.csv_table import (
     MARKS,
     Cells,
     columns_of,
+    encoding_of,
     first_row,
     head_of,
     refuse_broken_head,
@@ -54,25 +56,31 @@ def guessed(
             if name is not None:
                 raise UserError(f"{option} {name}: is for tables, and {data} is none; leave it out")
         return {"source": kind, **where}
-    delimiter = delimiter_of(path)
-    refuse_broken_head(path, delimiter)
-    found = _columns_of(data, first_row(head_of(path), delimiter), label, client, delimiter)
-    return {**where, "source": _looked_into(path, found, delimiter, sure) if "label" in found else found}
+    encoding = encoding_of(path)
+    delimiter = delimiter_of(path, encoding)
+    refuse_broken_head(path, delimiter, encoding)
+    found = _columns_of(data, first_row(head_of(path, encoding), delimiter), label, client, delimiter)
+    if found["name"] == "interactions":  # whose names stay the bytes that they are
+        return {**where, "source": found}
+    own = {} if encoding is None else {"encoding": encoding}
+    return {**where, "source": _looked_into(path, {**found, **own}, delimiter, sure)}
 
 
 def _looked_into(
     path: Path, found: Mapping[str, object], delimiter: str, sure: bool
 ) -> dict[str, object]:
     """What the cells of a table say that its header does not: that they are texts, or several labels."""
-    columns = columns_of(path, delimiter)
-    name = str(found["label"])
-    source = dict(found)
+    name, source = str(found["label"]), dict(found)
+    columns = columns_of(path, delimiter, str(found["encoding"]) if "encoding" in found else None)
+    labels = columns[name]
     if (text := text_in(columns, found)) is not None:
         source = {**source, "name": "texts", "text": text}
-    if (joint := joint_of(columns[name])) is not None:
+    elif have_comma(cells for one, cells in columns.items() if one not in (name, found.get("client"))):
+        source["decimal"] = ","
+    if (joint := joint_of(labels)) is not None:
         return {**source, "separator": joint}
     if sure:
-        refuse_no_classes(path, name, columns[name], key="--label")
+        refuse_no_classes(path, name, labels, key="--label")
     return source
 
 
@@ -129,10 +137,9 @@ def _of_text(path: Path) -> str:
     return "libsvm" if SPARSE.fullmatch(first) else ""
 
 
-def delimiter_of(path: Path) -> str:
+def delimiter_of(path: Path, encoding: str | None = None) -> str:
     """What ends most cells of the first line."""
-    with open_plain(path) as stream:
-        line = re.sub(rb'"[^"]*"', b"", stream.readline(1 << 16)).decode("utf-8", "replace")
+    line = re.sub(r'"[^"]*"', "", head_of(path, encoding)).partition("\n")[0]
     return max(MARKS, key=line.count)  # of equals the first, which is the comma
 
 

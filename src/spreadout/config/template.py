@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import tomli_w
@@ -69,18 +70,20 @@ def said_of(data: dict[str, object]) -> str:
     if source["name"] == "mulan":
         return f"{source['label']} is what is to be told: every value of it becomes a client."
     if source["name"] in ("table", "texts"):
-        several = (
-            f" A cell of it may be several labels, parted by {source['separator']!r} "
-            "(data.source.separator)."
-            if "separator" in source
-            else ""
-        )
+        told = f"{source['label']} is what is to be told.{_how_read(source)}"
         if "client" in source:
-            return (
-                f"Each {source['client']} is a client; {source['label']} is what is to be told.{several}"
-            )
+            return f"Each {source['client']} is a client; {told}"
         return (
-            f"{source['label']} is what is to be told.{several} No column says whose a row is: every "
-            "label becomes a client (data.source.client)."
+            f"{told} No column says whose a row is: every label becomes a client (data.source.client)."
         )
     return "Each user is a client; the next item is what is to be told."
+
+
+def _how_read(source: Mapping[str, object]) -> str:
+    """What the file's cells were seen to be, so that it can be changed where it is wrong."""
+    said = {
+        "separator": " A cell of it may be several labels, parted by {!r} (data.source.separator).",
+        "decimal": " Numbers have a decimal comma (data.source.decimal).",
+        "encoding": " The file is no UTF-8 and is read as {} (data.source.encoding).",
+    }
+    return "".join(text.format(source[key]) for key, text in said.items() if key in source)

@@ -15,7 +15,13 @@ from torch.utils.data import Dataset as TorchDataset
 from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 from spreadout.data.columns import Sparse
-from spreadout.data.input_columns import InputColumn, InputColumns, is_cell_of_text, is_number
+from spreadout.data.input_columns import (
+    InputColumn,
+    InputColumns,
+    is_cell_of_text,
+    is_number,
+    refuse_odd_columns,
+)
 from spreadout.data.words import WIDTH
 
 Columns = str | Sequence[str] | None
@@ -106,6 +112,7 @@ def _texts_of_some(tables: Iterable[Any], label: str, features: Columns) -> Inpu
         if len(named) != 1 or named[0] not in table.names:
             return None
         cells = table.column(named[0])
+        refuse_odd_columns({named[0]: cells}, "partitions")
         if _holds_texts(cells):
             return _as_texts(table, named[0])
         if not all(map(is_cell_of_text, cells)):
@@ -199,6 +206,8 @@ def _of_columns(
     named = asked or [name for name in table.names if name not in (label, client)]
     if not named:
         raise UserError(f"data has no column beside {label!r}: features are needed too")
+    if type(table) is _Mapping:  # nothing else says that they go together
+        refuse_odd_columns({name: table.column(name) for name in named}, "data")
     wants_texts = like is not None and like.text is not None
     if len(named) == 1 and (wants_texts or _holds_texts(table.column(named[0]))):
         return _of_texts(table, named[0], label, client, like)

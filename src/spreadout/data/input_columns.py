@@ -109,6 +109,7 @@ class InputColumns:
         """The table's cells as the numbers that training had, whatever the order of its columns: (n, D);
         and what whoever asks should know of them. Columns that training did not have are left out."""
         self.refuse_missing(list(table), origin)
+        refuse_odd_columns({name: table[name] for name in self.names}, origin)
         notes = [
             f"{name}: was not in the training data and is left out" for name in self.unknown(list(table))
         ]
@@ -167,6 +168,23 @@ def by_name(given: Any) -> dict[str, Any] | None:
     if names == list(range(len(names))):  # an array that was made a data frame
         return None
     return {str(name): given[name].to_numpy() for name in names}
+
+
+def refuse_odd_columns(table: Mapping[str, Any], origin: str) -> None:
+    """Columns that are no lists of cells, such as one text, which is letters; or not all as long."""
+    first = ""
+    for name, cells in table.items():
+        listed = hasattr(cells, "__len__") and not isinstance(cells, str | bytes | Mapping)
+        if not listed or getattr(cells, "ndim", 1) == 0:
+            raise UserError(
+                f"{origin}: column {name!r} is {str(cells)[:40]!r}, no list; give a cell for every row"
+            )
+        first = first or name
+        if len(cells) != len(table[first]):
+            raise UserError(
+                f"{origin}: column {name!r} has {len(cells)} rows, {first!r} has {len(table[first])}; "
+                "they must agree"
+            )
 
 
 def from_rows(rows: Sequence[Mapping[str, Any]], origin: str) -> dict[str, list[Any]]:

@@ -180,6 +180,7 @@ def users_of(instances: Instances, setting: str) -> Tensor:
     if instances.user is None:
         raise UserError(
             f"{setting}: the source does not say whose each example is; "
-            "movielens, interactions, omniglot and image-folder do, and an npz file with `client`"
+            "movielens, interactions and omniglot do, a table or texts with `client`, image-folder with "
+            'layout = "person/class", and an npz file with `client`'
         )
     return instances.user

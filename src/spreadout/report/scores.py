@@ -17,6 +17,7 @@ from spreadout.runs.arms import (
     shown,
     shown_geometry,
     spread,
+    unlike_data,
 )
 
 _MEANS = "Means over seeds, ± one standard deviation. "
@@ -28,17 +29,8 @@ _NOTES = {
 def warnings(arms: Sequence[Arm], notes: Sequence[str] = ()) -> str:
     """What a reader must know before comparing numbers."""
     said = list(notes)
-    data = list(dict.fromkeys(str(arm.summaries[0]["dataset"]) for arm in arms))
-    scored = {_scored(arm) for arm in arms} - {None}
-    if len(data) > 1:
-        said.append(
-            f"These runs are of different data: {', '.join(data)}. Their scores stand side by side but "
-            "cannot be compared."
-        )
-    elif len(scored) > 1:
-        said.append(
-            "These runs were scored on different held-out examples. Small differences mean nothing."
-        )
+    if unlike := unlike_data(arms):
+        said.append(unlike)
     for arm in arms:
         for summary in arm.summaries:
             if so_far := summary.get("unfinished"):
@@ -54,11 +46,6 @@ def warnings(arms: Sequence[Arm], notes: Sequence[str] = ()) -> str:
 def shown_count(value: int | str | None) -> str:
     """A number as people read it; that of a run which is not finished may not be known."""
     return "not known yet" if value is None else f"{value:,}" if isinstance(value, int) else value
-
-
-def _scored(arm: Arm) -> str | None:
-    found = arm.summaries[0].get("references_from") or {}
-    return found.get("scored") or None
 
 
 def cards(arms: Sequence[Arm]) -> str:

@@ -26,6 +26,7 @@ from spreadout.runs.arms import (
     shown,
     shown_geometry,
     spread,
+    unlike_data,
 )
 from spreadout.runs.forecast import Forecast
 from spreadout.runs.pace import human_seconds
@@ -185,6 +186,8 @@ def print_comparison(arms: Sequence[Arm], folder: Path, page: Path) -> None:
         table.add_row(label, *values, *["–"] * (len(some) + 3))
     console = Console(width=None if sys.stdout.isatty() else 132)
     console.print(table)
+    if unlike := unlike_data(arms):
+        console.print(f"warning: {unlike}", soft_wrap=True, highlight=False)
     if best := best_central_of(arms):
         console.print(f"best with all data in one place: {best}", soft_wrap=True, highlight=False)
     console.print(f"{folder}/comparison.json\n{page}", soft_wrap=True, highlight=False)

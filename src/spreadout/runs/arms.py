@@ -220,13 +220,42 @@ def _references(arm: Arm) -> dict[str, dict[str, list[float]]]:
     }
 
 
+def unlike_data(arms: Sequence[Arm]) -> str | None:
+    """Why scores of these arms cannot be compared, if they cannot."""
+    scored = {(arm.summaries[0].get("references_from") or {}).get("scored") or None for arm in arms}
+    data = [_data(arm) for arm in arms]
+    same = len({one[0] for one in data}) == 1 and len(scored) == 1 and None not in scored
+    if len(set(data)) > 1 and not same:
+        # As few words as tell them apart.
+        few = next(n for n in range(1, len(data[0]) + 1) if len({one[:n] for one in data}) > 1)
+        called = dict.fromkeys(" ".join(filter(None, one[:few])) for one in data)
+        return (
+            f"These runs are of different data: {', '.join(called)}. Their scores stand side by side "
+            "but cannot be compared."
+        )
+    if len(scored - {None}) > 1:
+        return "These runs were scored on different held-out examples. Small differences mean nothing."
+    return None
+
+
+def _data(arm: Arm) -> tuple[str, str, str, str]:
+    """The data set, its file and its column of labels, as far as known, and how many classes."""
+    data = arm.config.get("data") or {}
+    source = data.get("source")
+    label = source.get("label") if isinstance(source, Mapping) else None
+    summary = arm.summaries[0]
+    file = Path(data["path"]).name if data.get("path") else ""
+    return str(summary["dataset"]), file, str(label or ""), f"({summary['classes']} classes)"
+
+
 def best_central_of(arms: Sequence[Arm]) -> str | None:
     """The label of the best with all data in one place: an arm that pools it, or a reference.
 
-    By the first metric that all arms have. None where nothing is known, or arms differ in their data.
+    By the first metric that all arms have. None where nothing is known, or arms differ in their data or
+    in what they were scored on: the best of several tasks is the best of none.
     """
     names = [n for n in arms[0].metric_names if all(n in arm.metric_names for arm in arms)]
-    if not names or len({arm.summaries[0]["dataset"] for arm in arms}) > 1:
+    if not names or unlike_data(arms) is not None:
         return None
     candidates = {
         label: Reference(label, {metric: score["mean"] for metric, score in metrics.items()})

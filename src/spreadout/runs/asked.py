@@ -212,8 +212,9 @@ class Inputs:
 
 def _texts_in(given: Any) -> Sequence[Any] | None:
     """A list of texts, of which some may be numbers or missing, or an array or a series of them."""
-    if getattr(given, "ndim", None) == 1 and hasattr(given, "tolist"):
-        given = given.tolist()
+    listed = getattr(given, "tolist", None) or getattr(given, "to_list", None)
+    if listed is not None and getattr(given, "ndim", 1) == 1:
+        given = listed()
     if not isinstance(given, list | tuple) or not all(map(is_cell_of_text, given)):
         return None
     return given if any(isinstance(one, str) for one in given) else None

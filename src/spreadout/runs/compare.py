@@ -228,7 +228,8 @@ def _arm(
             resume(places[-1], observer=watch, **parts)
     if folder is not None:
         return gather(variant, label, places)
-    return Arm(variant, label, [s for s, _ in kept], [h for _, h in kept], None)
+    config = suite.variants[variant].model_dump(mode="json")
+    return Arm(variant, label, [s for s, _ in kept], [h for _, h in kept], None, config=config)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 
 from spreadout.core.errors import UserError
@@ -34,23 +35,57 @@ class Cells(list[str]):
                 raise UserError(f"{path}:{line}: {name} is empty; fill it in or drop the row")
 
 
-def text_of(path: Path) -> str:
-    """The text of a file: UTF-8, or UTF-16 where its first bytes say so."""
+def text_of(path: Path, encoding: str | None = None) -> str:
+    """The text of a file: UTF-8, or UTF-16 where its first bytes say so.
+
+    encoding: of a file that is neither; None: it is refused, since letters are not guessed.
+    """
     with open_plain(path) as stream:
         payload = stream.read()
     refuse_bomb(path, len(payload), path.stat().st_size)
+    if payload.startswith(UTF_16):
+        return payload.decode("utf-16", "replace")
     try:
-        return payload.decode("utf-16" if payload.startswith(UTF_16) else "utf-8-sig")
-    except UnicodeDecodeError as error:  # to guess would be to call two classes by one name
+        return payload.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if encoding is not None:
+            return payload.decode(encoding, "replace")
         line = payload.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}:{line}: is no text in UTF-8; save it as UTF-8") from None
+        raise UserError(
+            f"{path}:{line}: is no text in UTF-8; save it as UTF-8, or say what it is in: "
+            f'data.source.encoding = "{encoding_of(path)}"'
+        ) from None
 
 
-def head_of(path: Path) -> str:
+def encoding_of(path: Path) -> str | None:
+    """What a text is likely in that is no UTF-8; None: it is, or its first bytes say what it is in."""
+    for encoding in ("utf-8", "cp1252"):
+        decoder = codecs.getincrementaldecoder(encoding)()
+        with open_plain(path) as stream:
+            chunks = iter(lambda: stream.read(HEAD), b"")
+            first = next(chunks, b"")
+            if first.startswith(UTF_16):
+                return None
+            try:
+                for chunk in chain([first], chunks):
+                    decoder.decode(chunk)
+                decoder.decode(b"", final=True)
+            except UnicodeDecodeError:
+                continue
+        return None if encoding == "utf-8" else encoding
+    return "latin-1"  # which takes any bytes
+
+
+def head_of(path: Path, encoding: str | None = None) -> str:
     """The first lines of a file, to see what it is: letters that cannot be read are replaced."""
     with open_plain(path) as stream:
         raw = stream.read(HEAD)
-    return raw.decode("utf-16" if raw.startswith(UTF_16) else "utf-8-sig", "replace")
+    if raw.startswith(UTF_16):
+        return raw.decode("utf-16", "replace")
+    try:
+        return codecs.getincrementaldecoder("utf-8-sig")().decode(raw)  # whose last letter may be cut
+    except UnicodeDecodeError:
+        return raw.decode(encoding or "utf-8", "replace")
 
 
 def first_row(text: str, delimiter: str) -> list[str]:
@@ -71,20 +106,20 @@ def delimiter_in(head: str, names: Collection[str], own: str | None) -> str:
     return next(fits, own if own and own in line else max(MARKS, key=line.count))
 
 
-def refuse_broken_head(path: Path, delimiter: str) -> None:
+def refuse_broken_head(path: Path, delimiter: str, encoding: str | None = None) -> None:
     """A table without rows, or with rows of other lengths than its header, as far as its head shows."""
-    head = head_of(path)
+    head = head_of(path, encoding)
     if len(head.encode()) >= HEAD:  # cut short: the last row may be, too
         head = head[: head.rindex("\n", 0, head.rindex("\n"))] if head.count("\n") > 2 else ""
     if head:
         columns_in(head, path, delimiter)
 
 
-def columns_of(path: Path, delimiter: str) -> dict[str, Cells]:
+def columns_of(path: Path, delimiter: str, encoding: str | None = None) -> dict[str, Cells]:
     """Cells by column, as text."""
     if len(delimiter) != 1 or delimiter in '\r\n"\0':
         raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
-    return columns_in(text_of(path), path, delimiter)
+    return columns_in(text_of(path, encoding), path, delimiter)
 
 
 def columns_in(text: str, path: Path, delimiter: str, *, blank: bool = False) -> dict[str, Cells]:

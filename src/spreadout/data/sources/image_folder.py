@@ -60,11 +60,11 @@ def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> R
             wanted = "CLASS/picture" if depth == 2 else "PERSON/CLASS/picture"
             raise UserError(f"{archive.label(name)}: lies too high up; pictures lie as {wanted}")
     classes = sorted({path[-2] for path in paths})
-    people = sorted({path[-depth] for path in paths})
+    people = sorted({path[-depth] for path in paths}) if layout == "person/class" else []
     number = {name: i for i, name in enumerate(classes)}
     person = {name: i for i, name in enumerate(people)}
     label = np.array([number[path[-2]] for path in paths])
-    user = np.array([person[path[-depth]] for path in paths])
+    user = np.array([person[path[-depth]] for path in paths]) if people else None
     found = {}
     if {"test", "val"} <= set(parts):
         raise UserError(
@@ -74,7 +74,8 @@ def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> R
     for part in ("train", "test", ""):
         at = np.flatnonzero([p == part for p in parts])
         if len(at):
-            found[part] = _instances(archive, [names[i] for i in at], label[at], user[at], size, grey)
+            whose = None if user is None else user[at]
+            found[part] = _instances(archive, [names[i] for i in at], label[at], whose, size, grey)
     if "" in found and len(found) > 1:
         raise UserError(
             f"{archive.path}: has train/ or test/ and other pictures too; use one or the other"
@@ -87,8 +88,14 @@ def read(archive: Archive, *, size: int, grey: bool, layout: str = "class") -> R
 
 
 def _instances(
-    archive: Archive, names: Sequence[str], label: np.ndarray, user: np.ndarray, size: int, grey: bool
+    archive: Archive,
+    names: Sequence[str],
+    label: np.ndarray,
+    user: np.ndarray | None,
+    size: int,
+    grey: bool,
 ) -> Instances:
     pixels = decode_all(names, archive.read, archive.label, size=size, grey=grey)
     labels = single(torch.from_numpy(label.astype(np.int64)))
-    return Instances({"x": as_column(pixels)}, labels, torch.from_numpy(user.astype(np.int64)))
+    whose = None if user is None else torch.from_numpy(user.astype(np.int64))
+    return Instances({"x": as_column(pixels)}, labels, whose)

@@ -19,6 +19,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.limits import refuse_bomb
 from spreadout.core.randomness import Ints
 from spreadout.data.io.archive import open_plain
+from spreadout.data.io.csv_table import UTF_16
 from spreadout.data.io.text import Block, Tokens, blocks, cut
 from spreadout.data.sources.base import FileSource, RawDataset, register_source
 from spreadout.data.sources.cells import LONGEST_CELL, TOO_LONG, as_bytes, refuse_wide
@@ -81,6 +82,8 @@ def read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> list[np.ndarr
     if len(delimiter.encode("utf-8", "replace")) != 1 or delimiter in '\r\n"\0':
         raise UserError(f"data.source.delimiter = {delimiter!r}: must be one character, and no quote")
     with open_plain(path) as stream:
+        if stream.peek(2).startswith(UTF_16):  # type: ignore[attr-defined]
+            raise UserError(f"{path}: is text in UTF-16; save it as UTF-8")
         first = stream.readline(1 << 16).decode("utf-8-sig", "replace").rstrip("\r\n")
         header = _header(first, delimiter, path)
         for name in wanted:

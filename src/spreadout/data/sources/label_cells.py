@@ -11,6 +11,7 @@ import torch
 
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.data.decimals import with_point
 from spreadout.data.input_columns import is_number, says_missing
 from spreadout.data.io.csv_table import Cells
 from spreadout.data.naming import FEW_NUMBERS, numbered
@@ -57,7 +58,7 @@ def refuse_no_classes(
 ) -> None:
     """A quantity, or a name of every row. key: where another column is named."""
     distinct = len(set(cells))
-    numbers = all(map(is_number, cells))
+    numbers = all(is_number(with_point(cell)) for cell in cells)
     fractions = numbers and not all(WHOLE.fullmatch(cell) for cell in cells)
     many = len(cells) >= MANY_ROWS and distinct >= OWN * len(cells)
     if fractions and (distinct > FEW_NUMBERS or many):

@@ -27,7 +27,7 @@ from spreadout.core.randomness import Bits, Ints
 from spreadout.data.io import stored
 from spreadout.data.sources import shapes
 from spreadout.data.sources.base import RawDataset, Source, from_cache, register_source
-from spreadout.data.sources.label_slots import GROUP, LabelSlots, slots
+from spreadout.data.sources.label_slots import GROUP, MOST, LabelSlots, slots
 
 CHUNK = 1 << 14
 COMPANIONS = 8
@@ -108,10 +108,10 @@ class Synthetic(Source):
             raise ValueError(f"labels_per_example = {self.labels_per_example}: more than the classes")
         if self.sizes is not None and not (sum(self.sizes) > 0 and min(self.sizes) >= 0):
             raise ValueError("sizes: shares of instances with 1, 2, … labels; none below 0, some above")
-        if self.sizes is not None and len(self.sizes) > self.classes:
-            raise ValueError(
-                f"sizes: go up to {len(self.sizes)} labels, and there are {self.classes} classes"
-            )
+        if self.sizes is not None and len(self.sizes) > min(self.classes, MOST):
+            few = self.classes < MOST
+            why = f"and there are {self.classes} classes" if few else f"and {MOST} are the most"
+            raise ValueError(f"sizes: go up to {len(self.sizes)} labels, {why}")
         mean = _mean_of(self.sizes)
         if mean is not None and abs(mean - self.labels_per_example) > ROUNDED:
             raise ValueError(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.registry import near
 from spreadout.data.arrays import as_features
 from spreadout.data.columns import Dense
+from spreadout.data.decimals import pointed
 from spreadout.data.input_columns import (
     MOST_VALUES,
     InputColumn,
@@ -32,6 +33,7 @@ from spreadout.data.input_columns import (
 from spreadout.data.io.csv_table import Cells, columns_of
 from spreadout.data.naming import client_numbers
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
+from spreadout.data.sources.encoding import Encoding
 from spreadout.data.sources.label_cells import label_sets, plain
 from spreadout.data.words import ALONE
 
@@ -54,6 +56,8 @@ class Table(FileSource):
     features: tuple[str, ...] = ()  # columns of inputs; none: all others
     values: Mapping[str, Values] = {}  # of columns of text: all that may be in a cell
     delimiter: str = ","
+    decimal: Literal[".", ","] = "."  # what parts the digits of 3.14
+    encoding: Encoding = None
 
     def __hash__(self) -> int:
         """A dictionary has none of its own."""
@@ -68,7 +72,7 @@ class Table(FileSource):
         return values
 
     def parse(self, path: Path) -> RawDataset:
-        columns = columns_of(path, self.delimiter)
+        columns = columns_of(path, self.delimiter, self.encoding)
         asked = [self.label, *([self.client] if self.client else []), *self.features, *self.values]
         for name in asked:
             if name not in columns:
@@ -76,6 +80,9 @@ class Table(FileSource):
                     f"{path}: no column {name!r}{near(name, columns)}; set data.source.label, .client, "
                     ".features or .values"
                 )
+        if self.decimal == ",":
+            kept = {*self.values, self.client, self.label if self.separator is not None else None}
+            columns = {n: c if n in kept else pointed(path, n, c) for n, c in columns.items()}
         used = self.features or [n for n in columns if n not in (self.label, self.client)]
         if not used:
             raise UserError(f"{path}: has no column beside {self.label!r}: features are needed too")
@@ -187,7 +194,7 @@ def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[Inp
         if all(COMMAS.fullmatch(cell) or is_number(cell) for _, cell in there):
             raise UserError(
                 f"{path}:{cells.lines[odd[0]]}: {name} is {odd[1]!r}: write numbers with a point, and "
-                "without commas"
+                'without commas, or set data.source.decimal = "," if they have a decimal comma'
             )
         return _indicators(path, name, cells, notes)
     values = np.full(len(cells), np.nan)

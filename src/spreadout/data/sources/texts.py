@@ -14,6 +14,7 @@ from spreadout.data.input_columns import InputColumn, InputColumns
 from spreadout.data.io.csv_table import columns_of
 from spreadout.data.naming import client_numbers
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
+from spreadout.data.sources.encoding import Encoding
 from spreadout.data.sources.label_cells import label_sets, plain
 from spreadout.data.words import WIDTH, hashed_words
 
@@ -32,10 +33,11 @@ class Texts(FileSource):
     separator: Separator | None = None  # what parts the labels of a text that has several
     client: str | None = None  # the column that says whose each text is; None: nobody knows
     delimiter: str = ","
+    encoding: Encoding = None
     width: Annotated[int, Field(ge=2, le=2**20)] = WIDTH  # features that words are hashed into
 
     def parse(self, path: Path) -> RawDataset:
-        columns = columns_of(path, self.delimiter)
+        columns = columns_of(path, self.delimiter, self.encoding)
         for key in ("text", "label", "client"):
             name = getattr(self, key)
             if name is not None and name not in columns:

@@ -63,14 +63,14 @@ def _reader(path: Path, wanted: Wanted) -> Reader:
         return read_idx
     if plain.endswith(".arff"):
         return read_arff
-    if "\0" in head_of(path):
+    if "\0" in head_of(path, wanted.encoding):
         raise UserError(f"{path}: is in no form that is known here; give {FORMS}")
     own = getattr(wanted.source, "delimiter", None)
-    if wanted.columns is not None and is_table(path, wanted.columns, own):
+    if wanted.columns is not None and is_table(path, wanted.columns, own, wanted.encoding):
         return read_table
     if wanted.texts is not None:
         return read_lines
-    return read_sparse if has_pairs(path) else read_numbers
+    return read_sparse if has_pairs(path, wanted.encoding) else read_numbers
 
 
 def _arrays(path: Path, wanted: Wanted) -> Unlabelled:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from spreadout.core.errors import UserError
+from spreadout.data.decimals import pointed, with_point
 from spreadout.data.input_columns import InputColumns, is_number
 from spreadout.data.io.archive import beside, open_plain
 from spreadout.data.io.csv_table import (
@@ -73,7 +74,7 @@ def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
 
     Under a header, the columns that the run's own table had for labels and clients are left out.
     """
-    text = text_of(path)
+    text = text_of(path, wanted.encoding)
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
         return Unlabelled()
@@ -88,11 +89,12 @@ def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
         if len(row) != len(cells[0][1]):
             raise UserError(f"{path}:{number}: {len(row)} cells, others have {len(cells[0][1])}")
     used = list(range(len(cells[0][1])))
-    if not all(map(is_number, cells[0][1])):
+    if not all(is_number(with_point(cell)) for cell in cells[0][1]):
         used = _inputs_in(path, [name.strip() for name in cells.pop(0)[1]], wanted)
     if not cells:
         raise UserError(f"{path}: has no line of numbers; this run takes {wanted.described}")
-    rows = [[row[place] for place in used] for _, row in cells]
+    read = with_point if wanted.has_decimal_comma and mark != "," else str
+    rows = [[read(row[place]) for place in used] for _, row in cells]
     for (number, _), row in zip(cells, rows, strict=True):
         odd = next((cell for cell in row if not is_number(cell)), None)
         if odd is not None:
@@ -102,12 +104,12 @@ def read_numbers(path: Path, wanted: Wanted) -> Unlabelled:
     return Unlabelled(np.array(rows, dtype=np.float64))
 
 
-def has_pairs(path: Path) -> bool:
+def has_pairs(path: Path, encoding: str | None = None) -> bool:
     """Whether lines hold feature:value pairs: the first that has one is nothing else.
 
     A time of day (10:30:00) or a name with a colon among other cells makes no such line.
     """
-    for line in head_of(path).splitlines():
+    for line in head_of(path, encoding).splitlines():
         plain = line.partition("#")[0]
         if PAIR.search(plain):
             return PAIRS.fullmatch(plain) is not None
@@ -116,13 +118,13 @@ def has_pairs(path: Path) -> bool:
     return False
 
 
-def is_table(path: Path, columns: InputColumns, own: str | None) -> bool:
+def is_table(path: Path, columns: InputColumns, own: str | None, encoding: str | None = None) -> bool:
     """Whether it has a header; what has none goes by position, as lines of numbers or of pairs.
 
     own: what ended a cell of the run's own table. A file of texts has one on every line, unless it is
     called a table or its first line is what the run's own table began with.
     """
-    head = head_of(path)
+    head = head_of(path, encoding)
     names = first_row(head, delimiter_in(head, columns.names, own))
     if not names:
         return False
@@ -131,28 +133,35 @@ def is_table(path: Path, columns: InputColumns, own: str | None) -> bool:
         return TABLE.search(path.name.lower()) is not None or {columns.text.name} <= set(names) <= known
     if set(columns.names) <= set(names):
         return True
-    line = head.partition("\n")[0]
-    numbers = any(all(map(is_number, re.split(one, line.strip()))) for one in (r"\s+", *";|,\t"))
-    return not numbers and not has_pairs(path)
+    line = head.partition("\n")[0].strip()
+    numbers = any(
+        all(is_number(with_point(cell)) for cell in re.split(mark, line))
+        for mark in (r"\s+", ";", r"\|", ",", r"\t")
+    )
+    return not numbers and not has_pairs(path, encoding)
 
 
 def read_table(path: Path, wanted: Wanted) -> Unlabelled:
     """Under a header, by the names of the run's own columns, in whatever order they stand."""
     assert wanted.columns is not None, "inputs have no names"
-    text = text_of(path)
+    text = text_of(path, wanted.encoding)
     mark = delimiter_in(text[:HEAD], wanted.columns.names, getattr(wanted.source, "delimiter", None))
     header = first_row(text, mark)
     wanted.columns.refuse_missing(header, str(path))
     # Where texts are all there is, a blank line is one that is empty, and wants an answer as any other.
     texts_alone = wanted.texts is not None and len(header) == 1
-    x, notes = wanted.columns.encode(columns_in(text, path, mark, blank=texts_alone), str(path))
+    table = columns_in(text, path, mark, blank=texts_alone)
+    if wanted.has_decimal_comma:
+        table |= {name: pointed(path, name, table[name]) for name in wanted.columns.names}
+    x, notes = wanted.columns.encode(table, str(path))
     return Unlabelled(x, notes=notes)
 
 
 def read_lines(path: Path, wanted: Wanted) -> Unlabelled:
     """Texts, one on each line, be it blank."""
     assert wanted.texts is not None, "inputs are no texts"
-    lines = io.StringIO(text_of(path), newline=None)  # `splitlines` would part more: form feeds, U+2028
+    text = text_of(path, wanted.encoding)
+    lines = io.StringIO(text, newline=None)  # `splitlines` would part more: form feeds, U+2028
     return Unlabelled(wanted.texts.encode_texts([line.removesuffix("\n") for line in lines]))
 
 

@@ -26,6 +26,16 @@ class Wanted:
     labels: Sequence[str] = field(default=(), repr=False)  # classes by name; a table may hold them too
 
     @property
+    def encoding(self) -> str | None:
+        """Of files that are no UTF-8, as the run's own was."""
+        return getattr(self.source, "encoding", None)
+
+    @property
+    def has_decimal_comma(self) -> bool:
+        """Whether numbers of the run's own file have one."""
+        return getattr(self.source, "decimal", ".") == ","
+
+    @property
     def texts(self) -> InputColumns | None:
         """What makes numbers of texts, where the run was trained on those."""
         return self.columns if self.columns is not None and self.columns.text is not None else None
