@@ -155,7 +155,7 @@ def test_noise_is_on_every_row_whoever_wants_it() -> None:
     [
         (["privacy.model=local"], "would name the rows"),
         (["method.merge=mean"], "to divide by"),
-        (["method.name=fedaws"], 'method.name = "fedss"'),
+        (["method.name=fedaws", "method.negatives=0"], 'method.name = "fedss"'),
     ],
 )
 def test_what_would_name_rows_after_all_is_refused(changes: list[str], said: str) -> None:
