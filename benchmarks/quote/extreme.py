@@ -133,9 +133,10 @@ def _plain_point(made: Made, arm: str, point: str, best: str | None) -> str:
 
 def ten_rows(path: str) -> str:
     """Arms with ten rows of others and without, at small shapes: one seed, the point that is chosen."""
-    lines = []
+    lines, tried = [], set[int]()
     for shape, kept in read(path)["sets"].items():
-        for arm in POINTS:
+        for arm, points in POINTS.items():
+            tried.add(sum(f"{arm} {point} 0" in kept["runs"] for point in points))
             point = {way: chosen(kept, arm, way) for way in WAYS}
             if None in point.values():
                 continue
@@ -152,7 +153,8 @@ def ten_rows(path: str) -> str:
         floor = (f"{kept['constant'][metric]:.1f}" for metric in RANKED)
         lines.append([lines[-1][0], "Always the most frequent labels", "–", *floor, "–", "–"])
     head = ("", "", "validation P@1", *RANKED, TAIL, "down / up a round")
-    note = "One seed, three points. Test part, without → with the prior; validation with it."
+    note = f"One seed, {' or '.join(map(str, sorted(tried)))} of three points tried. "
+    note += "Test part, without → with the prior; validation with it."
     return table(head, lines, path, note=note)
 
 
