@@ -19,6 +19,7 @@ from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import POPULARITY, Copies, Reference
 from spreadout.methods.collapse import LOWER_RATES
 from spreadout.runs.alike import DEAD, LOWER_RATE, alike, dead_units, tells_inputs_apart
+from spreadout.runs.far_below import COMPARE, far_below, one_answer
 from spreadout.runs.finding import (
     FEWEST,
     Finding,
@@ -80,6 +81,9 @@ def diagnose(
     copies: Copies | None = None,
     mirrored: bool = False,
     standardised: bool = False,
+    only_answer: str | None = None,
+    remedy: str | None = None,
+    alone: bool = False,
 ) -> list[Finding]:
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
 
@@ -90,7 +94,9 @@ def diagnose(
     over classes could be added; collapse_advice: what the method says of its classes, if they collapsed;
     scale_free: whether the server's optimiser takes the scale of the clients' one step away; copies: of
     training rows among those that are scored; mirrored: whether it was chosen to mirror images;
-    standardised: whether features are standardised as they are.
+    standardised: whether features are standardised as they are; only_answer: the class that all examples
+    are taken for; remedy: what helps on such data; alone: whether clients compare their classes with
+    no others.
     """
     fallen, dead = collapse(collapse_advice), dead_units(activity)
     wild = divergence(config, history, examples)
@@ -116,9 +122,24 @@ def diagnose(
         said.insert(0, twins)
     if standardised and (tails := long_tails(config, history, references or {}, examples)) is not None:
         said.insert(0, tails)
-    unused = inputs_unused(config, history, references or {}, said)
+    unused = inputs_unused(config, history, references or {}, said, alone=alone)
+    if not said and unused is None and only_answer is not None:
+        same = one_answer(
+            config, history, references or {}, examples, only_answer, AT_A_LOSS, alone=alone
+        )
+        said += [] if same is None else [same]
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = [*said, *(one for one in (unused, last) if one is not None)]
+    if not found:
+        far = far_below(
+            config,
+            history,
+            references or {},
+            examples,
+            remedy or AT_A_LOSS,
+            standardised=standardised,
+        )
+        found = [] if far is None else [far]
     known = leaked(config, copies)
     if known is not None:
         found = [known, *found]
@@ -222,7 +243,8 @@ def long_tails(
         return None
     best, who = max(known)
     ours = goodness(config, history[shown_of(config, history)])
-    if not references[who].with_roots or not differ(config, best - ours, ours, examples):
+    form = references[who].form or ""
+    if not form.startswith("roots") or not differ(config, best - ours, ours, examples):
         return None
     sign = described(judged_by(config)[0]).sign
     return Finding(
@@ -238,6 +260,8 @@ def inputs_unused(
     history: Sequence[Record],
     references: Mapping[str, Reference],
     others: Sequence[Finding] = (),
+    *,
+    alone: bool = False,
 ) -> Finding | None:
     """The model that is kept ranks by the prior alone (`evaluation/prior_alone.py`)."""
     if history[shown_of(config, history)].get("prior") != ALONE:
@@ -246,7 +270,7 @@ def inputs_unused(
         "inputs unused",
         f"on validation examples the model is no better than {_always(references)}, beyond chance, so "
         "those are what it answers",
-        others[0].remedy if others else UNUSED,
+        others[0].remedy if others else f"{COMPARE}; or {UNUSED}" if alone else UNUSED,
     )
 
 

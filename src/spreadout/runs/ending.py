@@ -16,12 +16,14 @@ from spreadout.data.splits import Splits
 from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.early_stopping import shown_of
 from spreadout.evaluation.geometry import Geometry
+from spreadout.evaluation.only_answer import only_answer
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet, remembered_references
 from spreadout.federated.federation import Federation
 from spreadout.runs import class_prior, diagnosis
 from spreadout.runs.details import details_of
 from spreadout.runs.evidence import evidence
+from spreadout.runs.far_below import compares_nothing, what_helps
 from spreadout.runs.finding import Finding
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.keeping import kept_model
@@ -120,7 +122,16 @@ class Ending:
             mirrored=e.clients.image_flip and "clients.image_flip" in (e.chosen or []),
             standardised=e.model.input_scaling == "standard" and "encoder" not in e.own,
             scale_free=e.server.optimizer in SCALE_FREE and e.clients.local_steps == 1,
+            only_answer=self._only_answer(),
+            remedy=what_helps(self.data),
+            alone=compares_nothing(f.method),
         )
+
+    def _only_answer(self) -> str | None:
+        """The class that all examples are taken for, by name."""
+        found = only_answer(self.federation.model, self.whole, self._examples, self.data.train.classes)
+        names = self.data.class_names
+        return None if found is None else names[found] if names else f"class {found}"
 
     def _activity(self) -> Activity:
         found = activity_of(self.federation.model, self.whole, self._examples)
