@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import spreadout as so
-from faulty import PLAIN, blobs, doubled, mislabelled, ran, skewed
+from faulty import PLAIN, blobs, doubled, loud, mislabelled, ran, rare, skewed
 from spreadout.report.terminal import print_summary
 from spreadout.runs import diagnosis
 from toys import shop, staples, tagged
@@ -37,6 +37,18 @@ def adam(rate: float) -> Settings:
     return {"optimizer": "adam", "lr": rate, "eps": 1e-8}
 
 
+def falling(rate: float) -> Settings:
+    return {
+        "rounds": 40,
+        "eval": {"every": 4},
+        "model": {"hidden": [32]},
+        "method": {"name": "fedaws"},
+        "clients": {**ONE, "lr_decay": "cosine"},
+        "server": {**adam(rate), "lr_decay": "cosine"},
+    }
+
+
+CHOSEN: Settings = {"chosen": None, "rounds": "auto", "eval": {}}  # by the data, as by default
 WHOLE: Settings = {"local_steps": 1, "batch": "full", "lr": 0.3}
 ONE: Settings = {"local_steps": 1, "lr": 0.1}
 SPREAD: Settings = {"name": "fedaws", "loss_form": "square"}
@@ -333,6 +345,51 @@ CASES = {
         ({"model": {"input_scaling": "roots"}},),
         10,
     ),
+    "a scale that says much": Case(
+        "far below a reference",
+        "P@1 is 47.67, ridge in one place has 86.00",
+        'set model.input_scaling = "none"',
+        loud,
+        {"model": {"input_scaling": "standard", "hidden": []}, "clients": ONE, "server": adam(0.01)},
+        ({"model": {"input_scaling": "none", "hidden": []}, "clients": ONE, "server": adam(0.01)},),
+        20,
+    ),
+    "rates that lead to a bad end": Case(
+        "far below a reference",
+        "nearest neighbours in one place has",
+        "try server.lr, with the server.optimizer it has, ten times larger and ten times smaller, then more rounds",
+        lambda: blobs(classes=30, each=6, noise=0.8),
+        falling(0.001),
+        (falling(0.01), {**falling(0.001), "rounds": 160, "eval": {"every": 16}}),
+        5,
+    ),
+    "rare classes that clients compare with nothing": Case(
+        "one answer",
+        "all examples are taken for class 0, and they are of several classes; P@1 is 90.00, ridge in one place has",
+        'try method.name = "fedss"',
+        lambda: rare(0.8, validation=60),
+        {**CHOSEN, "method": {"name": "fedaws"}},
+        ({**CHOSEN, "method": {"name": "fedss"}},),
+        2,
+    ),
+    "a prior that outweighs the model": Case(
+        "one answer",
+        "all examples are taken for class 0",
+        "set method.prior = 0",
+        lambda: rare(0.8, validation=60),
+        {**CHOSEN, "method": {"name": "fedavg", "prior": 1.0}},
+        ({**CHOSEN, "method": {"name": "fedavg", "prior": 0}},),
+        2,
+    ),
+    "inputs that say little to clients of one class": Case(
+        "inputs unused",
+        "on validation examples the model is no better than always the most frequent labels",
+        'try method.name = "fedss"',
+        lambda: rare(0.6, validation=30),
+        {**CHOSEN, "method": {"name": "fedaws"}},
+        ({**CHOSEN, "method": {"name": "fedss"}},),
+        2,
+    ),
     "no prior": Case(
         "below a trivial reference",
         "always the most frequent labels have 70",
@@ -378,6 +435,8 @@ def test_what_is_advised_helps(case: Case) -> None:
         good, after = ran(data, **better)
         assert good > bad + case.gain
         assert told[0].name not in [one.name for one in after]  # the sign is gone
+        if case.name in ("far below a reference", "one answer"):
+            assert after == []
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,37 @@ def skewed() -> so.Splits:
     )
 
 
+def loud(n: int = 200, features: int = 200, held: int = 300) -> so.Splits:
+    """Four classes by ten features of a large scale among many of noise: brought to one, they drown."""
+    rng = np.random.default_rng(0)
+    centre = rng.normal(size=(4, 10))
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.arange(count) % 4
+        x = rng.normal(size=(count, features))
+        x[:, :10] = 4 * (x[:, :10] + centre[y])
+        return x.astype(np.float32), y
+
+    x, y = drawn(n)
+    train = so.FederatedDataset.from_arrays(x, y, y)
+    return so.Splits("loud", train, so.Examples.from_arrays(*drawn(held)))
+
+
+def rare(gap: float, validation: int, seed: int = 0) -> so.Splits:
+    """Three classes, a client each, of 90, 7 and 3 % of the examples; gap: between their centres."""
+    rng = np.random.default_rng(seed)
+    centre = gap * rng.normal(size=(3, 10))
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.searchsorted([0.9 * count, 0.97 * count], np.arange(count), side="right")
+        return (centre[y] + rng.normal(size=(count, 10))).astype(np.float32), y
+
+    x, y = drawn(120)
+    train = so.FederatedDataset.from_arrays(x, y, y)
+    test, other = (so.Examples.from_arrays(*drawn(count)) for count in (300, validation))
+    return so.Splits("rare", train, test, other)
+
+
 def doubled(leave_out: bool) -> so.Splits:
     """Classes that nothing tells; half of the test rows are training rows too, unless left out there."""
     rng = np.random.default_rng(2)

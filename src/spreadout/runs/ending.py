@@ -130,8 +130,10 @@ class Ending:
     def _only_answer(self) -> str | None:
         """The class that all examples are taken for, by name."""
         found = only_answer(self.federation.model, self.whole, self._examples, self.data.train.classes)
-        names = self.data.class_names
-        return None if found is None else names[found] if names else f"class {found}"
+        if found is None:
+            return None
+        name = dict(enumerate(self.data.class_names)).get(found)
+        return name or f"class {found}"
 
     def _activity(self) -> Activity:
         found = activity_of(self.federation.model, self.whole, self._examples)
