@@ -1,6 +1,5 @@
 """Faults are told apart by their signs; fine runs are not accused."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,12 @@ import spreadout as so
 from faulty import PLAIN, blobs
 from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.references import Reference
+from spreadout.evaluation.references import Copies, Reference
 from spreadout.evaluation.references.features import Form
 from spreadout.runs import diagnosis
 from spreadout.runs.alike import alike
 from spreadout.runs.diagnosis import diagnose
-from spreadout.runs.far_below import far_below, one_answer, what_helps
+from spreadout.runs.far_below import Setting, far_below, one_answer
 from spreadout.runs.finding import differ
 
 P1 = EvalConfig()
@@ -385,18 +384,28 @@ def test_what_wavers_by_nobody_knows_how_much_is_never_far_below() -> None:
     assert far_below(ranks, records, other, 1000, "try") is None
 
 
-def test_unscaled_features_are_advised_where_the_best_reference_left_them_so() -> None:
+@pytest.mark.parametrize(
+    ("form", "setting", "advised"),
+    [
+        ("raw", {"standardised": True}, "input_scaling"),
+        ("raw", {"standardised": True, "wide": True}, "input_scaling"),
+        ("raw", {"standardised": True, "centred": False}, "try clients.lr"),
+        ("raw", {"standardised": True, "adaptive": False}, "try clients.lr"),
+        ("raw", {}, "try clients.lr"),
+        ("unit", {"standardised": True}, "try clients.lr"),
+        ("standard", {"wide": True}, "sgd"),
+        ("standard", {"wide": True, "adaptive": False}, "try clients.lr"),
+        (None, {"rates_chosen": True, "has_central": True}, "ridge is the better model here"),
+        (None, {"rates_chosen": True}, "ridge may be the better model here"),
+    ],
+)
+def test_what_is_advised_far_below_follows_from_its_cause(
+    form: Form | None, setting: dict[str, bool], advised: str
+) -> None:
     level = history([10.0, 50, 60, 60, 60, 60])
-    of: dict[str, Any] = {"rounds": 50, "examples": 500}
-    for form, standardised, advised in (
-        ("raw", True, True),
-        ("unit", True, True),
-        ("standard", True, False),
-        ("raw", False, False),
-        (None, True, False),
-    ):
-        (found,) = diagnose(P1, level, references=known(80, form), standardised=standardised, **of)
-        assert ("input_scaling" in found.remedy) == advised
+    given = Setting(**{"adaptive": True, **setting})
+    (found,) = diagnose(P1, level, rounds=50, examples=500, references=known(80, form), setting=given)
+    assert advised in found.remedy
 
 
 def test_far_below_is_said_where_nothing_else_explains_it() -> None:
@@ -405,8 +414,8 @@ def test_far_below_is_said_where_nothing_else_explains_it() -> None:
     assert [one.name for one in diagnose(P1, level, **of)] == ["far below a reference"]
     (fallen,) = diagnose(P1, level, **of, collapse_advice="near; push")
     assert fallen.name == "collapse"
-    (parted,) = diagnose(P1, level, **of, remedy="part them")
-    assert parted.remedy == "part them"
+    leaked = diagnose(P1, level, **of, copies=Copies(100, 500))
+    assert [one.name for one in leaked] == ["rows in both parts"]
     below = {**of, "references": known(80, floor=70)}
     assert [one.name for one in diagnose(P1, level, **below)] == ["below a trivial reference"]
 
@@ -430,16 +439,6 @@ def test_what_is_advised_to_one_answer_follows_from_its_cause() -> None:
     assert one_answer(P1, level, known(97), 100, "oak", "try").remedy == "try"  # type: ignore[union-attr]
     weighed = [{**record, "prior": 0.5} for record in level]
     for alone, remedy in ((False, "method.prior = 0"), (True, '"fedss"')):
-        found = one_answer(P1, weighed, known(97), 100, "oak", "try", alone=alone)
+        found = one_answer(P1, weighed, known(97), 100, "oak", "try", Setting(alone=alone))
         assert found is not None
         assert remedy in found.remedy
-
-
-def test_labels_that_look_joined_are_to_be_parted() -> None:
-    def called(*names: str) -> so.Splits:
-        return replace(blobs(classes=len(names)), class_names=names)
-
-    found = what_helps(called("red", "blue", "red;blue", "blue;red;green", "green"))
-    assert found == 'part the labels of a row: set data.source.separator = ";"'
-    assert what_helps(called("Springfield, Ohio", "Paris, Texas", "Rome")) is None
-    assert what_helps(blobs()) is None

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import spreadout as so
-from faulty import PLAIN, blobs, doubled, loud, mislabelled, ran, rare, skewed
+from faulty import PLAIN, blobs, corners, doubled, loud, mislabelled, ran, rare, skewed, wide
 from spreadout.report.terminal import print_summary
 from spreadout.runs import diagnosis
 from toys import shop, staples, tagged
@@ -345,15 +345,6 @@ CASES = {
         ({"model": {"input_scaling": "roots"}},),
         10,
     ),
-    "a scale that says much": Case(
-        "far below a reference",
-        "P@1 is 47.67, ridge in one place has 86.00",
-        'set model.input_scaling = "none"',
-        loud,
-        {"model": {"input_scaling": "standard", "hidden": []}, "clients": ONE, "server": adam(0.01)},
-        ({"model": {"input_scaling": "none", "hidden": []}, "clients": ONE, "server": adam(0.01)},),
-        20,
-    ),
     "rates that lead to a bad end": Case(
         "far below a reference",
         "nearest neighbours in one place has",
@@ -437,6 +428,65 @@ def test_what_is_advised_helps(case: Case) -> None:
         assert told[0].name not in [one.name for one in after]  # the sign is gone
         if case.name in ("far below a reference", "one answer"):
             assert after == []
+
+
+def as_printed(remedy: str) -> list[str]:
+    """What a line says to set, as `--set` takes it."""
+    return [f"{key}={value}" for key, value in re.findall(r"([a-z]+\.[a-z_]+) = (\S*[^\s:,;])", remedy)]
+
+
+@pytest.mark.parametrize("method", ["fedaws", "fedss"])
+@pytest.mark.parametrize(
+    ("data", "advice", "gain"),
+    [
+        (loud, ["model.input_scaling", "server.optimizer", "server.lr"], 20),
+        (wide, ["server.optimizer", "server.lr"], 8),
+        (lambda: rare(0.8, validation=60), ["method.name"], 4),
+    ],
+    ids=["columns of a large scale", "more columns than rows", "rare classes"],
+)
+def test_defaults_and_then_what_their_line_says(
+    data: Callable[[], so.Splits], advice: list[str], gain: float, method: str
+) -> None:
+    given = data()
+
+    def ended(*overrides: str) -> so.Result:
+        config = so.Experiment.of({"method": {"name": method}}, overrides=overrides)
+        return so.run(config, data=given, device="cpu")
+
+    def far(result: so.Result) -> float:
+        known = result.references.values()
+        best = max(one.metrics["P@1"] for one in known if not one.is_trivial)
+        return best - result.metrics["P@1"]
+
+    bad = ended()
+    if method == "fedss" and advice == ["method.name"]:
+        assert bad.summary["findings"] == []  # it is what is advised
+        return
+    (found,) = bad.summary["findings"]
+    assert found["name"] == ("one answer" if advice == ["method.name"] else "far below a reference")
+    said = as_printed(found["remedy"])
+    assert [one.partition("=")[0] for one in said] == advice
+    good = ended(*said)
+    assert good.metrics["P@1"] > bad.metrics["P@1"] + gain
+    assert far(good) < 0.6 * far(bad)
+    assert good.summary["findings"] == [] or (method, data) == ("fedss", wide)
+
+
+def test_where_nothing_is_known_to_help_the_same_network_in_one_place_is_no_better() -> None:
+    data = corners()
+
+    def ended(*overrides: str) -> so.Result:
+        config = so.Experiment.of({"method": {"name": "fedaws"}}, overrides=overrides)
+        return so.run(config, data=data, device="cpu")
+
+    run = ended()
+    (found,) = run.summary["findings"]
+    assert found["name"] == "far below a reference"
+    assert "nearest neighbours is the better model here" in found["remedy"]
+    central = ended(*as_printed(found["remedy"]))
+    assert central.summary["method"] == "centralized"
+    assert central.metrics["P@1"] < run.references["nearest neighbours"].metrics["P@1"] - 20
 
 
 @pytest.mark.parametrize(
