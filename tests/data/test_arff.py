@@ -232,11 +232,62 @@ def test_missing_values_are_the_mean_of_the_training_rows(tmp_path: Path) -> Non
     (tmp_path / "m-train.arff").write_text(head + "1,v,0\n?,w,1\n5,v,1\n{2 1}\n{1 v}\n")
     (tmp_path / "m-test.arff").write_text(head + "?,?,1\n{0 ?}\n7,u,0\n")
     (tmp_path / "m.xml").write_text('<labels><label name="y"/></labels>')
-    found = MulanArff().parse(tmp_path)
+    config = DataConfig.model_validate(
+        {
+            "source": "mulan",
+            "path": tmp_path,
+            "partition": {"name": "iid", "clients": 1},
+            "targets": "all",
+        }
+    )
+    found = load_data(config)
     # a: (1 + 5 + 0 + 0) / 4; c is v three times, w and u once
-    assert dense(found.train) == [[1, 1, 0], [1.5, 0, 1], [5, 1, 0], [0, 0, 0], [0, 1, 0]]
-    assert dense(found.test) == [[1.5, 1, 0], [1.5, 0, 0], [7, 0, 0]]
+    train = [[1, 1, 0], [1.5, 0, 1], [5, 1, 0], [0, 0, 0], [0, 1, 0]]
+    every = torch.arange(5)
+    assert sorted(found.train.columns["x"].take(every).tolist()) == sorted(train)
+    assert found.test.inputs["x"].take(every[:3]).tolist() == [[1.5, 1, 0], [1.5, 0, 0], [7, 0, 0]]
     assert "2 attributes ('a', 'c') with missing values: replaced by the mean" in found.notes[-1]
+
+
+@pytest.mark.parametrize("hash_features", [None, 3])
+def test_rows_that_are_held_out_say_nothing_of_what_fills_gaps(
+    hash_features: int | None, tmp_path: Path
+) -> None:
+    """One file without a test part: the slow twin knows which rows train, and fills by them alone."""
+    rng = np.random.default_rng(0)
+    number = [None if rng.random() < 0.3 else float(rng.integers(0, 9)) for _ in range(60)]
+    kind = [None if rng.random() < 0.3 else int(rng.integers(0, 3)) for _ in range(60)]
+    lines = [
+        f"{i + 1},{'?' if a is None else a},{'?' if c is None else 'uvw'[c]},{'ny'[i % 2]}"
+        for i, (a, c) in enumerate(zip(number, kind, strict=True))
+    ]
+    head = "@relation m\n@attribute row real\n@attribute a real\n@attribute c {u,v,w}\n"
+    (tmp_path / "m.arff").write_text(head + "@attribute class {n,y}\n@data\n" + "\n".join(lines))
+    config = DataConfig.model_validate(
+        {"source": "mulan", "path": tmp_path / "m.arff", "validation_fraction": 0.2}
+    )
+    found = load_data(config)
+    parts = [found.train.columns["x"], found.test.inputs["x"]]
+    assert found.validation is not None
+    parts.append(found.validation.inputs["x"])
+    rows = [x.take(torch.arange(len(x))) for x in parts]  # (n, 4): row, a, c is v, c is w
+    place = [(part[:, 0].long() - 1).tolist() for part in rows]
+    assert sorted(i for part in place for i in part) == list(range(60))
+    assert min(map(len, place)) > 5
+    known = [number[i] for i in place[0] if number[i] is not None]
+    kinds = [kind[i] for i in place[0] if kind[i] is not None]
+    mean, usual = np.mean(known), max(range(3), key=kinds.count)
+    everyone = np.mean([one for one in number if one is not None])
+    assert abs(mean - everyone) > 0.01  # else the test could not tell
+    for part, at in zip(rows, place, strict=True):
+        a = [mean if number[i] is None else number[i] for i in at]
+        c = [usual if kind[i] is None else kind[i] for i in at]
+        expected = torch.tensor([[x, k == 1, k == 2] for x, k in zip(a, c, strict=True)]).float()
+        torch.testing.assert_close(part[:, 1:], expected)
+    if hash_features is not None:
+        short = load_data(config.model_copy(update={"hash_features": hash_features}))
+        x = short.test.inputs["x"].take(torch.arange(len(short.test)))
+        torch.testing.assert_close(x.sum(1), rows[1].sum(1))  # nothing is lost, and no gap is left
 
 
 def test_text_and_dates_are_left_out_and_said(tmp_path: Path) -> None:

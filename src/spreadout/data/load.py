@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,6 +20,7 @@ from spreadout.data.columns import Column, Dense, Lists, Sparse, select_all
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.declared import refuse_found_in_rows
 from spreadout.data.feature_hashing import hashed
+from spreadout.data.gaps import Gappy, filled, usual
 from spreadout.data.held_out import Examples
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.partition import Assignment
@@ -126,6 +127,13 @@ def load_data(
     if private:
         refuse_found_in_rows(found, config.path or config.source.name)
     train, validation, test = _hold_out(config, found, seed)
+    if found.gaps:
+        by = usual(_sparse(train), found.gaps)  # what training rows alone say
+        train, test = (_without_gaps(part, found.gaps, by) for part in (train, test))
+        validation = None if validation is None else _without_gaps(validation, found.gaps, by)
+    if config.hash_features is not None:
+        train, test = _hashed(config, train), _hashed(config, test)
+        validation = None if validation is None else _hashed(config, validation)
     parts = {"test": test, "training": train}
     if validation is not None:
         parts["validation"] = validation
@@ -161,7 +169,7 @@ def read(config: DataConfig) -> RawDataset:
     if not len(found.train):
         raise UserError(f"{config.path or config.source.name}: has no rows to train on")
     _refuse_featureless(config, found)
-    return found if config.hash_features is None else _hashed(config, found)
+    return found
 
 
 def _dense(part: Instances) -> Tensor:
@@ -184,21 +192,25 @@ def _refuse_featureless(config: DataConfig, found: RawDataset) -> None:
                 raise UserError(f"{where}: {name} has no features; give at least one")
 
 
-def _hashed(config: DataConfig, found: RawDataset) -> RawDataset:
-    """The source with its sparse features hashed into fewer."""
-    assert config.hash_features is not None
+def _hashed(config: DataConfig, part: Instances) -> Instances:
+    """The same with its sparse features hashed into fewer."""
+    x = part.columns.get("x")
+    if not isinstance(x, Sparse):
+        raise UserError(
+            f"data.hash_features: data.source = {config.source.name!r} has no sparse features"
+        )
+    shrunk = hashed(x.compact(), config.hash_features or 1, signed=config.hash_signs)
+    return replace(part, columns={**part.columns, "x": shrunk})
 
-    def shorter(instances: Instances) -> Instances:
-        x = instances.columns.get("x")
-        if not isinstance(x, Sparse):
-            raise UserError(
-                f"data.hash_features: data.source = {config.source.name!r} has no sparse features"
-            )
-        shrunk = hashed(x, config.hash_features or 1, signed=config.hash_signs)
-        return replace(instances, columns={**instances.columns, "x": shrunk})
 
-    test = None if found.test is None else shorter(found.test)
-    return replace(found, train=shorter(found.train), test=test)
+def _sparse(part: Instances) -> Sparse:
+    x = part.columns["x"]
+    assert isinstance(x, Sparse), "gaps are of sparse inputs"
+    return x
+
+
+def _without_gaps(part: Instances, gaps: Sequence[Gappy], by: Sequence[tuple[int, float]]) -> Instances:
+    return replace(part, columns={**part.columns, "x": filled(_sparse(part), gaps, by)})
 
 
 def distribute(instances: Instances, assignment: Assignment, found: RawDataset) -> FederatedDataset:

@@ -23,7 +23,7 @@ try:
 except ImportError:  # no such locks here: of two that make an entry at once, one has to try again
     fcntl = None  # type: ignore[assignment]
 
-FORMAT = 10  # raise it when what readers write changes
+FORMAT = 11  # raise it when what readers write changes
 
 
 def cached(source: Path, files: Sequence[Path], about: str, write: Callable[[Path], None]) -> Path:

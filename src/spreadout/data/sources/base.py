@@ -18,6 +18,7 @@ from spreadout.core.ragged import Ragged
 from spreadout.core.registry import NamedSection, Registry, unknown_name
 from spreadout.data.arrays import whole_numbers, with_label_sets
 from spreadout.data.columns import Column, select_all
+from spreadout.data.gaps import Gappy
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.io import cache, stored
 from spreadout.data.published import PublishedDataset
@@ -109,6 +110,7 @@ class RawDataset:
     )
     # What rows decided of the inputs, with the remedy where they must not: under `[privacy]`.
     found_in_rows: tuple[str, ...] = ()
+    gaps: tuple[Gappy, ...] = ()  # of a sparse x: attributes that some rows have no value of
 
 
 class Source(NamedSection, ABC):
@@ -230,6 +232,7 @@ def write(found: RawDataset, folder: Path) -> None:
         "client_names": list(found.client_names),
         "input_columns": None if found.input_columns is None else found.input_columns.as_json(),
         "found_in_rows": list(found.found_in_rows),
+        "gaps": [one.as_json() for one in found.gaps],
         "parts": {},
     }
     for part, instances in (("train", found.train), ("test", found.test)):
@@ -269,4 +272,5 @@ def open_stored(folder: Path) -> RawDataset:
         called,
         inputs,
         of_rows,
+        tuple(Gappy(**one) for one in meta.get("gaps", ())),
     )

@@ -98,8 +98,7 @@ class MulanArff(FileSource):
         for table in tables[1:]:
             table.refuse_unlike(taught, train)
         missed = sorted(set().union(*(table.missed() for table in tables)))
-        fill = {feature: taught.typical(feature) for feature in missed}
-        parts = [Instances({"x": table.inputs(fill)}, table.label_sets()) for table in tables]
+        parts = [Instances({"x": table.inputs()}, table.label_sets()) for table in tables]
         return RawDataset(
             parts[0],
             len(taught.labels),
@@ -112,6 +111,7 @@ class MulanArff(FileSource):
                 "value, or leave the attribute out"
                 for i in missed
             ),
+            gaps=tuple(taught.gappy(feature) for feature in missed),
         )
 
 

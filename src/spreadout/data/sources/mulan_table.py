@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +10,9 @@ import torch
 
 from spreadout.core.errors import UserError
 from spreadout.core.ragged import Ragged, offsets_from_lengths
+from spreadout.core.randomness import Ints
 from spreadout.data.columns import Sparse
+from spreadout.data.gaps import Gappy
 from spreadout.data.io.archive import Archive
 from spreadout.data.sources.arff import Attribute, Header, read_header
 from spreadout.data.sources.arff_rows import Cells, read_cells
@@ -96,37 +97,40 @@ class Table:
         numbers = np.unique(self.number[self.cells.attribute[np.isnan(self.cells.value)]]).tolist()
         return {number for number in numbers if number >= 0 and self.features[number].width}
 
-    def typical(self, feature: int) -> float:
-        """The mean of a feature over the rows that have it, or its most frequent value."""
-        own = self.cells.value[self.number[self.cells.attribute] == feature]
-        known = own[~np.isnan(own)]
-        rows = self.rows - (len(own) - len(known))  # a row that leaves it out has a 0 there
-        if self.features[feature].kind == "number":
-            return float(known.sum() / max(rows, 1))
-        counts = np.bincount(known.astype(np.int64), minlength=1)
-        counts[0] += rows - len(known)
-        return float(counts.argmax())
+    @cached_property
+    def widths(self) -> Ints:
+        """(features,) columns of each."""
+        return np.array([attribute.width for attribute in self.features], dtype=np.int64)
 
-    def inputs(self, fill: Mapping[int, float]) -> Sparse:
-        """The features of all rows, side by side; missing ones filled."""
-        instead = np.zeros(len(self.features))
-        instead[list(fill)] = list(fill.values())
-        widths = np.array([attribute.width for attribute in self.features], dtype=np.int64)
+    @cached_property
+    def first(self) -> Ints:
+        """(features,) where the columns of each begin."""
+        found: Ints = np.cumsum(self.widths) - self.widths
+        return found
+
+    def gappy(self, feature: int) -> Gappy:
+        """A feature that some rows have no value of."""
+        nominal = self.features[feature].kind == "nominal"
+        return Gappy(int(self.first[feature]), int(self.widths[feature]), nominal)
+
+    def inputs(self) -> Sparse:
+        """The features of all rows, side by side; NaN where a row has no value of one."""
         nominal = np.array([attribute.kind == "nominal" for attribute in self.features], dtype=bool)
-        first = np.cumsum(widths) - widths  # (features,) where the columns of each begin
         feature = self.number[self.cells.attribute]
         own = feature >= 0
         row, feature, value = self.cells.row[own], feature[own], self.cells.value[own]
-        value = np.where(np.isnan(value), instead[feature], value)
-        kept = (value != 0) & (widths[feature] > 0)
+        kept = (value != 0) & (self.widths[feature] > 0)
         row, feature, value = row[kept], feature[kept], value[kept]
-        column = first[feature] + np.where(nominal[feature], value - 1, 0).astype(np.int64)
+        gap = np.isnan(value)
+        of_value = np.where(nominal[feature] & ~gap, value - 1, 0)
+        column = self.first[feature] + of_value.astype(np.int64)
+        weight = np.where(nominal[feature] & ~gap, 1.0, value)
         order = np.lexsort((column, row))
         return Sparse(
             torch.from_numpy(column[order].astype(np.int32)),
-            torch.from_numpy(np.where(nominal[feature], 1.0, value)[order].astype(np.float32)),
+            torch.from_numpy(weight[order].astype(np.float32)),
             offsets_from_lengths(torch.from_numpy(np.bincount(row, minlength=self.rows))),
-            int(widths.sum()),
+            int(self.widths.sum()),
         )
 
     def label_sets(self) -> Ragged:

@@ -202,7 +202,7 @@ def read_arff(path: Path, wanted: Wanted) -> Unlabelled:
             f"{label}: has no value of {name[:40]!r} in some rows; fill it, the run does not keep what "
             "its training rows had there"
         )
-    x = table.inputs({})
+    x = table.inputs()
     if wanted.features is not None and x.width != wanted.features:
         raise UserError(f"{label}: has {x.width} features; this run takes {wanted.described}")
     return Unlabelled(x)
