@@ -11,7 +11,7 @@ from spreadout.config.choices import MANY_FEATURES
 from spreadout.config.sound import sound
 from spreadout.core.state import ServerState
 from spreadout.data.columns import Sparse
-from spreadout.runs.advice import named_to_the_server
+from spreadout.runs.advice import named_to_the_server, wide_noise
 from spreadout.runs.build import build_federation
 from spreadout.runs.evidence import channels, evidence
 
@@ -91,3 +91,17 @@ def test_rows_that_are_sent_back_are_among_what_neighbours_share() -> None:
         f = build_federation(e, words(50), torch.device("cpu"))
         found = evidence(f, ServerState(0, *f.model.initial(f.seed, f.device)))
         assert said in found["adjacency"]
+
+
+def test_a_run_says_when_noise_falls_on_very_many_weights() -> None:
+    for width, encoder, privacy, warned in (
+        (MANY_FEATURES, "mlp", NOISE, True),
+        (MANY_FEATURES - 1, "mlp", NOISE, False),
+        (MANY_FEATURES, "lookup", NOISE, False),
+        (MANY_FEATURES, "mlp", None, False),
+    ):
+        sections = {} if privacy is None else {"privacy": privacy}
+        e = complete(width, model={"encoder": encoder, "hidden": [], "dim": 2}, **sections)
+        said = wide_noise(build_federation(e, words(width), torch.device("cpu")))
+        assert (said is not None) == warned
+        assert said is None or "16,384 features" in said
