@@ -96,6 +96,6 @@ def wide_noise(federation: Federation) -> str | None:
     if f.clients.privacy is None or not wide or f.data.features:
         return None
     return (
-        f"[privacy]: the first layer has weights for {shape.features:,} features, and all of them get noise; "
+        f"[privacy]: the first layer has weights for {shape.features:,} features, and all get noise; "
         "data.hash_features = 4096 makes them fewer (of texts: data.source.width)"
     )
