@@ -76,7 +76,9 @@ def named_to_the_server(federation: Federation) -> str | None:
     if privacy is None or privacy.on_the_server:
         return None
     told = []
-    if f.method.has_class_table and f.method.names_own_rows:
+    if f.method.takes_histories and f.method.names_own_rows:
+        told.append(("items", 'method.loss_form = "global_softmax" requests all'))
+    elif f.method.has_class_table and f.method.names_own_rows:
         told.append(("classes", 'method.name = "fedavg" requests all'))
     if f.data.features:
         told.append(("features", 'model.encoder = "mlp" requests none'))
