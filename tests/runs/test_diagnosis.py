@@ -10,10 +10,12 @@ import spreadout as so
 from faulty import PLAIN, blobs
 from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.config import EvalConfig
-from spreadout.evaluation.references import Reference
+from spreadout.evaluation.references import Copies, Reference
+from spreadout.evaluation.references.features import Form
 from spreadout.runs import diagnosis
 from spreadout.runs.alike import alike
 from spreadout.runs.diagnosis import diagnose
+from spreadout.runs.far_below import Setting, far_below, one_answer
 from spreadout.runs.finding import differ
 
 P1 = EvalConfig()
@@ -294,7 +296,7 @@ def test_a_model_above_the_trivial_reference_does_not_see_all_inputs_alike() -> 
     }
     known_of: dict[str, Any] = {"rounds": 50, "references": known}
     found = diagnose(P1, level, examples=500, activity=Activity(0.02, "2", 0.999), **known_of)
-    assert found == []
+    assert [one.name for one in found] == ["far below a reference"]
     for examples, scores in ((60, level), (500, history([48.0, 49, 48, 48.5, 48.2, 48.4]))):
         found = diagnose(P1, scores, examples=examples, activity=Activity(0.02, "2", 0.999), **known_of)
         assert [one.name for one in found] == ["embeddings alike"]
@@ -344,3 +346,99 @@ def test_chance_is_asked_where_an_example_is_right_or_wrong(metric: str, told: b
     config = EvalConfig(metrics=[metric])
     assert differ(config, 1.0, 7.6, 500) is told  # five examples of 500
     assert differ(config, 5.0, 7.6, 500)
+
+
+def known(best: float, form: Form | None = None, floor: float = 10.0) -> dict[str, Reference]:
+    return {
+        "most frequent": Reference("most frequent", {"P@1": floor}, is_trivial=True),
+        "ridge": Reference("ridge", {"P@1": best}, form=form),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ours", "best", "examples", "told"),
+    [
+        (60.0, 80.0, 500, True),
+        (76.0, 80.0, 10_000, False),  # the price of a federation
+        (71.0, 80.0, 10_000, True),
+        (71.0, 80.0, 150, False),  # chance
+        (60.0, 80.0, 30, False),
+        (20.0, 80.0, 14, True),
+        (20.0, 60.0, 14, False),  # six rows
+        (80.0, 60.0, 500, False),  # better
+        (60.0, 80.0, 0, False),  # nobody knows how many
+    ],
+)
+def test_far_below_is_far_and_no_chance(ours: float, best: float, examples: int, told: bool) -> None:
+    found = far_below(P1, history([10.0, ours]), known(best), examples, "try")
+    assert (found is not None) == told
+    if found is not None:
+        assert found.sign == f"P@1 is {ours:.2f}, ridge in one place has {best:.2f}"
+        assert found.remedy == "try"
+
+
+def test_what_wavers_by_nobody_knows_how_much_is_never_far_below() -> None:
+    ranks = EvalConfig(metrics=["mean rank"])
+    records = [{"round": i, "mean rank": value} for i, value in enumerate([90.0, 50.0])]
+    other = {"ridge": Reference("ridge", {"mean rank": 2.0})}
+    assert far_below(ranks, records, other, 1000, "try") is None
+
+
+@pytest.mark.parametrize(
+    ("form", "setting", "advised"),
+    [
+        ("raw", {"standardised": True}, "input_scaling"),
+        ("raw", {"standardised": True, "wide": True}, "input_scaling"),
+        ("raw", {"standardised": True, "centred": False}, "try clients.lr"),
+        ("raw", {"standardised": True, "adaptive": False}, "try clients.lr"),
+        ("raw", {}, "try clients.lr"),
+        ("unit", {"standardised": True}, "try clients.lr"),
+        ("standard", {"wide": True}, "sgd"),
+        ("standard", {"wide": True, "adaptive": False}, "try clients.lr"),
+        (None, {"rates_chosen": True, "has_central": True}, "ridge is the better model here"),
+        (None, {"rates_chosen": True}, "ridge may be the better model here"),
+    ],
+)
+def test_what_is_advised_far_below_follows_from_its_cause(
+    form: Form | None, setting: dict[str, bool], advised: str
+) -> None:
+    level = history([10.0, 50, 60, 60, 60, 60])
+    given = Setting(**{"adaptive": True, **setting})
+    (found,) = diagnose(P1, level, rounds=50, examples=500, references=known(80, form), setting=given)
+    assert advised in found.remedy
+
+
+def test_far_below_is_said_where_nothing_else_explains_it() -> None:
+    level = history([10.0, 50, 60, 60, 60, 60])
+    of: dict[str, Any] = {"rounds": 50, "examples": 500, "references": known(80)}
+    assert [one.name for one in diagnose(P1, level, **of)] == ["far below a reference"]
+    (fallen,) = diagnose(P1, level, **of, collapse_advice="near; push")
+    assert fallen.name == "collapse"
+    leaked = diagnose(P1, level, **of, copies=Copies(100, 500))
+    assert [one.name for one in leaked] == ["rows in both parts"]
+    below = {**of, "references": known(80, floor=70)}
+    assert [one.name for one in diagnose(P1, level, **below)] == ["below a trivial reference"]
+
+
+@pytest.mark.parametrize(
+    ("best", "examples", "told"),
+    [(92.0, 100, True), (91.9, 100, False), (90.0, 100, False), (92.0, 50, False), (97.0, 60, True)],
+)
+def test_one_answer_is_a_fault_where_a_reference_tells_some_apart(
+    best: float, examples: int, told: bool
+) -> None:
+    level, references = history([90.0, 90]), known(best, floor=90)
+    found = one_answer(P1, level, references, examples, "oak", "try")
+    assert (found is not None) == told
+    if found is not None:
+        assert found.sign.startswith("all examples are taken for oak, and they are of several classes; ")
+
+
+def test_what_is_advised_to_one_answer_follows_from_its_cause() -> None:
+    level = history([90.0, 90])
+    assert one_answer(P1, level, known(97), 100, "oak", "try").remedy == "try"  # type: ignore[union-attr]
+    weighed = [{**record, "prior": 0.5} for record in level]
+    for alone, remedy in ((False, "method.prior = 0"), (True, '"fedss"')):
+        found = one_answer(P1, weighed, known(97), 100, "oak", "try", Setting(alone=alone))
+        assert found is not None
+        assert remedy in found.remedy

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import spreadout as so
-from faulty import PLAIN, blobs, doubled, mislabelled, ran, skewed
+from faulty import PLAIN, blobs, corners, doubled, loud, mislabelled, ran, rare, skewed, wide
 from spreadout.report.terminal import print_summary
 from spreadout.runs import diagnosis
 from toys import shop, staples, tagged
@@ -37,6 +37,18 @@ def adam(rate: float) -> Settings:
     return {"optimizer": "adam", "lr": rate, "eps": 1e-8}
 
 
+def falling(rate: float) -> Settings:
+    return {
+        "rounds": 40,
+        "eval": {"every": 4},
+        "model": {"hidden": [32]},
+        "method": {"name": "fedaws"},
+        "clients": {**ONE, "lr_decay": "cosine"},
+        "server": {**adam(rate), "lr_decay": "cosine"},
+    }
+
+
+CHOSEN: Settings = {"chosen": None, "rounds": "auto", "eval": {}}  # by the data, as by default
 WHOLE: Settings = {"local_steps": 1, "batch": "full", "lr": 0.3}
 ONE: Settings = {"local_steps": 1, "lr": 0.1}
 SPREAD: Settings = {"name": "fedaws", "loss_form": "square"}
@@ -333,6 +345,42 @@ CASES = {
         ({"model": {"input_scaling": "roots"}},),
         10,
     ),
+    "rates that lead to a bad end": Case(
+        "far below a reference",
+        "nearest neighbours in one place has",
+        "try server.lr, with the server.optimizer it has, ten times larger and ten times smaller, then more rounds",
+        lambda: blobs(classes=30, each=6, noise=0.8),
+        falling(0.001),
+        (falling(0.01), {**falling(0.001), "rounds": 160, "eval": {"every": 16}}),
+        5,
+    ),
+    "rare classes that clients compare with nothing": Case(
+        "one answer",
+        "all examples are taken for class 0, and they are of several classes; P@1 is 90.00, ridge in one place has",
+        'try method.name = "fedss"',
+        lambda: rare(0.8, validation=60),
+        {**CHOSEN, "method": {"name": "fedaws"}},
+        ({**CHOSEN, "method": {"name": "fedss"}},),
+        2,
+    ),
+    "a prior that outweighs the model": Case(
+        "one answer",
+        "all examples are taken for class 0",
+        "set method.prior = 0",
+        lambda: rare(0.8, validation=60),
+        {**CHOSEN, "method": {"name": "fedavg", "prior": 1.0}},
+        ({**CHOSEN, "method": {"name": "fedavg", "prior": 0}},),
+        2,
+    ),
+    "inputs that say little to clients of one class": Case(
+        "inputs unused",
+        "on validation examples the model is no better than always the most frequent labels",
+        'try method.name = "fedss"',
+        lambda: rare(0.6, validation=30),
+        {**CHOSEN, "method": {"name": "fedaws"}},
+        ({**CHOSEN, "method": {"name": "fedss"}},),
+        2,
+    ),
     "no prior": Case(
         "below a trivial reference",
         "always the most frequent labels have 70",
@@ -378,6 +426,67 @@ def test_what_is_advised_helps(case: Case) -> None:
         good, after = ran(data, **better)
         assert good > bad + case.gain
         assert told[0].name not in [one.name for one in after]  # the sign is gone
+        if case.name in ("far below a reference", "one answer"):
+            assert after == []
+
+
+def as_printed(remedy: str) -> list[str]:
+    """What a line says to set, as `--set` takes it."""
+    return [f"{key}={value}" for key, value in re.findall(r"([a-z]+\.[a-z_]+) = (\S*[^\s:,;])", remedy)]
+
+
+@pytest.mark.parametrize("method", ["fedaws", "fedss"])
+@pytest.mark.parametrize(
+    ("data", "advice", "gain"),
+    [
+        (loud, ["model.input_scaling", "server.optimizer", "server.lr"], 20),
+        (wide, ["server.optimizer", "server.lr"], 8),
+        (lambda: rare(0.8, validation=60), ["method.name"], 4),
+    ],
+    ids=["columns of a large scale", "more columns than rows", "rare classes"],
+)
+def test_defaults_and_then_what_their_line_says(
+    data: Callable[[], so.Splits], advice: list[str], gain: float, method: str
+) -> None:
+    given = data()
+
+    def ended(*overrides: str) -> so.Result:
+        config = so.Experiment.of({"method": {"name": method}}, overrides=overrides)
+        return so.run(config, data=given, device="cpu")
+
+    def far(result: so.Result) -> float:
+        known = result.references.values()
+        best = max(one.metrics["P@1"] for one in known if not one.is_trivial)
+        return best - result.metrics["P@1"]
+
+    bad = ended()
+    if method == "fedss" and advice == ["method.name"]:
+        assert bad.summary["findings"] == []  # it is what is advised
+        return
+    (found,) = bad.summary["findings"]
+    assert found["name"] == ("one answer" if advice == ["method.name"] else "far below a reference")
+    said = as_printed(found["remedy"])
+    assert [one.partition("=")[0] for one in said] == advice
+    good = ended(*said)
+    assert good.metrics["P@1"] > bad.metrics["P@1"] + gain
+    assert far(good) < 0.6 * far(bad)
+    assert good.summary["findings"] == [] or (method, data) == ("fedss", wide)
+
+
+def test_where_nothing_is_known_to_help_the_same_network_in_one_place_is_no_better() -> None:
+    data = corners()
+
+    def ended(*overrides: str) -> so.Result:
+        config = so.Experiment.of({"method": {"name": "fedaws"}}, overrides=overrides)
+        return so.run(config, data=data, device="cpu")
+
+    run = ended()
+    (found,) = run.summary["findings"]
+    assert found["name"] == "far below a reference"
+    assert "nearest neighbours is the better model here" in found["remedy"]
+    central = ended(*as_printed(found["remedy"]))
+    assert central.summary["method"] == "centralized"
+    assert central.metrics["P@1"] < run.references["nearest neighbours"].metrics["P@1"] - 20
 
 
 @pytest.mark.parametrize(

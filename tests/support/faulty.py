@@ -66,6 +66,72 @@ def skewed() -> so.Splits:
     )
 
 
+def loud(n: int = 200, features: int = 200, held: int = 300) -> so.Splits:
+    """Four classes by ten features of a large scale among many of noise: brought to one, they drown."""
+    rng = np.random.default_rng(0)
+    centre = rng.normal(size=(4, 10))
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.arange(count) % 4
+        x = rng.normal(size=(count, features))
+        x[:, :10] = 4 * (x[:, :10] + centre[y])
+        return x.astype(np.float32), y
+
+    x, y = drawn(n)
+    train = so.FederatedDataset.from_arrays(x, y, y)
+    return so.Splits("loud", train, so.Examples.from_arrays(*drawn(held)))
+
+
+def wide(n: int = 200, features: int = 400, held: int = 300) -> so.Splits:
+    """Four classes by twenty features among many of noise, each of a scale of its own."""
+    rng = np.random.default_rng(0)
+    centre, scale = 0.9 * rng.normal(size=(4, 20)), np.exp(1.5 * rng.normal(size=features))
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.arange(count) % 4
+        x = rng.normal(size=(count, features))
+        x[:, :20] += centre[y]
+        return (scale * x).astype(np.float32), y
+
+    x, y = drawn(n)
+    train = so.FederatedDataset.from_arrays(x, y, y)
+    return so.Splits("wide", train, so.Examples.from_arrays(*drawn(held)))
+
+
+def corners(n: int = 600, held: int = 500) -> so.Splits:
+    """The corners of a cube of seven dimensions in two colours by chance, and eight features of noise.
+
+    Neighbours know the corners; a small network learns some of them, wherever it is trained.
+    """
+    rng = np.random.default_rng(0)
+    colour = rng.integers(0, 2, 2**7)
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+        corner = rng.integers(0, 2, (count, 7))
+        x = 2.0 * (2 * corner - 1) + 0.5 * rng.normal(size=(count, 7))
+        noise = rng.normal(size=(count, 8))
+        return np.hstack([x, noise]).astype(np.float32), colour[corner @ 2 ** np.arange(7)]
+
+    x, y = drawn(n)
+    train = so.FederatedDataset.from_arrays(x, y, y)
+    return so.Splits("corners", train, so.Examples.from_arrays(*drawn(held)))
+
+
+def rare(gap: float, validation: int, seed: int = 0) -> so.Splits:
+    """Three classes, a client each, of 90, 7 and 3 % of the examples; gap: between their centres."""
+    rng = np.random.default_rng(seed)
+    centre = gap * rng.normal(size=(3, 10))
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
+        y = np.searchsorted([0.9 * count, 0.97 * count], np.arange(count), side="right")
+        return (centre[y] + rng.normal(size=(count, 10))).astype(np.float32), y
+
+    x, y = drawn(120)
+    train = so.FederatedDataset.from_arrays(x, y, y)
+    test, other = (so.Examples.from_arrays(*drawn(count)) for count in (300, validation))
+    return so.Splits("rare", train, test, other)
+
+
 def doubled(leave_out: bool) -> so.Splits:
     """Classes that nothing tells; half of the test rows are training rows too, unless left out there."""
     rng = np.random.default_rng(2)

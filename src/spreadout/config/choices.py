@@ -141,11 +141,16 @@ def _encoders(experiment: Experiment, splits: Splits) -> list[str]:
     if shape.window is not None:
         return ["attention", "mean"]  # the order of a history says more than its mean
     if isinstance(data.columns.get("x"), Sparse):
-        many = (shape.features or 0) >= MANY_FEATURES
+        many = (shape.features or 0) >= MANY_FEATURES and not _hidden_from_server(experiment)
         return ["lookup", "mlp"] if many else ["mlp", "lookup"]
     if shape.image is not None and shape.image[1] == shape.image[2]:
         return ["convnet", "mlp"]
     return ["mlp"]
+
+
+def _hidden_from_server(experiment: Experiment) -> bool:
+    """Whether noise is to hide from the server what clients have: a lookup would name their features."""
+    return experiment.privacy is not None and not experiment.privacy.on_the_server
 
 
 def scaling(experiment: Experiment, splits: Splits) -> dict[str, Any]:

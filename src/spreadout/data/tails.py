@@ -21,7 +21,7 @@ from torch import Tensor
 
 ROOT = 1 / 3
 POWERS = (1.0, ROOT, ROOT**2)
-LONG = 4.0  # tail(x) of a log-normal with σ = 1
+LONG = 4.0  # tail(x) of a log-normal with σ of about 1
 
 
 def to_power(x: Tensor, power: Tensor | float) -> Tensor:

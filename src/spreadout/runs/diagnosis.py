@@ -19,6 +19,7 @@ from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import POPULARITY, Copies, Reference
 from spreadout.methods.collapse import LOWER_RATES
 from spreadout.runs.alike import DEAD, LOWER_RATE, alike, dead_units, tells_inputs_apart
+from spreadout.runs.far_below import COMPARE, UNKNOWN, Setting, far_below, known_remedy, one_answer
 from spreadout.runs.finding import (
     FEWEST,
     Finding,
@@ -79,7 +80,8 @@ def diagnose(
     scale_free: bool = False,
     copies: Copies | None = None,
     mirrored: bool = False,
-    standardised: bool = False,
+    only_answer: str | None = None,
+    setting: Setting = UNKNOWN,
 ) -> list[Finding]:
     """All that is wrong with a finished run; that it is below a trivial reference comes last.
 
@@ -90,7 +92,7 @@ def diagnose(
     over classes could be added; collapse_advice: what the method says of its classes, if they collapsed;
     scale_free: whether the server's optimiser takes the scale of the clients' one step away; copies: of
     training rows among those that are scored; mirrored: whether it was chosen to mirror images;
-    standardised: whether features are standardised as they are.
+    only_answer: the class that all examples are taken for.
     """
     fallen, dead = collapse(collapse_advice), dead_units(activity)
     wild = divergence(config, history, examples)
@@ -114,12 +116,21 @@ def diagnose(
         said.insert(0, calm)  # classes of a run that was cut short may not have come apart yet
     if mirrored and (twins := mirrored_classes(config, history, references or {})) is not None:
         said.insert(0, twins)
-    if standardised and (tails := long_tails(config, history, references or {}, examples)) is not None:
+    if (
+        setting.standardised
+        and (tails := long_tails(config, history, references or {}, examples)) is not None
+    ):
         said.insert(0, tails)
-    unused = inputs_unused(config, history, references or {}, said)
+    unused = inputs_unused(config, history, references or {}, said, examples, setting)
+    if not said and unused is None and only_answer is not None:
+        same = one_answer(config, history, references or {}, examples, only_answer, AT_A_LOSS, setting)
+        said += [] if same is None else [same]
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = [*said, *(one for one in (unused, last) if one is not None)]
     known = leaked(config, copies)
+    if not found and known is None:  # what a reference knows by heart may be its whole lead
+        far = far_below(config, history, references or {}, examples, AT_A_LOSS, setting)
+        found = [] if far is None else [far]
     if known is not None:
         found = [known, *found]
     if not scale_free:
@@ -222,7 +233,8 @@ def long_tails(
         return None
     best, who = max(known)
     ours = goodness(config, history[shown_of(config, history)])
-    if not references[who].with_roots or not differ(config, best - ours, ours, examples):
+    form = references[who].form or ""
+    if not form.startswith("roots") or not differ(config, best - ours, ours, examples):
         return None
     sign = described(judged_by(config)[0]).sign
     return Finding(
@@ -238,15 +250,26 @@ def inputs_unused(
     history: Sequence[Record],
     references: Mapping[str, Reference],
     others: Sequence[Finding] = (),
+    examples: int = 0,
+    setting: Setting = UNKNOWN,
 ) -> Finding | None:
-    """The model that is kept ranks by the prior alone (`evaluation/prior_alone.py`)."""
-    if history[shown_of(config, history)].get("prior") != ALONE:
+    """The model that is kept ranks by the prior alone (`evaluation/prior_alone.py`).
+
+    Where a reference finds something in the inputs, there is more to try than where none does.
+    """
+    shown = history[shown_of(config, history)]
+    if shown.get("prior") != ALONE:
         return None
+    best, who = max(central(config, references), default=(-math.inf, ""))
+    ours, remedy = goodness(config, shown), UNUSED
+    if who and differ(config, best - ours, ours, examples):
+        known = known_remedy(setting, references[who].form)
+        remedy = known or (f"{COMPARE}; or {UNUSED}" if setting.alone else UNUSED)
     return Finding(
         "inputs unused",
         f"on validation examples the model is no better than {_always(references)}, beyond chance, so "
         "those are what it answers",
-        others[0].remedy if others else UNUSED,
+        others[0].remedy if others else remedy,
     )
 
 

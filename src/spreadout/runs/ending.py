@@ -16,12 +16,16 @@ from spreadout.data.splits import Splits
 from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.early_stopping import shown_of
 from spreadout.evaluation.geometry import Geometry
+from spreadout.evaluation.only_answer import only_answer
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet, remembered_references
 from spreadout.federated.federation import Federation
+from spreadout.models.build import DataShape
 from spreadout.runs import class_prior, diagnosis
+from spreadout.runs.alike import FAR_OFF
 from spreadout.runs.details import details_of
 from spreadout.runs.evidence import evidence
+from spreadout.runs.far_below import Setting, compares_nothing
 from spreadout.runs.finding import Finding
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.keeping import kept_model
@@ -102,7 +106,7 @@ class Ending:
         if not distributed.is_first():
             return []
         e, f = self.experiment, self.federation
-        geometry = None
+        geometry, seen = None, activity_of(f.model, self.whole, self._examples)
         if self._shown.get("collapsing"):
             geometry = Geometry(**{name: self._shown[name] for name in Geometry.__dataclass_fields__})
         return diagnosis.diagnose(
@@ -114,19 +118,44 @@ class Ending:
             usual=usual_rounds(e, self.data),
             takes_prior=could_take_prior(f.method) and e.privacy is None,
             collapse_advice=f.method.collapse_advice(geometry) if geometry else None,
-            activity=self._activity(),
+            activity=seen if e.model.input_scaling == "none" else replace(seen, offset=None),
             references=references.references,
             copies=references.copies,
             mirrored=e.clients.image_flip and "clients.image_flip" in (e.chosen or []),
-            standardised=e.model.input_scaling == "standard" and "encoder" not in e.own,
-            scale_free=e.server.optimizer in SCALE_FREE and e.clients.local_steps == 1,
+            scale_free=self._is_scale_free,
+            **self._beside_references(references, seen),
         )
 
-    def _activity(self) -> Activity:
-        found = activity_of(self.federation.model, self.whole, self._examples)
-        if self.experiment.model.input_scaling == "none":
-            return found
-        return replace(found, offset=None)  # the first layer takes the mean off
+    def _beside_references(self, references: ReferenceSet, seen: Activity) -> dict[str, Any]:
+        """What is looked at only where there is a reference to be compared with."""
+        if not references.references:
+            return {}
+        e, train, method = self.experiment, self.data.train, self.federation.method
+        shape, plain = DataShape.of(train), e.model.encoder == "mlp" and "encoder" not in e.own
+        setting = Setting(
+            alone=compares_nothing(method),
+            standardised=plain and e.model.input_scaling == "standard",
+            centred=(seen.offset or 0.0) <= FAR_OFF,
+            wide=plain and train.has_numbers and (shape.features or 0) >= train.examples,
+            rates_chosen={"clients.lr", *["server.lr"] * self._is_scale_free} <= set(e.chosen or []),
+            adaptive=self._is_scale_free,
+            has_central=not (method.takes_histories or method.is_centralized),
+        )
+        return {"only_answer": self._only_answer(), "setting": setting}
+
+    @property
+    def _is_scale_free(self) -> bool:
+        """Whether the server's optimiser takes the scale of the clients' one step away."""
+        e = self.experiment
+        return e.server.optimizer in SCALE_FREE and e.clients.local_steps == 1
+
+    def _only_answer(self) -> str | None:
+        """The class that all examples are taken for, by name."""
+        found = only_answer(self.federation.model, self.whole, self._examples, self.data.train.classes)
+        if found is None:
+            return None
+        name = dict(enumerate(self.data.class_names)).get(found)
+        return name or f"class {found}"
 
     def _prior_gain(self) -> dict[str, Any] | None:
         """What the prior over classes gains, by the process that has the whole model."""

@@ -31,6 +31,9 @@ from spreadout.runs.promises import (
 WITHOUT = "none: the config has no [privacy]"
 ADJACENCY = "one client's data is replaced by any other data, of at least one training example"
 THE_SAME_ROWS = ", that requests the same rows; where the rows differ, nothing is promised"
+SAME_ROWS_BACK = (
+    ", that requests and sends back the same rows; where the rows differ, nothing is promised"
+)
 AS_MANY_ROWS = ", that requests equally many rows; where the numbers differ, nothing is promised"
 IN_ONE_PLACE = "none: all data is in one place"
 
@@ -79,7 +82,7 @@ def _as_to_rows(f: Federation, ways: dict[str, Channel]) -> str:
     """Which data may take the place of a client's: not one that other requests tell apart."""
     out = [ways[name].status for name in ("rows", "features") if name in ways]
     if "disclosed" in out:
-        return THE_SAME_ROWS
+        return SAME_ROWS_BACK if f.method.returns_own_rows else THE_SAME_ROWS
     return AS_MANY_ROWS if f.executor.hides_requests else ""
 
 

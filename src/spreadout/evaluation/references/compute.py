@@ -51,7 +51,7 @@ class Found(NamedTuple):
 
     scorer: Scorer
     note: str
-    with_roots: bool = False  # whether that form of features was chosen
+    form: Form | None = None  # of features, that was chosen
 
 
 Maker = Callable[["_Work"], Found]
@@ -130,9 +130,9 @@ class _Work:
 
     def reference(self, name: str, maker: Maker) -> Reference:
         trivial = name in TRIVIAL
-        started, with_roots = self.clock.seconds, False
+        started, form = self.clock.seconds, None
         try:
-            scorer, note, with_roots = maker(self)
+            scorer, note, form = maker(self)
             found = metrics_of(
                 scorer, self.scored.labels, self.pool, self.metrics, self.seen, self.clock
             )
@@ -141,7 +141,7 @@ class _Work:
         except Exception as error:  # a metric of the user's own, or no memory: no run is lost by it
             found, note = {}, f"left out: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
         took = round(self.clock.seconds - started, 3)
-        return Reference(name, found, took, note, trivial, with_roots)
+        return Reference(name, found, took, note, trivial, form)
 
     def features(self, most: int) -> Features:
         return Features(self.pool.inputs["x"], self.device, most)
@@ -208,7 +208,7 @@ def _ridge(work: _Work) -> Found:
     scorer = whole.solve(strength).scorer(chosen.like(work.scored.inputs["x"]), pool.prior)
     rare = f"{left_out:,} rarest classes left out" if left_out else ""
     note = _joined(f"strength {strength:g}", FORMS[form], features.note, sampled, rare)
-    return Found(scorer, note, chosen.power is not None)
+    return Found(scorer, note, form)
 
 
 def _dense_or_sparse(work: _Work) -> tuple[Features, ridge.SystemOf, float]:
@@ -248,7 +248,7 @@ def _nearest(work: _Work) -> Found:
     scorer = whole.scorer(chosen.like(work.scored.inputs["x"]), pool.prior, count)
     note = FORMS[form] if form != "unit" else ""
     note = _joined(f"{count} neighbours", note, features.note, sampled)
-    return Found(scorer, note, chosen.power is not None)
+    return Found(scorer, note, form)
 
 
 def _history_columns(work: _Work) -> tuple[Lists, Lists]:

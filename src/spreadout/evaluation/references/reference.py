@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from spreadout.evaluation.metric import Metric
 from spreadout.evaluation.metrics import described
+from spreadout.evaluation.references.features import Form
 
 POPULARITY = "popularity"  # what next items are compared with in place of the most frequent labels
 
@@ -26,8 +27,8 @@ class Reference:
     seconds: float = 0.0
     note: str = ""  # what was chosen or cut short, or why it was left out
     is_trivial: bool = False  # looks at no input: any model should be better
-    # Whether it does best with long tails shortened (`data/tails.py`); not kept in a summary.
-    with_roots: bool = field(default=False, compare=False)
+    # In which form of features it does best (`features.py`), where it has any; not kept in a summary.
+    form: Form | None = field(default=None, compare=False)
 
 
 def mean_goodness(found: Mapping[str, float], among: Sequence[Metric]) -> float:
