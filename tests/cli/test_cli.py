@@ -256,6 +256,23 @@ def test_compare_runs_every_variant_and_can_go_on(tmp_path: Path, monkeypatch, c
     assert "was run with another config" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("report", "nowhere"),
+        ("audit", "digits-fedss"),
+        ("confusion", "nowhere"),
+        ("data", "describe", "digits"),
+    ],
+)
+def test_no_file_but_a_page_gives_way_to_a_page(command, tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
+    mine = tmp_path / "mine.csv"
+    mine.write_text("a,b\n1,2\n")
+    assert invoke(monkeypatch, *command, "-o", str(mine)) == 2
+    assert f"-o {mine}: exists and is no page; name another file" in capsys.readouterr().err
+    assert mine.read_text() == "a,b\n1,2\n"
+
+
 def test_the_report_is_self_contained_and_quotes_the_runs(tmp_path: Path, monkeypatch, capsys) -> None:  # type: ignore[no-untyped-def]
     out, page = tmp_path / "run", tmp_path / "page.html"
     invoke(monkeypatch, "run", "digits-fedaws", *QUICK, "--out", str(out))

@@ -11,6 +11,7 @@ import pytest
 import spreadout as so
 from command import invoke
 from spreadout.config.presets import grouped, preset_text, presets
+from spreadout.data.io.csv_table import HEAD
 from spreadout.methods import METHODS
 from spreadout.runs.compare import Suite
 from spreadout.runs.sweep import Sweep
@@ -332,6 +333,7 @@ FIRST = "".join(f"{i},{i % 7},{['ash', 'fir', 'yew'][i % 3]}\n" for i in range(3
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("", "t.csv: is empty; a table has a header and rows"),
         ("a,b,kind\n", "t.csv: has a header and no rows"),
         ("a,b,kind\n1,2,ash\n1,2\n", "t.csv:3: 2 fields instead of 3"),
         ("user,item,time\n", "t.csv: has a header and no rows"),
@@ -365,6 +367,48 @@ def test_init_refuses_what_no_run_could_read(
     assert invoke(monkeypatch, "init", str(tmp_path / "t.csv"), "--out", str(config)) == 2
     assert said in capsys.readouterr().err
     assert not config.exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+def test_init_reads_a_head_that_ends_within_a_cell_of_several_lines(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, path = tmp_path / "first.toml", tmp_path / "t.csv"
+    rows = [
+        f'"on the first line é,\n{i % 9}\nlast ""line""",{i % 7},{"ab"[i % 2]}\n' for i in range(9999)
+    ]
+    path.write_text("note,n,kind\n" + "".join(rows), encoding=encoding)
+    assert path.stat().st_size > 4 * HEAD
+    assert invoke(monkeypatch, "init", str(path), "--out", str(first)) == 0
+    raw = so.Experiment.load(first).data.source.read(path)
+    assert (len(raw.train.labels), raw.class_names) == (9999, ("a", "b"))
+    path.write_text("note,n,kind\n" + "".join(rows[:9]) + "1,2\n", encoding=encoding)
+    assert invoke(monkeypatch, "init", str(path), "--out", str(first), "--force") == 2
+    assert "t.csv:29: 2 fields instead of 3" in capsys.readouterr().err
+
+
+def test_events_under_other_names_are_told_by_the_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, config = tmp_path / "log.csv", tmp_path / "log.toml"
+    rows = [f"{i % 5}|{i % 3}|2023-05-{i + 1:02d}T10:00|{i % 2}" for i in range(20)]
+    path.write_text("\n".join(["kunde|produkt|zeitpunkt|sterne", *rows]) + "\n")
+    named = ("init", str(path), "--client", "kunde", "--label", "produkt", "--out", str(config))
+    assert invoke(monkeypatch, *named, "--method", "dual_encoder") == 0
+    assert "Each kunde is a client; the next produkt, by zeitpunkt, is" in capsys.readouterr().out
+    found = so.Experiment.load(config)
+    assert found.data.source.name == "interactions"
+    assert len(found.data.source.read(path).train.labels) == 15  # all but each user's first
+    assert invoke(monkeypatch, *named, "--force") == 0  # any other method learns from a table
+    assert so.Experiment.load(config).data.source.name == "table"
+
+
+def test_a_table_in_parquet_is_to_be_csv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    assert invoke(monkeypatch, "init", str(tmp_path / "a.parquet"), "--label", "kind") == 2
+    assert "Parquet files are read as events; write a table as CSV" in capsys.readouterr().err
 
 
 def test_at_a_terminal_another_column_of_labels_is_asked_for(

@@ -45,6 +45,8 @@ def test_columns_become_numbers_indicators_labels_and_clients(tmp_path: Path) ->
         ("a,label\n1,x\n2,\n", "t.csv:3: label is empty; fill it in or drop the row"),
         ("a,label\ninf,x\n", "t.csv:2: a is inf, not finite"),
         ("a,label\n\n1,x\n\n2,\n", "t.csv:5: label is empty"),
+        ("a,label\n1,x\n2,\n3,\n", "t.csv:3: label is empty in 2 of 3 rows; fill it in or drop them"),
+        ("a,label\n1,x\n-1e39,y\n", "t.csv:3: a is -1e39, more than a 32-bit number holds"),
         ("a,label\n\n\ninf,x\n", "t.csv:4: a is inf"),
         ('a,label,b\n1,"x\ny",1\n2,x,inf\n', "t.csv:4: b is inf"),
         ("a,label\n\n1,x\n1\n", "t.csv:4: 1 fields instead of 2"),
@@ -114,6 +116,19 @@ def test_words_for_what_is_missing_are_empty_cells_of_numbers_and_classes_of_lab
     assert raw.class_names == ("NA", "x")
     x = raw.train.columns["x"].take(torch.arange(4))
     assert x.isnan().tolist() == [[False, False], [True, False], [True, False], [False, False]]
+
+
+@pytest.mark.parametrize("kind", ["a quantity", "few numbers", "many rows", "no numbers"])
+def test_whole_numbers_with_few_rows_each_may_be_a_quantity(kind: str, tmp_path: Path) -> None:
+    kinds = 50 if kind == "few numbers" else 60
+    count = 5 * kinds if kind == "many rows" else 4 * kinds
+    mark = "u" if kind == "no numbers" else ""
+    rows = "".join(f"{i % 7},{mark}{i % kinds * 3}\n" for i in range(count))
+    said = (
+        "label: 60 different numbers in 240 rows are a class each; if they are a quantity, cut it into "
+        "ranges"
+    )
+    assert (said in read(tmp_path, "a,label\n" + rows).notes) is (kind == "a quantity")
 
 
 def test_one_cell_that_makes_text_of_numbers_is_named(tmp_path: Path) -> None:

@@ -446,6 +446,8 @@ def test_interactions_in_parquet_are_those_in_csv(tmp_path: Path) -> None:
         ("user,item,time\n", r"log.csv: has a header and no rows"),
         ("user,item,time\na,b,1\na,c,soon\n", r"time 'soon' is neither a number nor an ISO date"),
         ("user,item,time\na,b,1\nc,b,2\n", r"no user has two interactions"),
+        ("user|item|time\na|b|1\n", r'set data.source.delimiter = "\|"'),
+        ("who|item|time\na|b|1\n", r"set data.source.user, .item and .time"),
     ],
 )
 def test_broken_interactions_are_named(tmp_path: Path, content: str, complaint: str) -> None:

@@ -113,7 +113,11 @@ def test_init_knows_texts_from_tables(tmp_path: Path) -> None:
     assert guessed(str(table(tmp_path, long)))["source"] == {
         "name": "texts", "label": "topic", "text": "text"
     }  # fmt: skip
-    numbers = [f"{i},text number {i} of all,{'ab'[i % 2]}" for i in range(80)]
+    ids = [f"{i * 37},{row}" for i, row in enumerate(long)]  # which say nothing of a text
+    assert guessed(str(table(tmp_path, ids, "n,text,topic")))["source"] == {
+        "name": "texts", "label": "topic", "text": "text"
+    }  # fmt: skip
+    numbers = [f"{i % 40},{row}" for i, row in enumerate(long)]
     found = guessed(str(table(tmp_path, numbers, "n,text,topic")))["source"]
     assert isinstance(found, dict)
     assert found["name"] == "table"

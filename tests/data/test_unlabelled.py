@@ -11,6 +11,7 @@ import spreadout as so
 from kinds import written
 from spreadout.cli.main import main
 from spreadout.data.columns import Sparse
+from spreadout.data.sources.interactions import Interactions
 from spreadout.data.sources.libsvm import LibSVM
 from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.omniglot import Omniglot
@@ -163,6 +164,16 @@ def test_events_make_histories_in_order_of_time(tmp_path: Path) -> None:
     (tmp_path / "ratings.dat").write_text("1::10::5::2\n1::20::5::1\n2::10::3::7\n")
     assert read_inputs(tmp_path / "ratings.dat", wanted).histories == [["20", "10"], ["10"]]
     assert read_inputs(tmp_path, wanted).called == ["1", "2"]
+
+
+def test_a_runs_own_events_are_read_whatever_their_file_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "ratings.csv"  # as MovieLens has one
+    path.write_text("who|what|when|stars\nann|b|2|5\nann|a|1|4\n")
+    own = Interactions(user="who", item="what", time="when", delimiter="|")
+    asked = Wanted(None, histories=True, source=own)
+    assert read_inputs(path, asked).histories == [["a", "b"]]
+    path.write_text("userId,movieId,rating,timestamp\n1,7,5,2\n1,8,5,1\n")
+    assert read_inputs(path, asked).histories == [["8", "7"]]
 
 
 KINDS = {

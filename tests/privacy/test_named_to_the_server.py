@@ -1,5 +1,6 @@
 """What noise against the server cannot hide, because requests name it: avoided, or said plainly."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,10 @@ import torch
 
 import spreadout as so
 from spreadout.config.choices import MANY_FEATURES
-from spreadout.config.sound import sound
+from spreadout.config.sound import prepared, sound
 from spreadout.core.state import ServerState
 from spreadout.data.columns import Sparse
-from spreadout.runs.advice import named_to_the_server
+from spreadout.runs.advice import named_to_the_server, wide_noise
 from spreadout.runs.build import build_federation
 from spreadout.runs.evidence import channels, evidence
 
@@ -91,3 +92,31 @@ def test_rows_that_are_sent_back_are_among_what_neighbours_share() -> None:
         f = build_federation(e, words(50), torch.device("cpu"))
         found = evidence(f, ServerState(0, *f.model.initial(f.seed, f.device)))
         assert said in found["adjacency"]
+
+
+def test_a_run_says_when_noise_falls_on_very_many_weights() -> None:
+    for width, encoder, privacy, warned in (
+        (MANY_FEATURES, "mlp", NOISE, True),
+        (MANY_FEATURES - 1, "mlp", NOISE, False),
+        (MANY_FEATURES, "lookup", NOISE, False),
+        (MANY_FEATURES, "mlp", None, False),
+    ):
+        sections = {} if privacy is None else {"privacy": privacy}
+        e = complete(width, model={"encoder": encoder, "hidden": [], "dim": 2}, **sections)
+        said = wide_noise(build_federation(e, words(width), torch.device("cpu")))
+        assert (said is not None) == warned
+        assert said is None or "16,384 features" in said
+
+
+@pytest.mark.parametrize(("loss", "named"), [("batch_softmax", True), ("global_softmax", False)])
+def test_of_histories_it_names_items_and_the_loss_that_hides_them(
+    loss: str, named: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "events.csv"
+    rows = [f"{user},{(user + 3 * time) % 12},{time}" for user in range(20) for time in range(9)]
+    path.write_text("\n".join(["user,item,time", *rows, ""]))
+    values = {"data": {"source": "interactions", "path": path}, "privacy": NOISE}
+    e = so.Experiment.of({**values, "method": {"name": "dual_encoder", "loss_form": loss}})
+    said = named_to_the_server(build_federation(*prepared(e), torch.device("cpu")))
+    assert (said is not None) == named
+    assert said is None or ("name the items" in said and 'loss_form = "global_softmax"' in said)

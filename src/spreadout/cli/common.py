@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spreadout.cli.parser import complete_config
+from spreadout.core.errors import UserError
 from spreadout.runs.stopping import Stop, speaks
 
 if TYPE_CHECKING:
@@ -25,6 +26,19 @@ Track = Annotated[
     list[str] | None,
     typer.Option("--track", help="Tell tensorboard, wandb or mlflow too what is recorded."),
 ]
+PAGE = b"<!doctype html"  # as every page begins that is written here
+
+
+def no_other_file(page: Path | None) -> Path | None:
+    """A page may take the place of a page; any other file is not to be lost."""
+    if page is not None and page.is_file():
+        with page.open("rb") as file:
+            head = file.read(len(PAGE))
+        if head and head.lower() != PAGE:
+            raise UserError(f"-o {page}: exists and is no page; name another file")
+    return page
+
+
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run folder.")]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from spreadout.cli.common import no_other_file
 from spreadout.core.errors import UserError
 
 app = typer.Typer(help="Data sets: list, check, describe, fetch.", no_args_is_help=True)
@@ -105,7 +106,9 @@ def describe(
     overrides: Annotated[list[str] | None, typer.Argument(help="Keys of data: key=value …")] = None,
     path: Where = None,
     seed: Annotated[int, typer.Option(help="Of the run whose data this is.")] = 0,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write a page too.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", callback=no_other_file, help="Write a page too.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Clients, sizes, classes per client, label frequencies, duplicates and divergence."""

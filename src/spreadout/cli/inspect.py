@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from spreadout.cli.common import note_unchecked
+from spreadout.cli.common import no_other_file, note_unchecked
 from spreadout.cli.data import AsJson
 from spreadout.core.errors import UserError
 
@@ -51,7 +51,8 @@ def audit(
         int, typer.Option("--trials", min=100, help="With --canary: releases of each kind, or canaries.")
     ] = 4000,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A page to write, with pictures.")
+        Path | None,
+        typer.Option("-o", "--output", callback=no_other_file, help="A page to write, with pictures."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -106,9 +107,9 @@ def audit(
 def confusion(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
     client: Annotated[int, typer.Option("--client", min=0, help="The client's number.")] = 0,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
-        "confusion.html"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", callback=no_other_file, help="The page to write.")
+    ] = Path("confusion.html"),
 ) -> None:
     """Draw the confusion matrix of one client's examples for a finished run."""
     from spreadout.report.confusion import draw_confusion

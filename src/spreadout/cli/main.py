@@ -28,6 +28,7 @@ from spreadout.cli.common import (
     Out,
     Track,
     fresh_folder,
+    no_other_file,
     note_unchecked,
     resumable,
     tracking,
@@ -206,9 +207,9 @@ def compare(
 @app.command()
 def report(
     folders: Annotated[list[Path], typer.Argument(help="Run folders or comparison folders.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", callback=no_other_file, help="The page to write.")
+    ] = Path("report.html"),
 ) -> None:
     """Write a self-contained HTML page about finished runs."""
     from spreadout.report.page import write_page

@@ -33,7 +33,7 @@ def init(
     """Write a commented config for your data: asks four questions, or takes the answers as options."""
     from spreadout.config.experiment import Experiment
     from spreadout.config.guess import NOBODY, guessed
-    from spreadout.config.template import method_for, said_of, written
+    from spreadout.config.template import HISTORIES, method_for, said_of, written
     from spreadout.core.files import write_atomic
 
     if config.exists() and not force:
@@ -44,7 +44,8 @@ def init(
     if asks:
         data = typer.prompt("Your data: a file, a folder, or a data set's name", default="digits")
     assert data is not None
-    found = guessed(data, label, client, sure=not asks)
+    events = method == HISTORIES
+    found = guessed(data, label, client, events=events, sure=not asks)
     source = found["source"]
     if asks and isinstance(source, dict) and source["name"] == "table":
         label = typer.prompt("Which column is to be told?", default=source["label"])

@@ -15,17 +15,18 @@ from spreadout.data.io.csv_table import (
     MARKS,
     Cells,
     columns_of,
+    columns_of_head,
     encoding_of,
     first_row,
     head_of,
-    refuse_broken_head,
 )
 from spreadout.data.sources import SOURCES
 from spreadout.data.sources.label_cells import joint_of, refuse_no_classes
 from spreadout.data.sources.movielens import LAYOUTS
 from spreadout.data.sources.mulan_arff import MulanArff
 from spreadout.data.sources.python import READS
-from spreadout.data.sources.table import are_words, is_free_text
+from spreadout.data.sources.table import are_words, is_free_text, names_rows
+from spreadout.data.sources.times import ISO_DATE
 
 LABELS = ("label", "class", "target", "y", "species", "category", "kind", "tag", "diagnosis", "outcome")
 WHOSE = ("client", "user", "owner", "hospital", "site", "device", "subject", "patient", "customer")
@@ -37,10 +38,17 @@ SPARSE = re.compile(rb"\s*(\S+\s+)?\d+:\S+(\s+\d+:\S+)*\s*")
 
 
 def guessed(
-    data: str, label: str | None = None, client: str | None = None, *, sure: bool = True
+    data: str,
+    label: str | None = None,
+    client: str | None = None,
+    *,
+    events: bool = False,
+    sure: bool = True,
 ) -> dict[str, object]:
     """`[data]` for a file or a data set; label, client: columns of a table that are known already.
 
+    events: rows are what users did, if columns of users, items and times are found or named: the
+    client is the user then, and the label the item.
     label: of an ARFF file the attribute of classes, which is guessed where nothing names labels.
     sure: a column of labels that holds no classes is refused, since nobody is asked for another.
     """
@@ -54,12 +62,16 @@ def guessed(
     if kind != "table":
         for option, name in (("--label", label), ("--client", client)):
             if name is not None:
-                raise UserError(f"{option} {name}: is for tables, and {data} is none; leave it out")
+                csv = ": Parquet files are read as events; write a table as CSV"
+                remedy = csv if path.suffix == ".parquet" else "; leave it out"
+                raise UserError(f"{option} {name}: is for tables, and {data} is none{remedy}")
         return {"source": kind, **where}
     encoding = encoding_of(path)
     delimiter = delimiter_of(path, encoding)
-    refuse_broken_head(path, delimiter, encoding)
-    found = _columns_of(data, first_row(head_of(path, encoding), delimiter), label, client, delimiter)
+    head = columns_of_head(path, delimiter, encoding)
+    names = first_row(head_of(path, encoding), delimiter)
+    dated = _dated(head) if events else None
+    found = _columns_of(data, names, label, client, delimiter, events, dated)
     if found["name"] == "interactions":  # whose names stay the bytes that they are
         return {**where, "source": found}
     own = {} if encoding is None else {"encoding": encoding}
@@ -144,12 +156,12 @@ def delimiter_of(path: Path, encoding: str | None = None) -> str:
 
 
 def text_in(columns: Mapping[str, Cells], named: Mapping[str, object]) -> str | None:
-    """The column of free text, if it is all that there is to learn from.
+    """The column of free text, if it is all that there is to learn from: an id of each row is not.
 
     Numbers and words of a few kinds beside it make a table, which leaves the text out and says so.
     """
     others = (named["label"], named.get("client"))
-    inputs = [name for name in columns if name not in others]
+    inputs = [name for name, cells in columns.items() if name not in others and not names_rows(cells)]
     if len(inputs) != 1:
         return None
     (only,) = inputs
@@ -157,9 +169,15 @@ def text_in(columns: Mapping[str, Cells], named: Mapping[str, object]) -> str | 
 
 
 def _columns_of(
-    data: str, names: list[str], label: str | None, client: str | None, delimiter: str
+    data: str,
+    names: list[str],
+    label: str | None,
+    client: str | None,
+    delimiter: str,
+    events: bool,
+    dated: str | None,
 ) -> dict[str, object]:
-    """`[data.source]` of a table: which of its columns are what."""
+    """`[data.source]` of a table: which of its columns are what. dated: one that has dates."""
     for name in (label, None if client == NOBODY else client):
         if name is not None and name not in names:
             raise UserError(f"{data}: no column {name!r}{near(name, names)}")
@@ -168,7 +186,10 @@ def _columns_of(
     own = {"delimiter": delimiter} if delimiter != "," else {}
     item, time = (_first(names, words, but=(client,)) for words in (ITEMS, TIMES))
     user = client or _first(names, WHOSE)
-    if label is None and user not in (None, NOBODY) and item and time:
+    if events:
+        item, time = label or item, time or dated
+    named = {user, item, time} - {None, NOBODY}
+    if (events or label is None) and len(named) == 3:
         return {"name": "interactions", "user": user, "item": item, "time": time, **own}
     called = (
         label or _first(names, LABELS, but=(client,)) or ([n for n in names if n != client] or names)[-1]
@@ -176,6 +197,14 @@ def _columns_of(
     whose = client or _first(names, WHOSE, but=(called,))
     client_column = {"client": whose} if whose not in (None, NOBODY) else {}
     return {"name": "table", "label": called, **client_column, **own}
+
+
+def _dated(columns: Mapping[str, Cells]) -> str | None:
+    """The first column in which every cell begins with an ISO date."""
+    for name, cells in columns.items():
+        if all(ISO_DATE.match(cell.encode()) for cell in cells):
+            return name
+    return None
 
 
 def _first(names: Sequence[str], words: Sequence[str], but: Sequence[str | None] = ()) -> str | None:

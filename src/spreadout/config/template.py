@@ -12,13 +12,15 @@ from spreadout.core.errors import UserError, one_line
 from spreadout.core.registry import near
 from spreadout.methods import METHODS
 
+HISTORIES = "dual_encoder"  # the method that learns from them
+
 
 def method_for(data: dict[str, object]) -> str:
     """A method that fits the data, where none is named."""
     source = data["source"]
     name = source["name"] if isinstance(source, dict) else source
     histories = str(name).startswith(("movielens", "interactions"))
-    return "dual_encoder" if histories else "fedaws"
+    return HISTORIES if histories else "fedaws"
 
 
 def written(data: str, found: dict[str, object], method: str | None = None) -> str:
@@ -76,7 +78,8 @@ def said_of(data: dict[str, object]) -> str:
         return (
             f"{told} No column says whose a row is: every label becomes a client (data.source.client)."
         )
-    return "Each user is a client; the next item is what is to be told."
+    user, item, time = (source[key] for key in ("user", "item", "time"))
+    return f"Each {user} is a client; the next {item}, by {time}, is what is to be told."
 
 
 def _how_read(source: Mapping[str, object]) -> str:

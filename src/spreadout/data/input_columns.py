@@ -225,7 +225,7 @@ def _encoded(column: InputColumn, cells: Sequence[Any], origin: str, notes: list
                 f"{_at(origin, cells, row)}: {column.name} is {str(cell)[:40]!r}, which is no number"
             ) from None
         if not math.isfinite(found[row, 0]):
-            raise UserError(f"{_at(origin, cells, row)}: {column.name} is {cell}, not finite")
+            raise UserError(f"{_at(origin, cells, row)}: {column.name} is {str(cell)[:40]}, not finite")
     return found
 
 

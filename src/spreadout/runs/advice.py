@@ -6,11 +6,17 @@ import numpy as np
 
 from spreadout.core.errors import UserError
 from spreadout.federated.federation import Federation
+from spreadout.models.build import DataShape
+
+WIDE = 16_384  # features of a network whose every weight gets noise
 
 
 def all_of(federation: Federation) -> list[str | None]:
     """Every warning before a run; None where there is nothing to warn of."""
-    return [check(federation) for check in (idle_clients, capped_claims, unguarded, named_to_the_server)]
+    return [
+        check(federation)
+        for check in (idle_clients, capped_claims, unguarded, named_to_the_server, wide_noise)
+    ]
 
 
 def idle_clients(federation: Federation) -> str | None:
@@ -70,7 +76,9 @@ def named_to_the_server(federation: Federation) -> str | None:
     if privacy is None or privacy.on_the_server:
         return None
     told = []
-    if f.method.has_class_table and f.method.names_own_rows:
+    if f.method.takes_histories and f.method.names_own_rows:
+        told.append(("items", 'method.loss_form = "global_softmax" requests all'))
+    elif f.method.has_class_table and f.method.names_own_rows:
         told.append(("classes", 'method.name = "fedavg" requests all'))
     if f.data.features:
         told.append(("features", 'model.encoder = "mlp" requests none'))
@@ -80,4 +88,16 @@ def named_to_the_server(federation: Federation) -> str | None:
     return (
         f"[privacy]: by the rows that they request clients name the {what} that they have to the "
         f"server, whatever the noise: {'; '.join(remedy for _, remedy in told)}"
+    )
+
+
+def wide_noise(federation: Federation) -> str | None:
+    """A warning if noise is added for very many features, of which an example has few."""
+    f, shape = federation, DataShape.of(federation.data)
+    wide = shape.image is None and (shape.features or 0) >= WIDE
+    if f.clients.privacy is None or not wide or f.data.features:
+        return None
+    return (
+        f"[privacy]: the first layer has weights for {shape.features:,} features, and all get noise; "
+        "data.hash_features = 4096 makes them fewer (of texts: data.source.width)"
     )

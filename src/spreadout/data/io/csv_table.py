@@ -30,9 +30,11 @@ class Cells(list[str]):
 
     def refuse_empty(self, path: Path, name: str) -> None:
         """Every cell of such a column must say something."""
-        for line, cell in zip(self.lines, self, strict=True):
-            if not cell:
-                raise UserError(f"{path}:{line}: {name} is empty; fill it in or drop the row")
+        empty = [line for line, cell in zip(self.lines, self, strict=True) if not cell]
+        if empty:
+            more = f" in {len(empty):,} of {len(self):,} rows" if len(empty) > 1 else ""
+            those = "them" if more else "the row"
+            raise UserError(f"{path}:{empty[0]}: {name} is empty{more}; fill it in or drop {those}")
 
 
 def text_of(path: Path, encoding: str | None = None) -> str:
@@ -106,13 +108,19 @@ def delimiter_in(head: str, names: Collection[str], own: str | None) -> str:
     return next(fits, own if own and own in line else max(MARKS, key=line.count))
 
 
-def refuse_broken_head(path: Path, delimiter: str, encoding: str | None = None) -> None:
-    """A table without rows, or with rows of other lengths than its header, as far as its head shows."""
-    head = head_of(path, encoding)
-    if len(head.encode()) >= HEAD:  # cut short: the last row may be, too
-        head = head[: head.rindex("\n", 0, head.rindex("\n"))] if head.count("\n") > 2 else ""
-    if head:
-        columns_in(head, path, delimiter)
+def columns_of_head(path: Path, delimiter: str, encoding: str | None = None) -> dict[str, Cells]:
+    """Cells by column as far as the head of a file shows them; none if a row is longer than that.
+
+    A table without rows is refused, and one with rows of other lengths than its header.
+    """
+    lines = _lines(head_of(path, encoding), path, delimiter)
+    with open_plain(path) as stream:
+        is_cut = len(stream.read(HEAD + 1)) > HEAD
+    if is_cut:  # so may the last row be; a break in quotes ends none
+        lines = lines[:-1]
+        if sum(bool(row) for _, row in lines) < 2:
+            return {}
+    return _columns(lines, path, delimiter)
 
 
 def columns_of(path: Path, delimiter: str, encoding: str | None = None) -> dict[str, Cells]:
@@ -124,7 +132,13 @@ def columns_of(path: Path, delimiter: str, encoding: str | None = None) -> dict[
 
 def columns_in(text: str, path: Path, delimiter: str, *, blank: bool = False) -> dict[str, Cells]:
     """The same of the text of a file; blank: a blank line is a row, too, with one empty cell."""
-    lines = _lines(text, path, delimiter)
+    return _columns(_lines(text, path, delimiter), path, delimiter, blank=blank)
+
+
+def _columns(
+    lines: Sequence[tuple[int, list[str]]], path: Path, delimiter: str, *, blank: bool = False
+) -> dict[str, Cells]:
+    """Cells by column of the rows of a CSV, which all have as many cells as its header."""
     start = next((at for at, (_, row) in enumerate(lines) if row), None)
     if start is None or not any(lines[start][1]):
         raise UserError(f"{path}: is empty; a table has a header and rows")

@@ -19,7 +19,7 @@ from spreadout.core.errors import UserError
 from spreadout.core.limits import refuse_bomb
 from spreadout.core.randomness import Ints
 from spreadout.data.io.archive import open_plain
-from spreadout.data.io.csv_table import UTF_16
+from spreadout.data.io.csv_table import UTF_16, delimiter_in
 from spreadout.data.io.text import Block, Tokens, blocks, cut
 from spreadout.data.sources.base import FileSource, RawDataset, register_source
 from spreadout.data.sources.cells import LONGEST_CELL, TOO_LONG, as_bytes, refuse_wide
@@ -88,9 +88,15 @@ def read_csv(path: Path, wanted: Sequence[str], delimiter: str) -> list[np.ndarr
         header = _header(first, delimiter, path)
         for name in wanted:
             if name not in header:
+                mark = delimiter_in(first, wanted, delimiter)
+                remedy = (
+                    f'.delimiter = "{mark}"'.replace("\t", "\\t")
+                    if set(wanted) <= set(_header(first, mark, path))
+                    else ".user, .item and .time"
+                )
                 raise UserError(
                     f"{path}:1: no column {name!r}; the header has {', '.join(header)[:80]!r}: set "
-                    "data.source.user, .item and .time"
+                    f"data.source{remedy}"
                 )
         places = [header.index(name) for name in wanted]
         parts, rest = [], blocks(stream, str(path), skip_lines=1)

@@ -19,6 +19,7 @@ from spreadout.data.naming import FEW_NUMBERS, numbered
 WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,17})(\.0+)?")  # as programs write whole numbers, below 2^63
 MOSTLY = {"|": 0.6, ";": 0.6, ",": 0.8}  # of the parts of such cells, those that are labels elsewhere
 MANY_ROWS = 20  # from here on it is no accident that all labels differ
+FEW_EACH = 5  # rows a class, below which whole numbers may well be a quantity
 OWN = 0.9  # different labels a row, from which on they name rows
 
 
@@ -117,6 +118,12 @@ def _notes(name: str, cells: Sequence[str]) -> list[str]:
     if words := [cell for cell in cells if says_missing(cell)]:
         notes.append(
             f"{name}: {words[0]!r} is a class of its own ({len(words)} rows); drop them if it is none"
+        )
+    distinct = len(set(cells))
+    if distinct > FEW_NUMBERS and len(cells) < FEW_EACH * distinct and all(map(WHOLE.fullmatch, cells)):
+        notes.append(
+            f"{name}: {distinct} different numbers in {len(cells)} rows are a class each; if they are a "
+            "quantity, cut it into ranges"
         )
     if (joint := joint_of(cells)) is not None:
         one = next(cell for cell in cells if joint in cell)

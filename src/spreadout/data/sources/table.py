@@ -34,7 +34,7 @@ from spreadout.data.io.csv_table import Cells, columns_of
 from spreadout.data.naming import client_numbers
 from spreadout.data.sources.base import FileSource, Instances, RawDataset, register_source
 from spreadout.data.sources.encoding import Encoding
-from spreadout.data.sources.label_cells import label_sets, plain
+from spreadout.data.sources.label_cells import WHOLE, label_sets, plain
 from spreadout.data.words import ALONE
 
 COMMAS = re.compile(r"[-+]?[0-9]+(,[0-9]+)+")  # 3,5 or 1,234
@@ -42,6 +42,7 @@ TEXTS = "texts"  # the source that reads a column of text
 Values = Annotated[tuple[str, ...], Field(min_length=2)]
 LOOKED_AT = 1000  # cells of a column of text
 MANY_ROWS = 20  # from here on it is no accident that a column counts them
+LARGEST = float(np.finfo(np.float32).max)  # features are kept in 32 bits
 
 
 @register_source
@@ -183,6 +184,16 @@ def is_free_text(cells: Cells) -> bool:
     return len(set(cells)) > MOST_VALUES and texts >= len(given) / 2
 
 
+def names_rows(cells: Cells) -> bool:
+    """Whether a column holds another whole number in every row: ids say nothing of new rows."""
+    return len(set(cells)) == len(cells) >= MANY_ROWS and all(map(WHOLE.fullmatch, cells))
+
+
+def _count(values: np.ndarray) -> bool:
+    """Whether these are the numbers of the rows, from whichever first one on."""
+    return len(values) >= MANY_ROWS and bool((np.diff(values) == 1).all())
+
+
 def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[InputColumn, np.ndarray]:
     """A column as numbers (n, 1), empty cells as NaN; or as indicators of its values (n, values − 1)."""
     missing = np.array([not cell or says_missing(cell) for cell in cells])
@@ -205,12 +216,13 @@ def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[Inp
         notes.append(
             f"{name}: {int(missing.sum())} empty cells{called} became the mean of the training rows"
         )
-    if not np.isfinite(values[~missing]).all():
-        row = int(np.flatnonzero(~np.isfinite(values) & ~missing)[0])
+    if len(beyond := np.flatnonzero(~(np.abs(values) <= LARGEST) & ~missing)):
+        row = int(beyond[0])
+        why = "more than a 32-bit number holds" if np.isfinite(values[row]) else "not finite"
         raise UserError(
-            f"{path}:{cells.lines[row]}: {name} is {cells[row]}, not finite; clean or drop it"
+            f"{path}:{cells.lines[row]}: {name} is {cells[row][:40]}, {why}; clean or drop it"
         )
-    if len(values) >= MANY_ROWS and not missing.any() and (np.diff(values) == 1).all():
+    if not missing.any() and _count(values):
         notes.append(
             f"{name or 'the column without a name'}: counts the rows and is learned from all the same; "
             "leave it out with data.source.features if it says nothing"

@@ -25,7 +25,7 @@ def read_items(path: Path, wanted: Wanted) -> Unlabelled:
     """Events of users, whose histories they make; anything else is one history a line."""
     if path.suffix.lower() in (".npy", ".npz"):
         raise UserError(f"{path}: this run takes histories of items, not arrays: give a text file")
-    if path.is_dir() or path.name in LAYOUTS or zipfile.is_zipfile(path):
+    if path.is_dir() or zipfile.is_zipfile(path):
         return _movielens(path, wanted)
     asked = wanted.source if isinstance(wanted.source, Interactions) else Interactions()
     if path.suffix.lower() == ".parquet":
@@ -37,6 +37,8 @@ def read_items(path: Path, wanted: Wanted) -> Unlabelled:
         timed = asked.time in header
         named = (asked.user, asked.item, asked.time) if timed else (asked.user, asked.item)
         return _histories(path, *read_csv(path, named, mark))
+    if path.name in LAYOUTS:  # not before: the run's own events may be in a file of that name
+        return _movielens(path, wanted)
     if isinstance(wanted.source, Interactions):
         _refuse_other_events(path, header, asked, wanted.labels)
     found = list(parse_histories(text_of(path), str(path)))
