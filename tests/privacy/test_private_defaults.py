@@ -108,3 +108,21 @@ def test_clients_without_examples_are_left_out_unless_that_too_is_hidden() -> No
     for model, selection in (("local", "nonempty"), ("central", "poisson")):
         asked = so.Experiment.of({"privacy": {"clip": 1, "noise": 9, "model": model}})
         assert sound(asked, splits).clients.selection == selection
+
+
+@pytest.mark.parametrize(
+    ("values", "held"),
+    [
+        ({}, False),
+        ({"eval": {"keep": "best"}}, True),
+        ({"eval": {"patience": 3}}, True),
+        ({"eval": {"split": "validation"}}, True),
+        ({"eval": {"decode": "knn"}}, True),
+    ],
+)
+def test_rows_are_held_out_for_validation_only_where_a_key_asks_for_them(
+    values: dict[str, Any], held: bool
+) -> None:
+    for privacy in ({}, {"privacy": {"clip": 1, "noise": 9}}):
+        chosen_here = division(so.Experiment.of({**values, **privacy}), raw(instances=90, sets=False))
+        assert ("data.validation_fraction" in chosen_here) == (held or not privacy)

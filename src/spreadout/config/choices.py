@@ -110,6 +110,8 @@ def _judged_by(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
     """
     new = found.test is not None and _never_trained(found.test.labels, found.classes)
     if not new and "history" not in found.train.columns:
+        if experiment.privacy is not None and not experiment.eval.uses_validation:
+            return {}  # a private model has no prior, and nothing else asks for them
         # The weight of a prior is chosen by it. The same for all methods, so that arms of a comparison
         # train on the same examples.
         return {"data.validation_fraction": 0.1}

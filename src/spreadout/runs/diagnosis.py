@@ -19,7 +19,7 @@ from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import POPULARITY, Copies, Reference
 from spreadout.methods.collapse import LOWER_RATES
 from spreadout.runs.alike import DEAD, LOWER_RATE, alike, dead_units, tells_inputs_apart
-from spreadout.runs.far_below import COMPARE, UNKNOWN, Setting, far_below, known_remedy, one_answer
+from spreadout.runs.far_below import COMPARE, UNKNOWN, Setting, far_below, of_wide_tables, one_answer
 from spreadout.runs.finding import (
     FEWEST,
     Finding,
@@ -128,7 +128,7 @@ def diagnose(
     last = below_trivial(config, history, references or {}, said, takes_prior=takes_prior)
     found = [*said, *(one for one in (unused, last) if one is not None)]
     known = leaked(config, copies)
-    if not found and known is None:  # what a reference knows by heart may be its whole lead
+    if not found and not (known and leads_by_copies(config, history, references or {}, copies)):
         far = far_below(config, history, references or {}, examples, AT_A_LOSS, setting)
         found = [] if far is None else [far]
     if known is not None:
@@ -150,6 +150,20 @@ def leaked(config: EvalConfig, copies: Copies | None) -> Finding | None:
         f"({copies.found:,} of {copies.rows:,}): scores may be too high",
         "leave each row in one part only, or keep them if such rows are met again in use",
     )
+
+
+def leads_by_copies(
+    config: EvalConfig,
+    history: Sequence[Record],
+    references: Mapping[str, Reference],
+    copies: Copies | None,
+) -> bool:
+    """Whether rows that a reference knows by heart may be all that it is ahead by."""
+    if copies is None or not copies.rows:
+        return False
+    best, _ = max(central(config, references), default=(-math.inf, ""))
+    ours = goodness(config, history[shown_of(config, history)])
+    return best - ours <= 100 * copies.found / copies.rows
 
 
 def as_good_as_any(
@@ -263,7 +277,7 @@ def inputs_unused(
     best, who = max(central(config, references), default=(-math.inf, ""))
     ours, remedy = goodness(config, shown), UNUSED
     if who and differ(config, best - ours, ours, examples):
-        known = known_remedy(setting, references[who].form)
+        known = of_wide_tables(setting, references[who].form)
         remedy = known or (f"{COMPARE}; or {UNUSED}" if setting.alone else UNUSED)
     return Finding(
         "inputs unused",

@@ -20,12 +20,13 @@ from spreadout.evaluation.only_answer import only_answer
 from spreadout.evaluation.projection import projection_of
 from spreadout.evaluation.references import ReferenceSet, remembered_references
 from spreadout.federated.federation import Federation
+from spreadout.methods import Baseline1, Flag
 from spreadout.models.build import DataShape
 from spreadout.runs import class_prior, diagnosis
 from spreadout.runs.alike import FAR_OFF
 from spreadout.runs.details import details_of
 from spreadout.runs.evidence import evidence
-from spreadout.runs.far_below import Setting, compares_nothing
+from spreadout.runs.far_below import Setting, compares_nothing, has_central
 from spreadout.runs.finding import Finding
 from spreadout.runs.folder import RunFolder
 from spreadout.runs.keeping import kept_model
@@ -34,6 +35,7 @@ from spreadout.runs.result import Result
 from spreadout.runs.summary import summarize
 from spreadout.runtime import distributed
 
+LONGEST = 40  # letters of a class's name that a finding shows
 SCALE_FREE = ("adam", "yogi", "adagrad", "dog")  # optimisers that divide by how long gradients are
 
 
@@ -134,12 +136,14 @@ class Ending:
         shape, plain = DataShape.of(train), e.model.encoder == "mlp" and "encoder" not in e.own
         setting = Setting(
             alone=compares_nothing(method),
-            standardised=plain and e.model.input_scaling == "standard",
+            unpushed=isinstance(method, Baseline1 | Flag),
+            adam=plain and self._is_scale_free and train.has_numbers,
+            wide=(shape.features or 0) >= train.examples,
+            standardised=e.model.input_scaling == "standard" and "encoder" not in e.own,
             centred=(seen.offset or 0.0) <= FAR_OFF,
-            wide=plain and train.has_numbers and (shape.features or 0) >= train.examples,
+            hidden=e.model.hidden != [],
             rates_chosen={"clients.lr", *["server.lr"] * self._is_scale_free} <= set(e.chosen or []),
-            adaptive=self._is_scale_free,
-            has_central=not (method.takes_histories or method.is_centralized),
+            has_central=has_central(method),
         )
         return {"only_answer": self._only_answer(), "setting": setting}
 
@@ -154,8 +158,8 @@ class Ending:
         found = only_answer(self.federation.model, self.whole, self._examples, self.data.train.classes)
         if found is None:
             return None
-        name = dict(enumerate(self.data.class_names)).get(found)
-        return name or f"class {found}"
+        name = dict(enumerate(self.data.class_names)).get(found, "")
+        return " ".join(name.split())[:LONGEST] or f"class {found}"
 
     def _prior_gain(self) -> dict[str, Any] | None:
         """What the prior over classes gains, by the process that has the whole model."""

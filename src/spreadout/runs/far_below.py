@@ -21,11 +21,14 @@ from spreadout.runs.finding import NO_CHANCE, Finding, central, judged, room_abo
 FAR = 0.1  # of the best reference's score; what is nearer is the price of a federation
 ERRORS = 2  # standard errors of the difference, as if each was scored on examples of its own
 MENDED, ROWS = 0.2, 2  # of one answer's errors, and of examples, that a reference has right
-PLAIN = 'server.optimizer = "sgd" and server.lr = 10'
+PLAIN = 'server.optimizer = "sgd" and server.lr = 100'
 WIDE = f"set {PLAIN}: Adam moves as far for a column of noise as for one that tells classes apart"
 AS_THEY_ARE = (
     f'set model.input_scaling = "none", {PLAIN}: columns of a large scale seem to say most here'
 )
+LINEAR = f"set model.hidden = [], {PLAIN}: in one place a linear model is the best"
+STILL_LINEAR = f"set {PLAIN}: in one place a linear model is the best"
+PUSHED = 'nothing keeps classes apart here: try method.name = "fedaws"'
 WITHOUT_PRIOR = "set method.prior = 0: how frequent a class is outweighs what the model says"
 COMPARE = 'try method.name = "fedss": its clients compare their classes with others'
 
@@ -34,12 +37,14 @@ COMPARE = 'try method.name = "fedss": its clients compare their classes with oth
 class Setting:
     """What advice depends on, of a run and its data."""
 
-    alone: bool = False  # clients compare their classes with no others
-    standardised: bool = False  # features are brought to one scale
-    centred: bool = True  # without that, they would not be far from 0
-    wide: bool = False  # features are numbers, and as many as examples
+    alone: bool = False  # clients compare their classes with no others …
+    unpushed: bool = False  # … and nothing else keeps these apart
+    adam: bool = False  # the server takes Adam's steps or the like, on features that are numbers
+    wide: bool = False  # of which there are as many as examples
+    standardised: bool = False  # they are brought to one scale …
+    centred: bool = True  # … and are not far from 0 as they are
+    hidden: bool = False  # the network has hidden layers
     rates_chosen: bool = False  # by the data
-    adaptive: bool = False  # the server's optimiser takes away how long gradients are
     has_central: bool = False  # the same network can be trained in one place
 
 
@@ -63,20 +68,20 @@ def far_below(
         return None
     if best - ours < max(ERRORS * _error(config, ours, best, examples), _share(NO_CHANCE, examples)):
         return None
-    remedy = known_remedy(setting, references[who].form)
+    remedy = PUSHED if setting.unpushed else of_wide_tables(setting, references[who].form)
+    if remedy is None and setting.adam and who == "ridge":
+        remedy = LINEAR if setting.hidden else STILL_LINEAR
     if remedy is None and setting.rates_chosen:
         remedy = the_better_model(who, setting.has_central)
     sign = _beside(config, ours, best, who)
     return Finding("far below a reference", sign, remedy or other_rates)
 
 
-def known_remedy(setting: Setting, form: Form | None) -> str | None:
-    """What has helped on such data; form: of features, in which the best reference does best."""
-    if not setting.adaptive:
+def of_wide_tables(setting: Setting, form: Form | None) -> str | None:
+    """What has helped there; form: of features, in which the best reference does best."""
+    if not (setting.adam and setting.wide):
         return None
-    if form == "raw" and setting.standardised and setting.centred:
-        return AS_THEY_ARE
-    return WIDE if setting.wide else None
+    return AS_THEY_ARE if form == "raw" and setting.standardised and setting.centred else WIDE
 
 
 def the_better_model(who: str, has_central: bool) -> str:
@@ -108,7 +113,7 @@ def one_answer(
     least = max(MENDED * room_above(config, ours), _share(ROWS, examples))
     if not math.isfinite(gap) or gap < least:
         return None
-    remedy = known_remedy(setting, references[who].form)
+    remedy = of_wide_tables(setting, references[who].form)
     if remedy is None and setting.alone:
         remedy = COMPARE
     elif remedy is None and history[shown_of(config, history)].get("prior"):
@@ -146,3 +151,8 @@ def compares_nothing(method: Method) -> bool:
     """Whether a client compares its classes with no others, which a softmax over samples would do."""
     trains_rows = method.has_class_table and not method.takes_histories
     return trains_rows and method.row_access == "own" and not method.is_centralized
+
+
+def has_central(method: Method) -> bool:
+    """Whether the same network can be trained in one place, by `centralized`."""
+    return method.has_class_table and not (method.takes_histories or method.is_centralized)
