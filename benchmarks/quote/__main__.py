@@ -57,7 +57,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "extreme-rows": lambda: extreme.rows_seen("amazoncat-13k", "wikilshtc-325k"),
     "table1": lambda: cifar.arms("results/cifar/table1.json"),
     "table1-points": lambda: cifar.points("results/cifar/table1.json"),
-    "table1-longer": lambda: cifar.points("results/cifar/table1-longer.json"),
+    "table1-longer": lambda: cifar.arms("results/cifar/table1-longer.json"),
+    "table1-longer-points": lambda: cifar.points("results/cifar/table1-longer.json"),
+    "table1-longer-rows": lambda: cifar.own_points("results/cifar/table1-longer.json"),
     "gpu": lambda: rounds.with_losses(
         "results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"
     ),
@@ -85,7 +87,15 @@ QUOTES: dict[str, Callable[[], str]] = {
     "table2-file-ties": lambda: dual_encoder.retrieval("results/dual_encoder/table2-file-ties.json"),
     "order": lambda: dual_encoder.order("results/dual_encoder/order.json"),
     "drops": lambda: dual_encoder.drops(
+        "results/dual_encoder/table2.json", "results/dual_encoder/centralized.json"
+    ),
+    "drops-file-ties": lambda: dual_encoder.drops(
         "results/dual_encoder/table2-file-ties.json", "results/dual_encoder/centralized-file-ties.json"
+    ),
+    "centralized": lambda: dual_encoder.chosen(
+        "centralized",
+        "results/dual_encoder/centralized-tuning.json",
+        "results/dual_encoder/centralized.json",
     ),
     "centralized-points": lambda: dual_encoder.tried(
         "validation examples, ties random",
@@ -93,6 +103,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     ),
     "ablation-file-ties": lambda: dual_encoder.retrieval("results/dual_encoder/ablation-file-ties.json"),
     "ours-file-ties": lambda: dual_encoder.retrieval("results/dual_encoder/ours-file-ties.json"),
+    "sasrec": lambda: dual_encoder.retrieval(
+        "results/dual_encoder/sasrec.json", beside="results/dual_encoder/ours.json"
+    ),
     "sasrec-points": lambda: dual_encoder.tried(
         "validation users, ties random",
         ("sasrec", "results/dual_encoder/sasrec-tuning.json"),

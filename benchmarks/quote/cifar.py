@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.papers.cifar import ARMS, LABELS, NETS, called, paper
+from benchmarks.papers.cifar import ARMS, EVERY, LABELS, NETS, OWN, called, paper
 from benchmarks.quote.tables import Made, read, table
 
 ORACLE = "centralized"
@@ -12,14 +12,15 @@ def arms(path: str) -> str:
     """Every arm with its chosen point, how far it is from the oracle, and the same of the paper."""
     made, rows = read(path), []
     ours = {(row["net"], row["arm"]): row for row in made["table"]}
-    for net, arm in ((net, arm) for net in NETS for arm in ARMS if (net, arm) in ours):
+    for net, arm in ((net, arm) for net in NETS for arm in EVERY if (net, arm) in ours):
         off = ["–", "–"]
         if arm != ORACLE and (net, ORACLE) in ours:
             said = paper(net, arm) - paper(net, ORACLE)
             off = [_signed(ours[net, arm]["P@1"] - ours[net, ORACLE]["P@1"]), _signed(said)]
         cells = [f"{ours[net, arm]['P@1']:.1f}", off[0], f"{paper(net, arm):.1f}", off[1]]
-        rows.append([called(net), _label(arm), *cells, _settings(_tested(made, net, arm))])
-    head = ("", "", "P@1", "less our oracle's", "paper", "less its oracle's", "chosen")
+        run = _tested(made, net, arm)
+        rows.append([called(net), _label(arm), *cells, str(run["epochs"]), _settings(run)])
+    head = ("", "", "P@1", "less our oracle's", "paper", "less its oracle's", "epochs", "chosen")
     return table(head, rows, path, note=_trained(made))
 
 
@@ -42,6 +43,18 @@ def points(path: str) -> str:
         f"{_to(after)} epochs; the chosen one in bold."
     )
     return table(head, rows, path, note=note)
+
+
+def own_points(path: str) -> str:
+    """Validation P@1 of points that differ in more than the server's rates; the best one in bold."""
+    made, rows = read(path), []
+    tried = [run for run in made["runs"] if not run["test"] and run["arm"] in OWN]
+    best = max(tried, key=lambda run: (run["P@1"], -run["point"]))
+    for run in sorted(tried, key=lambda run: int(run["point"])):
+        mark = "**" if run is best else ""
+        rows.append([called(run["net"]), _settings(run), f"{mark}{run['P@1']:.1f}{mark}"])
+    note = f"After {tried[0]['epochs']} epochs; the best one in bold."
+    return table(("", _label(tried[0]["arm"]), "P@1, validation"), rows, path, note=note)
 
 
 def _tested(made: Made, net: str, arm: str) -> Made:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.common.paths import ROOT
 from benchmarks.papers.dual_encoder import CENTRALIZED, FEDERATED, LOSSES, RECALLS, drop, mean_of
@@ -20,11 +20,15 @@ IN_ONE_PLACE = "all data in one place, its validation examples"
 ORDERS = {"random": "at random", "file": "in the order of the file: the easier task"}
 
 
-def retrieval(path: str, in_one_place: str | None = None, tuning: str | None = None) -> str:
+def retrieval(
+    path: str, in_one_place: str | None = None, tuning: str | None = None, beside: str | None = None
+) -> str:
     """Recalls beside the paper's, where it has them. in_one_place: points of batch softmax with all data
-    in one place, the best of which is shown. tuning: the points of these arms."""
-    path = latest(path)
-    made = read(path)
+    in one place, the best of which is shown. tuning: the points of these arms. beside: a file of arms
+    that are shown in the same table."""
+    paths = [latest(one) for one in (path, beside) if one]
+    made = dict(read(paths[0]))
+    made["variants"] = [variant for one in paths for variant in read(one)["variants"]]
     paper = any(v["label"] in FEDERATED for v in made["variants"])
     unseen = [UNSEEN] if any("unseen" in v for v in made["variants"]) else []
     head = ["", *RECALLS, *(["the paper"] if paper else []), *unseen, *OTHERS]
@@ -55,11 +59,11 @@ def retrieval(path: str, in_one_place: str | None = None, tuning: str | None = N
     rows += list(_references(made, head))
     note = f"{over_seeds(made)}{_errors_note(made)} Items of one second: {ORDERS[ties_of(made)]}."
     note += f" {edges(made, tuning)}" if tuning else ""
-    return table(head, rows, path, *([in_one_place] if in_one_place else []), note=note.strip())
+    return table(head, rows, *paths, *([in_one_place] if in_one_place else []), note=note.strip())
 
 
-def _paper(label: str) -> str:
-    return " / ".join(f"{x:g}" for x in FEDERATED.get(label, ()))
+def _paper(label: str, figures: Mapping[str, Sequence[float]] = FEDERATED) -> str:
+    return " / ".join(f"{x:g}" for x in figures.get(label, ()))
 
 
 def _with_error(variant: Made, name: str) -> str:
@@ -131,21 +135,23 @@ def drops(federated: str, centralized: str) -> str:
 
 
 def chosen(suite: str, tuning: str, tested: str) -> str:
-    """What each arm chose on validation users, what it scored there, and then on test users."""
+    """What each arm chose on validation data, what it scored there, and then on test data."""
     made, scores = read(tuning), read(latest(tested))
+    split, paper = ("examples", CENTRALIZED) if suite == "centralized" else ("users", FEDERATED)
     test = {v["name"]: f"{_means(v)} ({_seeds(v)})" for v in scores["variants"]}
     rows = []
     for name, arm in candidates(suite).items():
         points = [one for one in made["points"] if one["arm"] == name and "failed" not in one]
         planned = len(arm.points())
         if not points:
-            rows.append([arm.label, f"0 of {planned}", "", "–", "–", _paper(arm.label)])
+            rows.append([arm.label, f"0 of {planned}", "", "–", "–", _paper(arm.label, paper)])
             continue
         best = _best(points)
         setting = _setting(arm, best["point"])
         cells = [str(planned) if len(points) == planned else f"{len(points)} of {planned}", setting]
-        rows.append([arm.label, *cells, _three(best), test.get(name, "–"), _paper(arm.label)])
-    head = ("R@1 / R@5 / R@10", "points", "the best", "validation users", "test users", "the paper")
+        rows.append([arm.label, *cells, _three(best), test.get(name, "–"), _paper(arm.label, paper)])
+    parts = (f"validation {split}", f"test {split}")
+    head = ("R@1 / R@5 / R@10", "points", "the best", *parts, "the paper")
     note = f"The best point by the mean of the three, seed 0. {edges(scores, tuning)}"
     return table(head, rows, tuning, note=note.strip())
 

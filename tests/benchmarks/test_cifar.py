@@ -12,6 +12,7 @@ from benchmarks.papers import cifar
 from benchmarks.papers.cifar import (
     ARMS,
     NETS,
+    OWN,
     Epochs,
     Job,
     Load,
@@ -47,10 +48,12 @@ def test_arms_have_equally_many_points_and_all_are_configs_without_idle_keys() -
 def test_the_preset_is_the_recipe_that_was_measured(source: str) -> None:
     """On the network that its points were tried on, with those that were chosen."""
     made = json.loads((ROOT / "results" / "cifar" / "table1.json").read_text())
+    longer = json.loads((ROOT / "results" / "cifar" / "table1-longer.json").read_text())
     preset = Suite.load([f"fedaws/table1-{source}"], None)
     assert set(preset.variants) == set(ARMS)
     net = f"{source} {NETS[f'{source} resnet32'][1]}"
-    measured = {run["arm"]: run for run in made["runs"] if run["test"] and run["net"] == net}
+    runs = [*made["runs"], *longer["runs"]]  # of an arm that both have the later one
+    measured = {run["arm"]: run for run in runs if run["test"] and run["net"] == net}
     for arm, found in preset.variants.items():
         run = measured[arm]
         meant = experiment_of(Job(net, arm, run["point"], True, run["epochs"], 0), made["norm"])
@@ -80,6 +83,19 @@ def test_all_arms_share_one_recipe() -> None:
         seen = {arm: e.clients.batch for arm, e in made.items()}
         images = {seen[arm] * cifar.CLIENTS[NETS[net][0]][0] for arm in ARMS if arm != "centralized"}
         assert images == {seen["centralized"]}
+
+
+def test_arms_beyond_the_papers_are_the_method_that_they_name() -> None:
+    longer = json.loads((ROOT / "results" / "cifar" / "table1-longer.json").read_text())
+    for arm, points in OWN.items():
+        tried = {run["point"]: run for run in longer["runs"] if run["arm"] == arm and not run["test"]}
+        assert len(tried) == len(points) == len(ARMS["fedaws"])
+        for i, point in enumerate(points):
+            made = experiment_of(Job("cifar-100 resnet32", arm, i, False, 5, 0), "batch")
+            assert idle_keys(made) == {}
+            assert (made.method.name, made.method.prior) == ("fedaws", 0.0)
+            assert tried[i]["settings"] == point
+        assert all(cifar.paper(net, arm) == cifar.paper(net, "fedaws") for net in NETS)
 
 
 def test_the_best_point_on_held_out_images_is_the_one_that_is_tested(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_arms_are_beside_the_oracle_and_the_paper() -> None:
     note, fedaws, oracle = found
     assert note == "40 epochs, 1 seed, norm: batch."
     scores = ["83.7", "+1.8", "86.3", "−2.1"]
-    assert fedaws == ["CIFAR-10, ResNet-8", "FedAwS", *scores, "lr 0.4, margin 0.9"]
+    assert fedaws == ["CIFAR-10, ResNet-8", "FedAwS", *scores, "40", "lr 0.4, margin 0.9"]
     assert oracle[1:6] == ["Softmax oracle", "81.9", "–", "88.4", "–"]
 
 
@@ -58,3 +58,13 @@ def test_points_are_by_their_rate_and_the_chosen_one_is_bold() -> None:
     assert "P@1 after 6 epochs" in note
     assert fedaws == ["CIFAR-10, ResNet-8", "FedAwS", "0.1: 54.0", "0.4: **57.3**"]
     assert oracle[2:] == ["0.02, 0.0005: 60.2", "0.02, 0.002: **61.3**"]
+
+
+@pytest.mark.usefixtures("made")
+def test_points_beyond_the_rates_are_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [_run("fedaws-rows", i, 0.4, score) for i, score in ((1, 52.0), (0, 51.7), (2, 49.4))]
+    tested = _run("fedaws-rows", 1, 0.4, 64.9, test=True)
+    monkeypatch.setattr(cifar, "read", lambda path: {"runs": [*runs, tested]})
+    found: Any = cifar.own_points("x.json")
+    assert found[0] == "After 6 epochs; the best one in bold."
+    assert [row[2] for row in found[1:]] == ["51.7", "**52.0**", "49.4"]

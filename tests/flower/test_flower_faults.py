@@ -759,6 +759,26 @@ def test_only_an_unfinished_run_of_the_same_config_is_resumed(tmp_path: Path) ->
         run(tmp_path, experiment("rounds=2"), grid, resume=True)
 
 
+def test_a_run_whose_nodes_all_started_anew_without_keys_is_resumed_once_they_may_take_over(
+    tmp_path: Path,
+) -> None:
+    e = experiment("rounds=4", "deploy.nodes=3", "deploy.wait=1", "run.checkpoint_every=1")
+    grid, stops = three_nodes(tmp_path, e), iter([False, True])
+    with pytest.raises(Interrupted):
+        run(tmp_path, e, grid, stop=lambda: next(stops))
+    grid.nodes = {n + 100: Node(n + 100, one.app, one.config) for n, one in grid.nodes.items()}
+    said = "of its clients are another node's; a node without a key .* set deploy.takeover = true"
+    with pytest.raises(UserError, match=said):
+        run(tmp_path, e, grid, resume=True)
+    other = e.model_copy(update={"deploy": e.deploy.model_copy(update={"takeover": True, "wait": 9.0})})
+    result = run(tmp_path, other, grid, resume=True)
+    assert_same(so.run(e, data=several_classes(), device="cpu"), result)
+    strict = other.model_copy(update={"deploy": other.deploy.model_copy(update={"max_clients": 2})})
+    (tmp_path / "run" / "summary.json").unlink()
+    with pytest.raises(UserError, match="is not the deployed config"):
+        run(tmp_path, strict, grid, resume=True)
+
+
 # Secrets
 
 

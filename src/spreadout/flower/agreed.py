@@ -17,8 +17,10 @@ from spreadout.config.keys import without
 from spreadout.core.types import Tensors
 from spreadout.federated.sum_layout import SumLayout
 
-OWN = ("data.path", "deploy.roster", "run.checkpoint_every")
-"""Keys that differ from machine to machine, and that a private server sets for itself."""
+MAY_DIFFER = ("nodes", "wait", "timeout", "takeover")
+"""Keys of `[deploy]` that are the server's own, and may be others where a run is resumed."""
+OWN = ("data.path", "deploy.roster", "run.checkpoint_every", *(f"deploy.{key}" for key in MAY_DIFFER))
+"""Keys that differ from machine to machine, and that a server sets for itself."""
 
 
 def config_digest(settled: Experiment) -> bytes:

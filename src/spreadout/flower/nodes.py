@@ -162,6 +162,12 @@ class Nodes:
         for reason, clients in refused.items():
             self.refusals.add_unasked(round, clients, node, reason)
         self.read_requests(node, content, round)
+        if ANOTHERS_CLIENT in refused and self.access.roster is None and not self.access.takeover:
+            why = (
+                f"{len(refused[ANOTHERS_CLIENT])} of its clients are another node's; a node without a "
+                "key is another one after every start: set deploy.takeover = true"
+            )
+            self.warn(round, node, why)
         log(INFO, "node %s answers for %d clients", node, sum(n == node for n in self.node_of.values()))
 
     def _claim(

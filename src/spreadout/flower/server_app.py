@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.supercore import log
 from torch import nn
 
-from spreadout.config.experiment import Experiment
+from spreadout.config.experiment import DeployConfig, Experiment
 from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
@@ -25,7 +25,7 @@ from spreadout.federated.claims import WHERE_DEPLOYED
 from spreadout.federated.federation import Federation
 from spreadout.federated.robust import NormClipping, RobustRule
 from spreadout.flower.access import LOG, AccessControl, access_log, read_roster
-from spreadout.flower.agreed import config_digest
+from spreadout.flower.agreed import MAY_DIFFER, config_digest
 from spreadout.flower.data import ServerData, held_out
 from spreadout.flower.events import Events
 from spreadout.flower.grid import GridExecutor
@@ -130,7 +130,7 @@ def serve(
     refuse_misfits(experiment, method or experiment.method)
     if not resume and RunFolder(out).config.is_file():  # before anything of it is touched
         raise UserError(f"{out}: exists; choose another `out`, or set resume=true to continue it")
-    build = Builder(grid, out, resume, stop, observer)
+    build = Builder(grid, out, experiment.deploy, resume, stop, observer)
     parts: Mapping[str, Any] = {
         "data": server_data(experiment),
         "encoder": encoder,
@@ -145,7 +145,7 @@ def serve(
             return training.run(experiment, out=out, **parts)
         if RunFolder.open(out).finished:
             raise UserError(f"{out}: is finished; there is nothing to resume")
-        if Experiment.load(out / "config.toml") != experiment:
+        if not _goes_on(Experiment.load(out / "config.toml"), experiment):
             raise UserError(
                 f"{out}: its config.toml is not the deployed config; deploy that one to resume"
             )
@@ -160,6 +160,7 @@ class Builder:
 
     grid: Grid
     out: Path
+    deploy: DeployConfig  # of a resumed run not always that of its config.toml
     resume: bool
     stop: Callable[[], bool]
     observer: Observer | None = None
@@ -176,7 +177,7 @@ class Builder:
         encoder: nn.Module | None,
         method: Method | None,
     ) -> Federation:
-        e, deploy = experiment, experiment.deploy
+        e, deploy = experiment, self.deploy
         everyone = e.clients.model_copy(update={"per_round": "all", "selection": "uniform"})
         form = build_federation(
             e.model_copy(update={"clients": everyone}),
@@ -213,7 +214,7 @@ class Builder:
             deploy.max_clients,
             int(deploy.max_hello_mb * 2**20),
         )
-        self._gather(nodes, e, setup=not (self.resume and folder.has_checkpoint))
+        self._gather(nodes, setup=not (self.resume and folder.has_checkpoint))
         access.close()
         data = RemoteClients.of(form.data, access.sizes)
         per_round, selection = cohort_size(e, data, form.method)
@@ -251,28 +252,37 @@ class Builder:
         folder.log_refusals(map(dict, refusals))
         return True
 
-    def _gather(self, nodes: Nodes, e: Experiment, *, setup: bool) -> None:
+    def _gather(self, nodes: Nodes, *, setup: bool) -> None:
         """Wait for the nodes a run needs to begin."""
-        until = time.monotonic() + e.deploy.wait
+        deploy = self.deploy
+        until = time.monotonic() + deploy.wait
         while True:
             nodes.meet(
                 0,
                 setup=setup,
-                longer=lambda there: there < e.deploy.nodes and not self.stop(),
+                longer=lambda there: there < deploy.nodes and not self.stop(),
                 longest=until - time.monotonic(),
             )
             nodes.tell()
-            if len(nodes) >= e.deploy.nodes and nodes.node_of:
+            if len(nodes) >= deploy.nodes and nodes.node_of:
                 return
             if self.stop():
                 raise UserError("stopped while waiting for nodes; nothing was trained")
             if time.monotonic() >= until:
                 why = f"; one that came failed: {nodes.last_problem}" if nodes.last_problem else ""
                 raise UserError(
-                    f"deploy.nodes = {e.deploy.nodes}: {len(nodes)} nodes came within "
-                    f"deploy.wait = {e.deploy.wait:g} s{why or '; start more, or wait longer'}"
+                    f"deploy.nodes = {deploy.nodes}: {len(nodes)} nodes came within "
+                    f"deploy.wait = {deploy.wait:g} s{why or '; start more, or wait longer'}"
                 )
             time.sleep(LOOK)
+
+
+def _goes_on(before: Experiment, now: Experiment) -> bool:
+    """Whether a run of the one config may be resumed by the other: it is the same, but for who is waited
+    for, how long, and who may stand in for whom."""
+    own = {key: getattr(now.deploy, key) for key in MAY_DIFFER}
+    kept = before.deploy.model_copy(update=own)
+    return before.model_copy(update={"deploy": kept}) == now
 
 
 def _rule(e: Experiment, form: Federation) -> RobustRule | None:
