@@ -1,4 +1,4 @@
-"""Whatever stands in rows that are held out for testing, the trained model is the same."""
+"""Whatever stands in rows that are held out for testing, the trained model is the same, and its config."""
 
 from __future__ import annotations
 
@@ -91,3 +91,28 @@ def test_a_model_is_the_same_whatever_held_out_rows_say(source: str, tmp_path: P
         told.append({**result.state.dense, **result.state.tables})
     same = [all(torch.equal(told[0][part], other[part]) for part in told[0]) for other in told[1:]]
     assert same == [True, False]  # a row that is trained on does change it
+
+
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("method", ["fedaws", "fedss", "fedmlh", "centralized"])
+def test_test_examples_choose_neither_a_setting_nor_a_round(
+    method: str, validated: bool, tmp_path: Path
+) -> None:
+    """A default run against two test parts of one form: the same config, end and model."""
+    x = NUMBER.astype(np.float32) / (1, 50, 1000)
+    train = so.FederatedDataset.from_arrays(x[:60], LABEL[:60], client=LABEL[:60], classes=CLASSES)
+    held = so.Examples.from_arrays(x[60:90], LABEL[60:90]) if validated else None
+    told = []
+    for shift in (0, 1):
+        test = so.Examples.from_arrays(x[90:] * (1 + 6 * shift), (LABEL[90:] + shift) % CLASSES)
+        asked = so.Experiment.of({"rounds": 120, "method": {"name": method}, "model": {"dim": 4}})
+        two, out = so.Splits("two", train, test, held), tmp_path / str(shift)
+        told.append(so.run(asked, data=two, out=out, device="cpu"))
+    one, other = told
+    assert one.summary["metrics"] != other.summary["metrics"]
+    configs = [(tmp_path / name / "config.toml").read_text() for name in "01"]
+    assert configs[0] == configs[1]
+    assert one.summary["rounds"] == other.summary["rounds"]
+    for part in ("dense", "tables"):
+        mine, theirs = getattr(one.state, part), getattr(other.state, part)
+        assert all(torch.equal(mine[name], theirs[name]) for name in mine)
