@@ -10,6 +10,7 @@ import spreadout as so
 from faulty import PLAIN, blobs
 from spreadout.evaluation.activity import Activity, activity_of
 from spreadout.evaluation.config import EvalConfig
+from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import Copies, Reference
 from spreadout.evaluation.references.features import Form
 from spreadout.runs import diagnosis
@@ -448,3 +449,25 @@ def test_what_is_advised_to_one_answer_follows_from_its_cause() -> None:
         found = one_answer(P1, weighed, known(97), 100, "oak", "try", Setting(alone=alone))
         assert found is not None
         assert remedy in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("best", "setting", "advised"),
+    [
+        (95.0, {"alone": True}, "fedss"),
+        (95.0, {"alone": True, "adam": True, "wide": True}, "sgd"),
+        (95.0, {}, "try other rates"),
+        (61.0, {"alone": True, "adam": True, "wide": True}, "try other rates"),  # nothing in them
+    ],
+)
+def test_unused_inputs_are_worth_more_where_a_reference_uses_them(
+    best: float, setting: dict[str, bool], advised: str
+) -> None:
+    level = [{**one, "prior": ALONE} for one in history([60.0] * 6)]
+    given = Setting(**setting)
+    (found,) = diagnose(
+        P1, level, rounds=50, examples=200, references=known(best, floor=60), setting=given
+    )
+    assert found.name == "inputs unused"
+    assert found.remedy.startswith(("try", "set"))
+    assert advised in found.remedy

@@ -479,6 +479,20 @@ def test_defaults_and_then_what_their_line_says(
     assert good.summary["findings"] == []
 
 
+@pytest.mark.parametrize(("method", "name"), [("fedaws", "far below"), ("fedss", "inputs unused")])
+def test_plain_steps_find_thirty_columns_that_tell_among_three_thousand(method: str, name: str) -> None:
+    data = wide(108, 3000, telling=30, scales=0.0, validation=12, seed=2)
+    config: Settings = {"method": {"name": method}}
+    bad = so.run(so.Experiment.of(config), data=data, device="cpu")
+    (found,) = bad.summary["findings"]
+    assert found["name"].startswith(name)
+    said = as_printed(found["remedy"])
+    assert 'server.optimizer="sgd"' in said
+    good = so.run(so.Experiment.of(config, overrides=said), data=data, device="cpu")
+    assert good.metrics["P@1"] > bad.metrics["P@1"] + 30
+    assert good.summary["findings"] == []
+
+
 def test_who_does_as_lines_say_again_and_again_comes_from_flag_to_a_linear_fedaws() -> None:
     """Over Adam's steps in a network of two layers, which learn what is noise in three examples."""
     overrides, scores = ["method.name=flag"], list[float]()

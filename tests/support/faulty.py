@@ -82,20 +82,29 @@ def loud(n: int = 200, features: int = 200, held: int = 300) -> so.Splits:
     return so.Splits("loud", train, so.Examples.from_arrays(*drawn(held)))
 
 
-def wide(n: int = 200, features: int = 400, held: int = 300) -> so.Splits:
-    """Four classes by twenty features among many of noise, each of a scale of its own."""
-    rng = np.random.default_rng(0)
-    centre, scale = 0.9 * rng.normal(size=(4, 20)), np.exp(1.5 * rng.normal(size=features))
+def wide(
+    n: int = 200,
+    features: int = 400,
+    telling: int = 20,
+    scales: float = 1.5,
+    validation: int = 0,
+    seed: int = 0,
+) -> so.Splits:
+    """Four classes by some features among many of noise; scales: how far those of features differ."""
+    rng = np.random.default_rng(seed)
+    centre, scale = 0.9 * rng.normal(size=(4, telling)), np.exp(scales * rng.normal(size=features))
 
-    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:
-        y = np.arange(count) % 4
-        x = rng.normal(size=(count, features))
-        x[:, :20] += centre[y]
-        return (scale * x).astype(np.float32), y
+    def inputs(y: np.ndarray) -> np.ndarray:
+        x = rng.normal(size=(len(y), features))
+        x[:, :telling] += centre[y]
+        return (scale * x).astype(np.float32)
 
-    x, y = drawn(n)
-    train = so.FederatedDataset.from_arrays(x, y, y)
-    return so.Splits("wide", train, so.Examples.from_arrays(*drawn(held)))
+    y = np.arange(n) % 4
+    train = so.FederatedDataset.from_arrays(inputs(y), y, y)
+    parts = [np.arange(300) % 4, rng.integers(0, 4, validation)]  # a few are seldom as many of each
+    test, other = (so.Examples.from_arrays(inputs(y), y) if len(y) else None for y in parts)
+    assert test is not None
+    return so.Splits("wide", train, test, other)
 
 
 def corners(n: int = 600, held: int = 500) -> so.Splits:

@@ -113,13 +113,13 @@ def one_answer(
     least = max(MENDED * room_above(config, ours), _share(ROWS, examples))
     if not math.isfinite(gap) or gap < least:
         return None
-    remedy = of_wide_tables(setting, references[who].form)
-    if remedy is None and setting.alone:
+    remedy = other_rates
+    if setting.alone:
         remedy = COMPARE
-    elif remedy is None and history[shown_of(config, history)].get("prior"):
+    elif history[shown_of(config, history)].get("prior"):
         remedy = WITHOUT_PRIOR
     sign = f"all examples are taken for {answer}, and they are of several classes"
-    return Finding("one answer", f"{sign}; {_beside(config, ours, best, who)}", remedy or other_rates)
+    return Finding("one answer", f"{sign}; {_beside(config, ours, best, who)}", remedy)
 
 
 def _both(
