@@ -10,6 +10,7 @@ import pytest
 
 import spreadout as so
 from command import invoke
+from spreadout.config.guess import guessed
 from spreadout.config.presets import grouped, preset_text, presets
 from spreadout.data.io.csv_table import HEAD
 from spreadout.methods import METHODS
@@ -403,12 +404,30 @@ def test_events_under_other_names_are_told_by_the_method(
     assert so.Experiment.load(config).data.source.name == "table"
 
 
-def test_a_table_in_parquet_is_to_be_csv(
+def test_init_knows_the_columns_of_parquet_and_that_a_table_is_to_be_csv(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    assert invoke(monkeypatch, "init", str(tmp_path / "a.parquet"), "--label", "kind") == 2
-    assert "Parquet files are read as events; write a table as CSV" in capsys.readouterr().err
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path, config = tmp_path / "a.parquet", tmp_path / "a.toml"
+    call = ("init", str(path), "--out", str(config))
+    parquet.write_table(arrow.table({"userId": [1, 1], "movieId": [3, 4], "timestamp": [5, 6]}), path)
+    assert invoke(monkeypatch, *call) == 0
+    found = so.Experiment.load(config)
+    assert found.data.source.read(found.data.path).class_names == ("", "3", "4")
+    parquet.write_table(arrow.table({"a": [1.0], "kind": ["x"]}), path)
+    for more in ((), ("--label", "kind")):
+        assert invoke(monkeypatch, *call, "--force", *more) == 2
+        assert "Parquet files are read as events" in (said := capsys.readouterr().err)
+        assert "or write a table as CSV" in said
+    path.write_bytes(b"PAR1")
+    assert invoke(monkeypatch, *call, "--force") == 2
+    assert "not a readable Parquet file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["label", "labels", "Tags"])
+def test_labels_may_be_many_in_their_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"{name},a\nash,1\nfir,2\n")
+    assert guessed(str(tmp_path / "t.csv"))["source"] == {"name": "table", "label": name}
 
 
 def test_at_a_terminal_another_column_of_labels_is_asked_for(

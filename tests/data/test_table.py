@@ -42,6 +42,8 @@ def test_columns_become_numbers_indicators_labels_and_clients(tmp_path: Path) ->
         ("a,a,label\n1,2,x\n", "t.csv:1: two columns are called 'a' \\(1 and 2\\); rename one"),
         ("a,,\n1,2,x\n", "t.csv:1: two columns have no name \\(2 and 3\\)"),
         ("label\nx\n", "has no column beside 'label'"),
+        ("5.1,3.5,setosa\n4.9,3.0,setosa\n5.1,3,virginica\n", "t.csv:1: is a row of data \\(5.1, 3.5, set"),
+        ("63,1,yes\n50,0,no\n63,1,yes\n", "t.csv:1: is a row of data .*put a line with the names of its"),
         ("a,label\n1,x\n2,\n", "t.csv:3: label is empty; fill it in or drop the row"),
         ("a,label\ninf,x\n", "t.csv:2: a is inf, not finite"),
         ("a,label\n\n1,x\n\n2,\n", "t.csv:5: label is empty"),
@@ -116,6 +118,21 @@ def test_words_for_what_is_missing_are_empty_cells_of_numbers_and_classes_of_lab
     assert raw.class_names == ("NA", "x")
     x = raw.train.columns["x"].take(torch.arange(4))
     assert x.isnan().tolist() == [[False, False], [True, False], [True, False], [False, False]]
+
+
+def test_columns_may_be_called_by_numbers(tmp_path: Path) -> None:
+    text = "label,2019,2020,0\n" + "x,3,2019,1\ny,4,5,0\n" * 9  # years, and one has a 0 in it
+    assert read(tmp_path, text).train.columns["x"].take(torch.arange(2)).shape == (2, 3)
+
+
+def test_columns_that_are_left_out_are_told_of_by_what_they_hold(tmp_path: Path) -> None:
+    rows = "".join(f'{i},"${i * 1.07:,.2f}",{i}%,{i}:30,,{"xy"[i % 2]},\n' for i in range(70))
+    notes = read(tmp_path, "a,price,share,time,none,label,\n" + rows).notes
+    unit = "; these are numbers with a sign or a unit: write the numbers alone to learn from them"
+    assert f"price: has 70 different texts and is left out{unit}" in notes
+    assert f"share: has 70 different texts and is left out{unit}" in notes
+    assert "time: has 70 different texts and is left out" in notes
+    assert "the column without a name: is empty and is left out" in notes
 
 
 @pytest.mark.parametrize("kind", ["a quantity", "few numbers", "many rows", "no numbers"])

@@ -24,11 +24,16 @@ from spreadout.data.sources import SOURCES
 from spreadout.data.sources.label_cells import joint_of, refuse_no_classes
 from spreadout.data.sources.movielens import LAYOUTS
 from spreadout.data.sources.mulan_arff import MulanArff
+from spreadout.data.sources.parquet import names_in
 from spreadout.data.sources.python import READS
 from spreadout.data.sources.table import are_words, is_free_text, names_rows
 from spreadout.data.sources.times import ISO_DATE
 
-LABELS = ("label", "class", "target", "y", "species", "category", "kind", "tag", "diagnosis", "outcome")
+SEVERAL = ("labels", "classes", "targets", "categories", "tags")  # labels of one row
+LABELS = (
+    *("label", "class", "target", "y", "species", "category", "kind", "tag", "diagnosis", "outcome"),
+    *SEVERAL,
+)
 WHOSE = ("client", "user", "owner", "hospital", "site", "device", "subject", "patient", "customer")
 TIMES = ("time", "timestamp", "date", "when", "datetime")
 ITEMS = ("item", "product", "movie", "song", "track", "book", "article", "page")
@@ -59,12 +64,18 @@ def guessed(
         MulanArff(label=label).refuse_unknown_label(path)
         named = label or MulanArff().class_in(path)  # written down, so that it can be seen and changed
         return {**where, "source": kind if named is None else {"name": kind, "label": named}}
+    if path.suffix == ".parquet" and path.exists():
+        found = _columns_of(data, names_in(path), label, client, ",", True, None)
+        if found["name"] == "interactions":
+            return {**where, "source": found}
+        raise UserError(
+            f"{data}: Parquet files are read as events, and no columns of it are called as users, items "
+            "and times are; name them by data.source.user, .item and .time, or write a table as CSV"
+        )
     if kind != "table":
         for option, name in (("--label", label), ("--client", client)):
             if name is not None:
-                csv = ": Parquet files are read as events; write a table as CSV"
-                remedy = csv if path.suffix == ".parquet" else "; leave it out"
-                raise UserError(f"{option} {name}: is for tables, and {data} is none{remedy}")
+                raise UserError(f"{option} {name}: is for tables, and {data} is none; leave it out")
         return {"source": kind, **where}
     encoding = encoding_of(path)
     delimiter = delimiter_of(path, encoding)
@@ -110,7 +121,7 @@ def kind_of(data: str, path: Path) -> str:
     if not kind:
         raise UserError(
             f"{data}: its format is not known by its name; set data.source yourself: "
-            "`spreadout data list` shows what there is"
+            "`spreadout data list` shows what there is (init takes a .csv or .tsv for a table)"
         )
     return kind
 

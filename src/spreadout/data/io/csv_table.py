@@ -18,6 +18,7 @@ from spreadout.data.io.archive import open_plain
 MARKS = ",;\t|"  # what may end a cell
 TABLE = re.compile(r"\.[ct]sv(\.gz|\.bz2)?$")  # names of such files
 HEAD = 1 << 16  # bytes in which a header ends
+MEASURED = re.compile(r"[-+]?\d*[.,]\d+([eE][-+]?\d+)?")
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -160,7 +161,20 @@ def _columns(
     if not body:
         raise UserError(f"{path}: has a header and no rows")
     numbers = [number for number, _ in body]
-    return {name: Cells((row[i].strip() for _, row in body), numbers) for i, name in enumerate(header)}
+    columns = {
+        name: Cells((row[i].strip() for _, row in body), numbers) for i, name in enumerate(header)
+    }
+    if sum(name in cells or _is_measured(name) for name, cells in columns.items()) > len(columns) / 2:
+        raise UserError(
+            f"{path}:{first}: is a row of data ({', '.join(header)[:40]} …), and a table has a header; "
+            "put a line with the names of its columns before it"
+        )
+    return columns
+
+
+def _is_measured(name: str) -> bool:
+    """Whether it is a number that is not whole: nobody calls a column so."""
+    return bool(MEASURED.fullmatch(name))
 
 
 def _lines(text: str, path: Path, delimiter: str) -> list[tuple[int, list[str]]]:

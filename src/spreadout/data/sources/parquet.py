@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,7 @@ def read_parquet(path: Path, wanted: Sequence[str]) -> list[np.ndarray]:
 
     Its declared sizes are checked first; as they may be false, it is decoded by a process with a limit.
     """
-    try:
-        import pyarrow as arrow  # type: ignore[import-untyped]
-        from pyarrow import parquet
-    except ImportError:
-        raise UserError(
-            f"{path}: reading Parquet needs an extra: pip install 'spreadout[parquet]'"
-        ) from None
-    try:
+    with _reading(path) as (arrow, parquet):
         with parquet.ParquetFile(path) as file:
             known = file.schema_arrow.names
             for name in wanted:
@@ -52,6 +45,26 @@ def read_parquet(path: Path, wanted: Sequence[str]) -> list[np.ndarray]:
         if not table.num_rows:
             raise UserError(f"{path}: has no rows")
         return [_column(path, name, table.column(name)) for name in wanted]
+
+
+def names_in(path: Path) -> list[str]:
+    """What its columns are called."""
+    with _reading(path) as (_, parquet), parquet.ParquetFile(path) as file:
+        return list(file.schema_arrow.names)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[tuple[Any, Any]]:
+    """pyarrow and its Parquet part; what they say of a broken file becomes one line."""
+    try:
+        import pyarrow as arrow  # type: ignore[import-untyped]
+        from pyarrow import parquet
+    except ImportError:
+        raise UserError(
+            f"{path}: reading Parquet needs an extra: pip install 'spreadout[parquet]'"
+        ) from None
+    try:
+        yield arrow, parquet
     except (UserError, MemoryError):
         raise
     except Exception as error:  # of a broken file, pyarrow may say anything

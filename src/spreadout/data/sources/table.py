@@ -39,9 +39,11 @@ from spreadout.data.words import ALONE
 
 COMMAS = re.compile(r"[-+]?[0-9]+(,[0-9]+)+")  # 3,5 or 1,234
 TEXTS = "texts"  # the source that reads a column of text
+WITH_UNIT = re.compile(r"[$€£¥]? ?[-+]?\d[\d.,]* ?([%$€£¥°]|[A-Za-z]{1,3})?")
 Values = Annotated[tuple[str, ...], Field(min_length=2)]
 LOOKED_AT = 1000  # cells of a column of text
 MANY_ROWS = 20  # from here on it is no accident that a column counts them
+NAMELESS = "the column without a name"
 LARGEST = float(np.finfo(np.float32).max)  # features are kept in 32 bits
 
 
@@ -95,7 +97,10 @@ class Table(FileSource):
             if len(left_out) == len(used):  # then they are refused
                 left_out = {}
             used = [name for name in used if name not in left_out]
-        notes += [f"{n}: {why} and is left out{_of_texts(columns[n])}" for n, why in left_out.items()]
+        notes += [
+            f"{n or NAMELESS}: {why} and is left out{_of_texts(columns[n])}"
+            for n, why in left_out.items()
+        ]
         parts = {name: self._column(path, name, columns[name], notes) for name in used}
         labels, names = label_sets(path, self.label, columns[self.label], self.separator, notes)
         whose, clients = None, tuple[str, ...]()
@@ -152,8 +157,11 @@ def _unreadable(columns: Mapping[str, Cells]) -> dict[str, str]:
 
 
 def _of_texts(cells: Cells) -> str:
-    learns = is_free_text(cells) and are_words(cells)
-    return f"; data.source = {TEXTS} learns from one column of text" if learns else ""
+    if not is_free_text(cells):
+        return ""
+    if all(WITH_UNIT.fullmatch(cell) for cell in cells if cell and not says_missing(cell)):
+        return "; these are numbers with a sign or a unit: write the numbers alone to learn from them"
+    return f"; data.source = {TEXTS} learns from one column of text" if are_words(cells) else ""
 
 
 def _left_out(cells: Cells) -> str | None:
@@ -224,7 +232,7 @@ def _numbers(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[Inp
         )
     if not missing.any() and _count(values):
         notes.append(
-            f"{name or 'the column without a name'}: counts the rows and is learned from all the same; "
+            f"{name or NAMELESS}: counts the rows and is learned from all the same; "
             "leave it out with data.source.features if it says nothing"
         )
     return InputColumn(name), values[:, None]
