@@ -67,6 +67,11 @@ def test_a_question_goes_by_the_names_of_its_columns_also_after_saving(
         )  # an array has no names
         with pytest.raises(so.UserError, match=r"no column 'girth', which this .* on; it has height"):
             model.predict(frame[["height"]])
+        said = r"'girth', which this .* on; did you mean 'girht'\? It has height, girht, kind$"
+        with pytest.raises(so.UserError, match=said):
+            model.predict(frame.rename(columns={"girth": "girht"})[["height", "girht", "kind"]])
+        with pytest.raises(so.UserError, match=r"which this model was trained on; it has height, kind$"):
+            model.predict(frame[["height", "kind"]])
         with pytest.warns(UserWarning, match="colour: was not in the training data and is left out"):
             assert best(model.predict(frame.assign(colour=1))) == kinds
     frame[["girth", "height"]].to_csv(tmp_path / "x.csv", index=False)

@@ -391,10 +391,14 @@ def test_what_wavers_by_nobody_knows_how_much_is_never_far_below() -> None:
         ("raw", {"wide": True, "standardised": True}, "input_scaling"),
         ("raw", {"wide": True, "standardised": True, "centred": False}, "set server.optimizer"),
         ("raw", {"wide": True}, "set server.optimizer"),
-        ("standard", {"wide": True, "standardised": True, "hidden": True}, "set server.optimizer"),
+        (
+            "standard",
+            {"wide": True, "standardised": True, "hidden": True},
+            "set model.hidden = [], server",
+        ),
         ("unit", {"wide": True, "standardised": True}, "set server.optimizer"),
         ("raw", {"standardised": True, "hidden": True}, "model.hidden = []"),
-        ("standard", {}, "a linear model is the best"),
+        ("standard", {}, "set server.optimizer"),
         ("standard", {"wide": True, "hidden": True, "adam": False}, "try clients.lr"),
         (None, {"wide": True, "unpushed": True}, "fedaws"),
         (

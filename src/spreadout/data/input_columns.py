@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from numbers import Number
 from typing import Any
 
@@ -16,7 +17,6 @@ import numpy as np
 from torch import Tensor
 
 from spreadout.core.errors import UserError
-from spreadout.core.registry import near
 from spreadout.data.columns import Sparse
 from spreadout.data.io.csv_table import Cells
 from spreadout.data.words import hashed_words
@@ -91,8 +91,12 @@ class InputColumns:
         for name in self.names:
             if name not in header:
                 others = [one for one in header if one not in self.names]
-                hint = near(name, others) if others else f"; it has {', '.join(header)[:200]}"
-                raise UserError(f"{origin}: no column {name!r}, which this model was trained on{hint}")
+                close = get_close_matches(name, others, n=1, cutoff=0.5)
+                meant = f"; did you mean {close[0]!r}? It" if close else "; it"
+                raise UserError(
+                    f"{origin}: no column {name!r}, which this model was trained on{meant} has "
+                    f"{', '.join(header)[:200]}"
+                )
 
     def unknown(self, header: Sequence[str]) -> list[str]:
         """Columns that the training data did not have."""

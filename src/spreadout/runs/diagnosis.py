@@ -19,7 +19,7 @@ from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import POPULARITY, Copies, Reference
 from spreadout.methods.collapse import LOWER_RATES
 from spreadout.runs.alike import DEAD, LOWER_RATE, alike, dead_units, tells_inputs_apart
-from spreadout.runs.far_below import COMPARE, UNKNOWN, Setting, far_below, of_wide_tables, one_answer
+from spreadout.runs.far_below import COMPARE, UNKNOWN, Setting, far_below, one_answer, simpler
 from spreadout.runs.finding import (
     FEWEST,
     Finding,
@@ -277,8 +277,10 @@ def inputs_unused(
     best, who = max(central(config, references), default=(-math.inf, ""))
     ours, remedy = goodness(config, shown), UNUSED
     if who and differ(config, best - ours, ours, examples):
-        known = of_wide_tables(setting, references[who].form)
-        remedy = known or (f"{COMPARE}; or {UNUSED}" if setting.alone else UNUSED)
+        if setting.adam and setting.wide:
+            remedy = simpler(setting, references[who].form)
+        elif setting.alone:
+            remedy = f"{COMPARE}; or {UNUSED}"
     return Finding(
         "inputs unused",
         f"on validation examples the model is no better than {_always(references)}, beyond chance, so "

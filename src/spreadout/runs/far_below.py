@@ -21,13 +21,8 @@ from spreadout.runs.finding import NO_CHANCE, Finding, central, judged, room_abo
 FAR = 0.1  # of the best reference's score; what is nearer is the price of a federation
 ERRORS = 2  # standard errors of the difference, as if each was scored on examples of its own
 MENDED, ROWS = 0.2, 2  # of one answer's errors, and of examples, that a reference has right
-PLAIN = 'server.optimizer = "sgd" and server.lr = 100'
-WIDE = f"set {PLAIN}: Adam moves as far for a column of noise as for one that tells classes apart"
-AS_THEY_ARE = (
-    f'set model.input_scaling = "none", {PLAIN}: columns of a large scale seem to say most here'
-)
-LINEAR = f"set model.hidden = [], {PLAIN}: in one place a linear model is the best"
-STILL_LINEAR = f"set {PLAIN}: in one place a linear model is the best"
+PLAIN = 'server.optimizer = "sgd" and server.lr = 10'
+SIMPLER = "plain steps and a linear network learn less of what is noise in few rows"
 PUSHED = 'nothing keeps classes apart here: try method.name = "fedaws"'
 WITHOUT_PRIOR = "set method.prior = 0: how frequent a class is outweighs what the model says"
 COMPARE = 'try method.name = "fedss": its clients compare their classes with others'
@@ -68,20 +63,25 @@ def far_below(
         return None
     if best - ours < max(ERRORS * _error(config, ours, best, examples), _share(NO_CHANCE, examples)):
         return None
-    remedy = PUSHED if setting.unpushed else of_wide_tables(setting, references[who].form)
-    if remedy is None and setting.adam and who == "ridge":
-        remedy = LINEAR if setting.hidden else STILL_LINEAR
+    remedy = PUSHED if setting.unpushed else None
+    if remedy is None and setting.adam and (setting.wide or who == "ridge"):
+        remedy = simpler(setting, references[who].form)
     if remedy is None and setting.rates_chosen:
         remedy = the_better_model(who, setting.has_central)
     sign = _beside(config, ours, best, who)
     return Finding("far below a reference", sign, remedy or other_rates)
 
 
-def of_wide_tables(setting: Setting, form: Form | None) -> str | None:
-    """What has helped there; form: of features, in which the best reference does best."""
-    if not (setting.adam and setting.wide):
-        return None
-    return AS_THEY_ARE if form == "raw" and setting.standardised and setting.centred else WIDE
+def simpler(setting: Setting, form: Form | None) -> str:
+    """What has helped where a linear model is the best, or where there are more features than rows.
+
+    Adam moves the weights of a feature of noise as far as those of one that tells classes apart.
+    form: of features, in which the best reference does best; those of a large scale may say most.
+    """
+    as_they_are = form == "raw" and setting.wide and setting.standardised and setting.centred
+    keys = ['model.input_scaling = "none"'] if as_they_are else []
+    keys += ["model.hidden = []"] if setting.hidden else []
+    return f"set {', '.join(keys)}{', ' * bool(keys)}{PLAIN}: {SIMPLER}"
 
 
 def the_better_model(who: str, has_central: bool) -> str:
