@@ -58,7 +58,7 @@ CHOICES = {
     "centralized": Choice(  # of 250 steps: 1.3 and 4 epochs
         {"clients.lr": [0.1, 0.3], "rounds": [300, 900]},
         100,
-        {"gs": {"clients.lr": [50.0, 150.0], "rounds": [300, 900]}},
+        {"gs": {"clients.lr": [0.01, 0.03], "rounds": [300, 900]}},
         still_held=0.0,
     ),
     "ablation": Choice(

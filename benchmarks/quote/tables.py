@@ -65,6 +65,13 @@ def _origin(path: str) -> str:
 
 def _machines(made: Made) -> str:
     """Where a file was made; where each of its runs has its own machine, all of them."""
+    for what, name in (("variants", "arm"), ("points", "point")):
+        rows = made.get(what)
+        rows = rows if isinstance(rows, list) else []
+        parts = Counter(row.get("hardware", made.get("hardware")) for row in rows)
+        if len(parts) > 1:
+            said = (f"{many} {name}{'s' * (many > 1)} on {on}" for on, many in parts.most_common())
+            return "; ".join(said)
     runs = made.get("runs")  # a list of them, or how many there were
     listed = [run for run in runs if "hardware" in run] if isinstance(runs, list) else []
     where = Counter((run["hardware"], run["torch"]) for run in listed)

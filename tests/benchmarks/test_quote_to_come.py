@@ -194,7 +194,7 @@ def test_points_without_a_test_stand_beside_references_on_the_same_examples(
         for arm, point, best in (
             ("bs", "0.1-300", 1.5),
             ("bs", "0.1-900", 1.75),
-            ("gs", "50.0-300", 2.0),
+            ("gs", "0.01-300", 2.0),
         )
     ]
     part = {"item-kNN": {**scores, "R@1": 2.5}}

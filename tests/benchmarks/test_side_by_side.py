@@ -290,6 +290,23 @@ def test_points_of_the_file_that_is_there_are_not_tried_again(tmp_path: Path, ma
     assert tried_points(tmp_path / "none.json") == {}
 
 
+def test_points_of_other_arms_keep_what_made_them(tmp_path: Path, made: list[str]) -> None:
+    """The file is then of the machine that made the new ones."""
+    about = {"round": 2, "P@1": 50.0, "point": "0.05"}
+    plan, file = kept_points(tmp_path, {"arm": "plain", **about}, {"arm": "slow", **about})
+    other = {name: arm for name, arm in plan.arms.items() if name == "slow"}
+    choose_and_run([replace(plan, arms=other)], file.parent, now(tmp_path / "runs"))
+    found = read(file)
+    assert found["hardware"] != "there"
+    by_arm = {(one["arm"], one["point"]): one.get("hardware", "here") for one in found["points"]}
+    assert by_arm == {
+        ("plain", "0.05"): "there",
+        ("slow", "0.05"): "here",
+        ("slow", "0.2"): "here",
+    }
+    assert made
+
+
 def test_points_that_were_made_with_other_settings_are_tried_again(
     tmp_path: Path, made: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,7 +28,7 @@ def test_columns_become_numbers_indicators_labels_and_clients(tmp_path: Path) ->
     assert found.client_names == ("n", "s")
     assert found.notes == (
         "a: 1 empty cells became the mean of the training rows",
-        "soil: is text and became 1 indicators",
+        "soil: is text and became 1 indicator",
     )
 
 
@@ -112,7 +112,7 @@ def test_words_for_what_is_missing_are_empty_cells_of_numbers_and_classes_of_lab
     raw = found.source.read(found.path)
     assert raw.notes == (
         "a: 2 empty cells (also 'NA', 'nan') became the mean of the training rows",
-        "soil: is text and became 1 indicators",
+        "soil: is text and became 1 indicator",
         "label: 'NA' is a class of its own (2 rows); drop them if it is none",
     )
     assert raw.class_names == ("NA", "x")

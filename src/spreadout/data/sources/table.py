@@ -23,6 +23,7 @@ from spreadout.core.registry import near
 from spreadout.data.arrays import as_features
 from spreadout.data.columns import Dense
 from spreadout.data.decimals import pointed
+from spreadout.data.in_words import counted
 from spreadout.data.input_columns import (
     MOST_VALUES,
     InputColumn,
@@ -254,7 +255,7 @@ def _indicators(path: Path, name: str, cells: Cells, notes: list[str]) -> tuple[
             f"{path}: column {name!r} has {len(kinds)} different texts ({kinds[-1][:20]!r} …){before} "
             f'name the columns to learn from, data.source.features = ["…", "…"]{after}'
         )
-    notes.append(f"{name}: is text{why} and became {len(kinds) - 1} indicators")
+    notes.append(f"{name}: is text{why} and became {counted(len(kinds) - 1, 'indicator')}")
     return InputColumn(name, len(kinds) - 1, tuple(kinds)), _one_hot(cells, kinds)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from spreadout.data.columns import Dense, Lists, Sparse
 from spreadout.data.held_out import Examples
+from spreadout.data.in_words import counted
 from spreadout.data.moments import are_numbers
 from spreadout.data.splits import Splits
 from spreadout.evaluation.frequencies import PROPENSITY, Frequencies
@@ -247,7 +248,7 @@ def _nearest(work: _Work) -> Found:
     whole = Voters.of(chosen, pool.labels, every)
     scorer = whole.scorer(chosen.like(work.scored.inputs["x"]), pool.prior, count)
     note = FORMS[form] if form != "unit" else ""
-    note = _joined(f"{count} neighbours", note, features.note, sampled)
+    note = _joined(counted(count, "neighbour"), note, features.note, sampled)
     return Found(scorer, note, form)
 
 
