@@ -39,6 +39,10 @@ def adam(rate: float) -> tuple[str, ...]:
     return (*ADAM, f"server.lr={rate}")
 
 
+def plain(rate: float) -> tuple[str, ...]:
+    return ("server.optimizer=sgd", f"server.lr={rate}")
+
+
 def _rates() -> Iterator[Trial]:
     """One rate for all sets, a rate for each set by a short range test, or no rate at all (DoG)."""
     dog = ("server.optimizer=dog", "server.lr=1.0", "server.lr_decay=cosine")
@@ -166,6 +170,20 @@ def of_own_longer_table(name: str) -> Iterator[Trial]:
             yield name, method, (*THREE_OF_TEN, *change)
 
 
+def of_own_wide_table(name: str) -> Iterator[Trial]:
+    """Of more columns than rows: plain steps, which move a column of noise less than Adam's, and no layer."""
+    linear = "model.hidden=[]"
+    changes: tuple[tuple[str, ...], ...] = (
+        (),
+        (linear,),
+        plain(10),
+        *((linear, *plain(rate)) for rate in (3, 10, 30)),
+    )
+    for method in ("fedaws", "fedss"):
+        for change in changes:
+            yield name, method, (*THREE_OF_TEN, *change)
+
+
 def of_own_labels(name: str) -> Iterator[Trial]:
     """Of some labels: FedMLH with fewer buckets than labels, which is the default, and with more."""
     for change in ((), ("method.buckets=64",)):
@@ -191,6 +209,7 @@ OF_OWN = {
     "small-tables": of_own_small_table,
     "large-tables": of_own_large_table,
     "length": of_own_longer_table,
+    "wide-tables": of_own_wide_table,
     "labels": of_own_labels,
     "texts": of_own_text,
 }
