@@ -171,7 +171,7 @@ def of_own_longer_table(name: str) -> Iterator[Trial]:
 
 
 def of_own_wide_table(name: str) -> Iterator[Trial]:
-    """Of more columns than rows: plain steps, which move a column of noise less than Adam's, and no layer."""
+    """More columns than rows: no hidden layer, and plain steps, which move a column of noise less."""
     linear = "model.hidden=[]"
     changes: tuple[tuple[str, ...], ...] = (
         (),
