@@ -180,6 +180,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "defaults-unseen": lambda: defaults.unseen("results/defaults/cpu.json", known=("digits",)),
     "defaults-new": lambda: defaults.unseen("results/defaults/unseen.json"),
     "defaults-middle": lambda: defaults.unseen("results/defaults/middle.json"),
+    "defaults-wide-sets": lambda: defaults.unseen("results/defaults/wide-sets.json"),
     "defaults-chosen-on": chosen_on.compared,
     "defaults-columns": lambda: columns.tried(
         "results/defaults/tables.json",
@@ -221,6 +222,23 @@ QUOTES: dict[str, Callable[[], str]] = {
             "twice as wide": ("model.hidden=[512]",),
         },
         seeds=1,
+    ),
+    "defaults-wide": lambda: columns.tried(
+        "results/defaults/wide.json",
+        {
+            "default": (),
+            "linear": ("model.hidden=[]",),
+            "plain steps": ("server.optimizer=sgd", "server.lr=10"),
+            **{
+                f"both, rate {rate}": (
+                    "model.hidden=[]",
+                    "server.optimizer=sgd",
+                    f"server.lr={rate}",
+                )
+                for rate in (3, 10, 30)
+            },
+        },
+        seeds=2,
     ),
     "defaults-fresh": lambda: columns.before_and_now(
         "results/defaults/fresh-tables.json", "results/defaults/fresh-tables-before.json"

@@ -91,6 +91,7 @@ COMPARISONS = (
         "those that trust was chosen on",
     ),
     Comparison("longer or wider runs of tables", "length", "changed nothing"),
+    Comparison("linear networks and plain steps for wide tables", "wide", "changed nothing"),
     Comparison(
         "roots of features with long tails",
         "roots",
