@@ -34,7 +34,7 @@ import torch
 
 import spreadout as so
 from benchmarks.common.command import at_least_one, command, duration, parser_of
-from benchmarks.common.record import read, write
+from benchmarks.common.record import commit, read, write
 from benchmarks.papers.published import figures_of
 from spreadout.config.values import overlay
 from spreadout.core.errors import UserError
@@ -235,13 +235,13 @@ class Results:
                 raise UserError(
                     f"{path}: has runs with norm = {known.get('norm')!r}; take another --out"
                 )
-            self.runs = list(known["runs"])
+            self.runs = [{"commit": known["commit"], **run} for run in known["runs"]]
 
     def has(self, job: Job) -> bool:
         return any(_job(run) == job for run in self.runs)
 
     def add(self, run: Mapping[str, Any]) -> None:
-        self.runs.append(dict(run))
+        self.runs.append({**run, "commit": commit()})
         write(self.path, {**self.about, "table": self.table(), "runs": self.runs}, quiet=True)
 
     def chosen(self, net: str, arm: str, jobs: Sequence[Job]) -> int | None:

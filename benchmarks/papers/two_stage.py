@@ -249,11 +249,8 @@ def refuse_unknown(
 
 def _others(path: Path, arms: Mapping[str, Candidate]) -> list[dict[str, Any]]:
     """The points of a file, less those of these arms, each with what made it."""
-    if not path.is_file():
-        return []
-    made = read(path)
-    about = {"commit": made["commit"], "hardware": made["hardware"]}
-    return [one | {**about, **one} for one in made["points"] if one["arm"] not in arms]
+    tried = tried_points(path).items()
+    return [{"arm": arm, "point": point, **one} for (arm, point), one in tried if arm not in arms]
 
 
 def tried_points(path: Path) -> dict[tuple[str, str], dict[str, Any]]:

@@ -64,21 +64,24 @@ def _origin(path: str) -> str:
 
 
 def _machines(made: Made) -> str:
-    """Where a file was made; where each of its runs has its own machine, all of them."""
-    for what, name in (("variants", "arm"), ("points", "point")):
-        rows = made.get(what)
-        rows = rows if isinstance(rows, list) else []
-        parts = Counter(row.get("hardware", made.get("hardware")) for row in rows)
-        if len(parts) > 1:
-            said = (f"{many} {name}{'s' * (many > 1)} on {on}" for on, many in parts.most_common())
+    """Where a file was made; where its parts were made on several machines, all of them."""
+    for what, name in (("variants", "arm"), ("points", "point"), ("runs", "run")):
+        rows = made.get(what)  # a list of them, or how many there were
+        where = Counter(_machine(row, made) for row in rows) if isinstance(rows, list) else Counter()
+        if len(where) > 1:
+            said = (f"{many} {name}{'s' * (many > 1)} on {on}" for on, many in where.most_common())
             return "; ".join(said)
-    runs = made.get("runs")  # a list of them, or how many there were
-    listed = [run for run in runs if "hardware" in run] if isinstance(runs, list) else []
-    where = Counter((run["hardware"], run["torch"]) for run in listed)
-    if len(where) < 2:
-        ((on, torch),) = where or [(made["hardware"], made["versions"]["torch"])]
-        return f"{on}, torch {torch}"
-    return "; ".join(f"{many} runs on {on}, torch {torch}" for (on, torch), many in where.most_common())
+        if where:
+            return next(iter(where))
+    return _machine({}, made)
+
+
+def _machine(row: Made, made: Made) -> str:
+    """Of a part of a file: its own, or that of the whole."""
+    on = row.get("hardware", made["hardware"])
+    own = made["versions"]["torch"] if on == made["hardware"] else None
+    torch = row.get("torch", own)
+    return f"{on}, torch {torch}" if torch else str(on)
 
 
 def spread(score: Made, digits: int = 1) -> str:

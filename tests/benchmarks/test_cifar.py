@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.common.record import commit
 from benchmarks.papers import cifar
 from benchmarks.papers.cifar import (
     ARMS,
@@ -114,6 +115,11 @@ def test_the_best_point_on_held_out_images_is_the_one_that_is_tested(tmp_path: P
     assert again.has(final[0])
     assert not again.has(final[1])
     assert again.table()[0]["P@1"] == 80.0
+    about = {"norm": "batch", "commit": "then", "runs": [run_of(final[0], 80.0)]}
+    (tmp_path / "later.json").write_text(json.dumps(about))
+    later = Results(tmp_path / "later.json", {"norm": "batch"})
+    later.add(run_of(final[1], 81.0))  # a file that is gone on with keeps what made its earlier runs
+    assert [run["commit"] for run in later.runs] == ["then", commit()]
     assert again.table()[0]["paper"] == 86.3
     with pytest.raises(UserError, match="has runs with norm = 'batch'"):
         Results(tmp_path / "found.json", {"norm": "group"})

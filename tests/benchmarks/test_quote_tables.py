@@ -14,8 +14,12 @@ ABOUT = {"hardware": "a GPU", "versions": {"torch": "2.11"}}
     [
         ({}, "a GPU, torch 2.11"),
         ({"variants": [{}, {}]}, "a GPU, torch 2.11"),
-        ({"variants": [{}, {"hardware": "a CPU"}, {}]}, "2 arms on a GPU; 1 arm on a CPU"),
-        ({"points": [{"hardware": "a CPU"}, {}]}, "1 point on a CPU; 1 point on a GPU"),
+        ({"variants": [{}, {"hardware": "a CPU"}, {}]}, "2 arms on a GPU, torch 2.11; 1 arm on a CPU"),
+        ({"points": [{"hardware": "a CPU"}, {}]}, "1 point on a CPU; 1 point on a GPU, torch 2.11"),
+        (
+            {"runs": [{"hardware": "a CPU", "torch": "2.13"}, {"hardware": "a GPU", "torch": "2.11"}]},
+            "1 run on a CPU, torch 2.13; 1 run on a GPU, torch 2.11",
+        ),
         ({"points": 4}, "a GPU, torch 2.11"),  # how many there were
     ],
 )
