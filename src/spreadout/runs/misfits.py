@@ -67,9 +67,9 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
                 f"eval.metrics: {metric.name} needs a score of every class; "
                 f"method.name = {method.name!r} has the best only: take P@k, R@k, nDCG@k or PSP@k"
             )
-        if metric in ranked and (metric.looks_at or 0) > data.classes:
+        if metric in ranked and (metric.looks_at or 0) > data.class_count:
             raise UserError(
-                f"eval.metrics: {metric.name} needs more classes than the {data.classes} there are"
+                f"eval.metrics: {metric.name} needs more classes than the {data.class_count} there are"
             )
 
 
