@@ -191,7 +191,7 @@ def objective(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 def within_classes(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """Counts of classes whose plain default is more than there are."""
-    there = splits.train.classes - splits.train.first_class
+    there = splits.train.class_count
     method, found = experiment.method, dict[str, Any]()
     if isinstance(method, Spreadout) and method.spreadout_form in MINING:
         # Near pairs are a small part of all: with nearly all of them Eq. 8 has no minimum.
@@ -381,8 +381,7 @@ def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """What is asked of such data: the class, the labels, the next item, or others of a new class."""
     judged = _judged(experiment, splits)
-    classes = splits.train.classes
-    if _never_trained(judged.labels, classes):
+    if _never_trained(judged.labels, splits.train.classes):
         names = ["MAP@R", "retrieval R@1", "retrieval R@5"]
     elif "history" in splits.train.columns:
         names = ["R@10", "R@1", "nDCG@10"]
@@ -393,7 +392,8 @@ def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     else:
         names = ["P@1"]
     found = [find_metric(name) for name in names]
-    deep = [one for one in found if one.needs_trained_classes and (one.looks_at or 0) > classes]
+    there = splits.train.class_count
+    deep = [one for one in found if one.needs_trained_classes and (one.looks_at or 0) > there]
     return {"eval.metrics": [metric.name for metric in found if metric not in deep]}
 
 
