@@ -41,6 +41,8 @@ class Buckets(Method):
     has_class_table: ClassVar[bool] = False
     weighting: Weighting = "uniform"  # 1/S of line 17; "examples": n_k/n
     decoding: Decoding = "log-probability"
+    # What a fresh network takes outputs to be: right for one example in as many as there are, or in two.
+    start: Literal["rare", "even"] = "rare"
 
     @abstractmethod
     def hashes(self, seed: int, classes: int) -> HashFamily | None:
@@ -48,7 +50,8 @@ class Buckets(Method):
 
     def build_model(self, config: ModelConfig, shape: DataShape, seed: int) -> BucketModel:
         hashes = self.hashes(seed, shape.classes)
-        return build_bucket_model(config, shape, seed, hashes, self.decoding)
+        rare = self.start == "rare"
+        return build_bucket_model(config, shape, seed, hashes, self.decoding, rare)
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {}
