@@ -194,7 +194,7 @@ def of_own_buckets(name: str) -> Iterator[Trial]:
     """Of label sets: outputs that begin at the odds of a rare label, or at even ones."""
     for method in ("fedmlh", "fedavg-bce"):
         for start in ("rare", "even"):
-            yield name, method, (f"method.start={start}",)
+            yield name, method, (f"method.start_odds={start}",)
 
 
 def of_own_text(name: str) -> Iterator[Trial]:
