@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import spreadout as so
 from spreadout.cli.main import app
+from spreadout.config.sound import sound
 from spreadout.core import randomness
 from spreadout.core.count_sketch import CountSketch
 from spreadout.core.hashing import DRAWS, PRIME, HashFamily, signs
@@ -33,6 +34,7 @@ from spreadout.federated.cohort import Cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round, run_setup
 from spreadout.methods import Baseline2, FedMLH
+from spreadout.methods.fedmlh import Buckets
 from spreadout.models.buckets import BucketModel, SideBySide, side_by_side_bytes
 from spreadout.report.page import write_page
 from spreadout.runs.arms import arms_of
@@ -379,6 +381,47 @@ def test_decoding_needs_no_memory_for_all_scores() -> None:
         torch.Tensor.new_zeros = plain  # type: ignore[method-assign]
     assert found.ids.shape == (64, 5)
     assert 0 < most <= 1 << 16
+
+
+@pytest.mark.parametrize("method", [HASHED, {"name": "fedavg-bce"}])
+def test_a_fresh_network_takes_each_output_to_be_right_for_one_example_in_as_many(
+    method: dict[str, object],
+) -> None:
+    fresh = {}
+    for odds in ("even", "rare"):
+        f, state = built(label_sets(), label_sets_config({**method, "start_odds": odds}))
+        assert isinstance(f.model, BucketModel)
+        fresh[odds] = f.model, state
+    model, state = fresh["rare"]
+    outputs = model.outputs // (3 if method is HASHED else 1)
+    last = list(state.dense)[-1]
+    chance = torch.sigmoid(state.dense[last])
+    torch.testing.assert_close(chance, torch.full_like(chance, 1 / outputs))
+    for name, value in fresh["even"][1].dense.items():  # and in nothing else do the two differ
+        assert name == last or torch.equal(value, state.dense[name])
+    # Without inputs that is what is foreseen: one label an example.
+    nothing = {"x": torch.zeros(2, 20)}
+    hidden = {name: torch.zeros_like(value) for name, value in state.dense.items() if name != last}
+    found = torch.sigmoid(model.logits(Params({**state.dense, **hidden}, {}), nothing)).sum(-1)
+    torch.testing.assert_close(found, torch.ones_like(found))
+
+
+def test_many_rare_labels_are_learned_in_fewer_rounds_from_the_odds_of_a_rare_one() -> None:
+    data = label_sets(n=400)
+    losses, named = {}, {"name": "fedavg-bce"}
+    for odds in ("even", "rare"):
+        e = label_sets_config({**named, "start_odds": odds}, rounds=1)
+        losses[odds] = so.run(e, data=data).history[-1]["loss"]
+    assert losses["rare"] < losses["even"]
+
+
+def test_data_and_method_alone_begin_at_the_odds_of_a_rare_label() -> None:
+    data = label_sets()
+    for name in ("fedmlh", "fedavg-bce"):
+        for told, expected in (({}, "rare"), ({"start_odds": "even"}, "even")):
+            made = sound(so.Experiment.of({"rounds": 1, "method": {"name": name, **told}}), data)
+            assert isinstance(made.method, Buckets)
+            assert made.method.start_odds == expected
 
 
 def test_hashed_labels_are_learned(tmp_path: Path) -> None:

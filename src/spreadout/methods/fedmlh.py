@@ -41,8 +41,8 @@ class Buckets(Method):
     has_class_table: ClassVar[bool] = False
     weighting: Weighting = "uniform"  # 1/S of line 17; "examples": n_k/n
     decoding: Decoding = "log-probability"
-    # How often a fresh network takes an output to be right: in half of all examples, or in one of as many
-    # as there are outputs.
+    # How often a fresh network takes an output to be right: in half of all examples, or in one of as
+    # many as there are outputs.
     start_odds: Literal["even", "rare"] = "even"
 
     @abstractmethod
