@@ -9,15 +9,18 @@ log-likelihood) labels are to be likelier by the likeliest τ than by the prior;
 Where the prior is right on fewer than a share of the validation rows, some rules take any gain.
 The likeliest τ is found with n_c as it is, or with an exponent that is fitted. `--rules` names some.
 `--share` holds out another part of the training rows for validation. Writes the mean P@1 over all sets
-and seeds, how many runs are below always the most frequent label, and by how many points together; with
-`--beside RULE` also what each rule gains on that one: the mean over sets, its standard error, and the
-set that loses most. `--made-up` adds tables whose inputs say little or nothing.
+and seeds, how many runs are below always the most frequent label, and by how many points together; and
+what each rule gains on the one in `BESIDE`: the mean over sets, its standard error, and the set that
+loses most. `--made-up` adds tables whose inputs say little or nothing; with `--rows` each seed draws so
+many rows of a set, test rows among them.
 """
 
 from __future__ import annotations
 
 import math
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,11 +29,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import record
-from benchmarks.common.command import command, refuse_unknown
+from benchmarks.common.command import at_least_one, command, refuse_unknown
 from benchmarks.common.paths import RESULTS
 from benchmarks.defaults.cosines import PLAIN, cosines_of, is_over, kept_of, precision
 from benchmarks.defaults.jobs import Job, own_sets, parser_for
 from benchmarks.defaults.prior_rules import by_rank
+from benchmarks.defaults.small_sets import some_rows
 from spreadout.evaluation import cautious_prior, prior, prior_alone
 from spreadout.evaluation.scoring import log_prior
 
@@ -70,7 +74,10 @@ RULES = {
     "exponent 0.5, beyond 2.71": Rule(2.0, 2.71, (0.5,)),
     "exponent 0.5, beyond 6": Rule(2.0, 6.0, (0.5,)),
     "exponent fitted": Rule(2.0, 3.84, FITTED),
+    "exponent 0.5, beyond 0": Rule(2.0, 0.0, (0.5,)),
+    "exponent 0.5, beyond 0 where the prior has fewer than 0.6": Rule(2.0, 3.84, (0.5,), seldom=0.6),
 }
+BESIDE = ("2 errors, else likeliest beyond 3.84", "exponent 0.5")  # of methods that tell counts, or hide
 
 
 MANY = (0.35, 0.2, 0.15, 0.1, 0.08, 0.05, 0.04, 0.03)
@@ -90,8 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = parser_for(__doc__, sets="", methods=("fedaws", "fedss"), seeds="0,1,2", out=OUT)
     parser.add_argument("--keep", type=Path, required=True)
     parser.add_argument("--share", type=float, default=0.1)
-    parser.add_argument("--beside", choices=RULES, help="the rule that others are compared with")
     parser.add_argument("--rules", type=lambda text: text.split("; "), help='by name, parted by "; "')
+    parser.add_argument("--rows", type=at_least_one, help="draw so many of each set")
     parser.add_argument("--made-up", action="store_true")
     given = parser.parse_args(arguments)
     refuse_unknown("--rules", given.rules or (), RULES)
@@ -103,19 +110,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
         by_set: dict[str, list[dict[str, float]]] = {}
         for name, data in sets.items():
             for seed in given.seeds:
-                path = given.keep / f"{name}-{given.share}-{seed}-{method}.pt"
-                if not path.exists():
-                    changes = (*PLAIN, f"data.validation_fraction={given.share}")
-                    torch.save(cosines_of(Job(name, method, seed, changes, data=data)), path)
+                path = _kept(given, Job(name, method, seed, data=data))
                 scored.append(scores(torch.load(path), own=method in HIDDEN))
                 by_set.setdefault(name, []).append(scored[-1])
         wanted = given.rules or list(RULES)
         for rule in wanted:
-            gained = _gained(by_set, rule, given.beside) if given.beside else {}
+            gained = _gained(by_set, rule, BESIDE[method in HIDDEN])
             rows.append({"method": method, "rule": rule, **_summed(scored, rule), **gained})
         print(*rows[-len(wanted) :], sep="\n", flush=True)
-    about = {"sets": sorted(sets), "seeds": given.seeds, "share": given.share}
+    about = {"sets": sorted(sets), "rows": given.rows, "seeds": given.seeds, "share": given.share}
     record.write(given.out, {**about, "rules": rows})
+
+
+def _kept(given: Namespace, job: Job) -> Path:
+    """The file of a model's cosines; trained now, unless it was."""
+    drawn = () if given.rows is None else (given.rows,)
+    path: Path = (
+        given.keep / f"{'-'.join(map(str, (job.set, *drawn, given.share, job.seed, job.method)))}.pt"
+    )
+    if not path.exists():
+        data = dict(job.data)
+        if given.rows is not None:
+            data["path"] = str(some_rows(Path(data["path"]), given.rows, job.seed, given.keep))
+        changes = (*PLAIN, f"data.validation_fraction={given.share}")
+        torch.save(cosines_of(replace(job, changes=changes, data=data)), path)
+    return path
 
 
 def made_up(folder: Path) -> dict[str, dict[str, Any]]:
