@@ -130,19 +130,23 @@ def trust(path: str) -> str:
 
 
 def trust_gained(*parts: tuple[str, str]) -> str:
-    """What FedAwS gains by a rule on several groups of sets, beside the rule before. parts: what, file."""
+    """What FedAwS gains by a rule on groups of sets, beside the rule before. parts: what they are, file."""
     by_rule: dict[str, list[str]] = {}
     for _, path in parts:
         for one in (one for one in read(path)["rules"] if one["method"] == "fedaws"):
             marks = "**" if one["rule"] == TRUST["fedaws"] else ""
             gained = f"{marks}{one['gain']:+.2f} ± {one['error']:.2f}{marks}"
-            worst = f"{one['worst']['set']} {one['worst']['gain']:+.1f}" if one["gains"] else ""
+            lost = one["worst"]["gain"] < 0
+            worst = f"{one['worst']['set']} {one['worst']['gain']:+.1f}" if lost else ""
             cells = [gained, worst, f"{one['below']} of {one['runs']}, {one['by']:.1f}"]
             by_rule.setdefault(one["rule"], []).extend(cells)
     whole = {rule: cells for rule, cells in by_rule.items() if len(cells) == 3 * len(parts)}
     head = [cell for what, _ in parts for cell in (what, "worst", "below")]
-    note = "P@1 that FedAwS gains, mean over sets with a standard error; the set with least; runs below"
-    note += " always the most frequent label, and by how many points together. In bold the default."
+    note = (
+        "In bold the default. P@1 that FedAwS gains, mean over sets with a standard error; the set that"
+    )
+    note += " loses most, if one does; runs below always the most frequent label, and by how many"
+    note += " points together."
     files = [path for _, path in parts]
     return table(("rule", *head), list(map(_row, whole.items())), *files, note=note)
 
