@@ -116,11 +116,11 @@ def trust(path: str) -> str:
     by_rule: dict[str, list[str]] = {}
     methods: dict[str, None] = {}
     made = read(path)["rules"]
-    named = {one["rule"] for one in made}
+    earlier = TRUST["fedaws"] not in {one["rule"] for one in made}
+    default = {**TRUST, "fedaws": COUNTS_AS_THEY_ARE} if earlier else TRUST
     for one in made:
         methods[one["method"]] = None
-        default = TRUST[one["method"]] if TRUST[one["method"]] in named else COUNTS_AS_THEY_ARE
-        marks = "**" if one["rule"] == default else ""
+        marks = "**" if one["rule"] == default[one["method"]] else ""
         cells = [f"{marks}{one['P@1']:.1f}{marks}", f"{one['below']} of {one['runs']}, {one['by']:.1f}"]
         by_rule.setdefault(one["rule"], []).extend(cells)
     head = [cell for method in methods for cell in (ALL[method], "below")]
@@ -130,7 +130,7 @@ def trust(path: str) -> str:
 
 
 def trust_gained(*parts: tuple[str, str]) -> str:
-    """What FedAwS gains by a rule on groups of sets, beside the rule before. parts: what they are, file."""
+    """What FedAwS gains by a rule on groups of sets, beside the rule before. parts: name and file."""
     by_rule: dict[str, list[str]] = {}
     for _, path in parts:
         for one in (one for one in read(path)["rules"] if one["method"] == "fedaws"):
