@@ -76,11 +76,31 @@ def points(steps: Sequence[tuple[float, float]], **more: Mapping[str, Any]) -> l
 # the largest product; the last two go beyond it.
 STEPS = ((0.4, 5e-4), (0.2, 5e-4), (0.4, 1e-3), (0.8, 5e-4), (0.4, 2e-3), (0.8, 1e-3))
 SOFTMAX_STEPS = ((0.05, 5e-4), (0.02, 5e-4), (0.05, 2e-3), (0.1, 1e-3), (0.1, 2e-3), (0.1, 4e-3))
+# For long runs, which the few epochs of the first six could not choose for: larger products still, and
+# for FedAwS slower rows that are pushed harder.
+LONG_STEPS = ((0.4, 1e-3), (0.4, 2e-3), (0.8, 1e-3), (0.4, 4e-3), (0.8, 2e-3))
+LONG_SOFTMAX_STEPS = ((0.1, 4e-3), (0.2, 2e-3), (0.2, 4e-3), (0.1, 8e-3), (0.2, 8e-3))
+LONG_FEDAWS = (  # rates and weight decays of the server, rates of rows, strengths
+    (0.4, 1e-3, 0.1, 0.01),
+    (0.4, 1e-3, 0.1, 0.1),
+    (0.4, 2e-3, 0.1, 0.1),
+    (0.4, 2e-3, 0.03, 1.0),
+    (0.4, 4e-3, 0.1, 0.1),
+)
 ARMS: dict[str, list[Changes]] = {
-    "baseline-1": points(STEPS, clients={"row_lr": 0.3}),
-    "baseline-2": points(STEPS, method={"margin": 0.9}),
-    "fedaws": points(STEPS, clients={"row_lr": 0.3}, method={"strength": 0.01}),
-    "centralized": points(SOFTMAX_STEPS, clients={"row_lr": 0.05}, method={"scale": 20.0}),
+    "baseline-1": points(STEPS + LONG_STEPS, clients={"row_lr": 0.3}),
+    "baseline-2": points(STEPS + LONG_STEPS, method={"margin": 0.9}),
+    "fedaws": [
+        *points(STEPS, clients={"row_lr": 0.3}, method={"strength": 0.01}),
+        *(
+            one
+            for lr, decay, rows, strength in LONG_FEDAWS
+            for one in points([(lr, decay)], clients={"row_lr": rows}, method={"strength": strength})
+        ),
+    ],
+    "centralized": points(
+        SOFTMAX_STEPS + LONG_SOFTMAX_STEPS, clients={"row_lr": 0.05}, method={"scale": 20.0}
+    ),
 }
 # What the clients' rows and the server's spreadout are worth where classes are many: the rates that
 # FedAwS chose there, with other rates of rows, strengths and margins.

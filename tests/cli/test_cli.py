@@ -120,7 +120,7 @@ BAD = [
     (["run", "digits-fedaws", "data.source=digit"], "override data.source = 'digit': unknown; did you mean 'digits'?"),
     (["run", "digits-fedaws", "data.source=npz", "data.path=gone.npz"], "gone.npz: no such file"),
     (["run", "digits-fedaws", "data.source=npz", "data.path=broken.toml"], "broken.toml: not a readable .npz file"),
-    (["run", "digits-fedaws", "eval.metrics=['accuracy']"], "'accuracy' is unknown; known: P@k, "),
+    (["run", "digits-fedaws", "eval.metrics=['accuracy']"], "'accuracy' is unknown; did you mean 'P@k'? Known: P@k, "),
     (["run", "digits-fedaws", "eval.split=validation", "data.validation_fraction=0"], "needs data.validation_fraction above 0"),
     (["run", "digits-fedaws", "server.tables.items.lr=1"], "server.tables.items: no such table; known: classes"),
     (["run", "digits-fedaws", "five"], "override 'five': write it as section.key=value"),

@@ -13,7 +13,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 import spreadout as so
 from spreadout.cli.main import main
@@ -180,7 +179,7 @@ def test_a_source_of_ones_own_is_listed_with_what_it_says_of_itself(
     assert "squares is a format: Little squares." in capsys.readouterr().err
     with pytest.raises(so.UserError, match=r"data.source = 'squares-8': unknown; did you mean"):
         so.Experiment.of({"data": {"source": "squares-8"}})
-    with pytest.raises(ValidationError, match="unknown"):
+    with pytest.raises(so.UserError, match="unknown"):
         Squares(name="squares-8")
 
 

@@ -4,8 +4,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
+import spreadout as so
 from spreadout.core import randomness
 from spreadout.data.sources.label_law import LabelLaw, fitted, statistics_of
 from spreadout.data.sources.label_slots import LabelSlots
@@ -130,9 +130,9 @@ def test_what_is_given_beside_a_shape_counts() -> None:
     source = Synthetic(shape="eurlex-4k", classes=77, noise=3)
     assert (source.classes, source.noise, source.examples, source.law) == (77, 3, 15_539, "matched")
     assert Synthetic(**source.model_dump()) == source
-    with pytest.raises(ValidationError, match="shape = 'eurlex': unknown; known: amazoncat-13k, "):
+    with pytest.raises(so.UserError, match="shape = 'eurlex': unknown; known: amazoncat-13k, "):
         Synthetic(shape="eurlex")
-    with pytest.raises(ValidationError, match=r"scale = 0\.5: is of a shape"):
+    with pytest.raises(so.UserError, match=r"scale = 0\.5: is of a shape"):
         Synthetic(scale=0.5)
 
 
@@ -154,7 +154,7 @@ def test_label_sets_have_the_sizes_that_were_asked_for() -> None:
     owner, _ = source.labels("train", np.arange(2048))
     shares = np.bincount(np.bincount(owner), minlength=5)[1:] / 2048
     assert shares == pytest.approx(asked, abs=0.01)
-    with pytest.raises(ValidationError, match="sizes: shares of instances"):
+    with pytest.raises(so.UserError, match="sizes: shares of instances"):
         Synthetic(law="matched", sizes=(0.5, -0.5, 1.0))
 
 
@@ -162,11 +162,11 @@ def test_sizes_say_how_many_labels_there_are_in_the_mean() -> None:
     alone = Synthetic(law="matched", classes=100, examples=1024, sizes=(0.0, 1.0))
     assert alone.labels_per_example == 2
     assert len(alone.labels("train", np.arange(1024))[0]) == 2 * 1024
-    with pytest.raises(ValidationError, match=r"sizes: 2 labels an instance in the mean, and "):
+    with pytest.raises(so.UserError, match=r"sizes: 2 labels an instance in the mean, and "):
         Synthetic(law="matched", sizes=(0.0, 1.0), labels_per_example=3)
-    with pytest.raises(ValidationError, match="sizes: go up to 4 labels, and there are 3 classes"):
+    with pytest.raises(so.UserError, match="sizes: go up to 4 labels, and there are 3 classes"):
         Synthetic(law="matched", sizes=(0.7, 0.1, 0.1, 0.1), classes=3)
-    with pytest.raises(ValidationError, match="sizes: go up to 300 labels, and 256 are the most"):
+    with pytest.raises(so.UserError, match="sizes: go up to 300 labels, and 256 are the most"):
         Synthetic(law="matched", sizes=(0.9, *298 * [0.0], 0.1), classes=1000)
 
 

@@ -322,7 +322,7 @@ def test_what_is_held_out_is_not_behind_the_training_columns(tmp_path: Path) -> 
 
 def test_a_split_seed_of_any_size_will_do_and_a_negative_one_will_not() -> None:
     assert len(load_data(DataConfig(split_seed=2**40), seed=0).test) == 540
-    with pytest.raises(ValueError, match="greater than or equal to 0"):
+    with pytest.raises(so.UserError, match="split_seed = -1: must be at least 0"):
         DataConfig(split_seed=-1)
 
 

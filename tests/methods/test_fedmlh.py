@@ -636,7 +636,7 @@ def test_fixed_rows_are_sums_of_the_rows_of_buckets() -> None:
     assert (cosine[alike == 2] > 0.999).all()
     assert (cosine[alike == 1].mean() - cosine[alike == 0].mean()).item() > 0.25  # 0.5 but for chance
     torch.testing.assert_close(table.norm(dim=1), torch.ones(10))
-    with pytest.raises(ValueError, match="give both, or neither"):
+    with pytest.raises(so.UserError, match="give both, or neither"):
         Baseline2(hash_tables=2)
 
 

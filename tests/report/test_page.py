@@ -122,3 +122,18 @@ def test_a_comparison_that_was_cut_short_is_reported_too(tmp_path: Path) -> None
     assert [(arm.name, arm.summaries[0]["rounds"]) for arm in arms] == [("a", 2), ("b", 2)]
     assert "b, seed 0: is not finished" in page(arms, "cut")
     assert "a, seed 0: is not finished" not in page(arms, "cut")
+
+
+def _with_notes(arm: Arm, notes: list[str], label: str) -> Arm:
+    return replace(arm, label=label, summaries=[{**one, "data_notes": notes} for one in arm.summaries])
+
+
+def test_notes_on_the_data_stand_once_and_say_whose_they_are(arm: Arm) -> None:
+    a, b = _with_notes(arm, ["shared", "<b>own"], "a"), _with_notes(arm, ["shared"], "b")
+    text = page([a, b], "two")
+    (told,) = re.findall("<h3>Notes on the data</h3><ul class=note>(.*?)</ul>", text)
+    assert told == "<li>shared</li><li>a: &lt;b&gt;own</li>"
+    assert "Notes on the data" not in page([replace(arm, label="c")], "none")
+    many = page([_with_notes(arm, [f"column {i}" for i in range(50)], "a")], "many")
+    assert many.count("<li>column") == 20
+    assert "<li>and 30 more (data_notes of summary.json)</li>" in many

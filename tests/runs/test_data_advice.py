@@ -9,7 +9,9 @@ import torch
 
 import spreadout as so
 from spreadout.evaluation.config import EvalConfig
+from spreadout.report.page import page
 from spreadout.runs import diagnosis
+from spreadout.runs.arms import arms_of
 
 X, Y = np.eye(3, 4).repeat(8, axis=0), np.repeat(np.arange(3), 8)
 
@@ -130,3 +132,39 @@ def test_a_run_with_few_evaluations_can_be_unfinished() -> None:
     assert diagnosis.unfinished(EvalConfig(), records(10.0, 60.0, 55.0), 20) is None
     assert diagnosis.unfinished(EvalConfig(), records(10.0, 100.0), 20) is None
     assert diagnosis.unfinished(EvalConfig(), records(10.0), 20) is None
+
+
+def _from_one() -> so.Splits:
+    train = so.FederatedDataset.from_arrays(X, Y + 1, Y)
+    return so.Splits("from one", train, so.Examples.from_arrays(X, Y + 1))
+
+
+def test_what_is_said_of_the_data_stays_in_the_folder_and_on_its_page(tmp_path: Path) -> None:
+    observer = Heard()
+    calls = iter(range(100))
+    with pytest.raises(so.Interrupted):
+        so.run(
+            so.Experiment(rounds=3),
+            data=_from_one(),
+            out=tmp_path / "run",
+            observer=observer,
+            stop=lambda: next(calls) == 0,
+        )
+    (said,) = (one for one in observer.said if "no training example has class 0" in one)
+    (cut,) = arms_of(tmp_path / "run")
+    assert cut.summaries[0]["data_notes"] == observer.said
+    assert said in page([cut], "cut")
+    result = so.resume(tmp_path / "run", data=_from_one())
+    assert result.summary["data_notes"] == observer.said
+    (done,) = arms_of(tmp_path / "run")
+    assert said in page([done], "done")
+
+
+def test_a_private_run_keeps_no_word_of_its_rows(tmp_path: Path) -> None:
+    observer = Heard()
+    private = so.Experiment.of({"rounds": 1, "privacy": {"clip": 1.0, "noise": 1.0}})
+    so.run(private, data=_from_one(), out=tmp_path / "run", observer=observer)
+    (said,) = (one for one in observer.said if "no training example has class 0" in one)
+    assert arms_of(tmp_path / "run")[0].summaries[0]["data_notes"] == []
+    written = [path.read_text() for path in (tmp_path / "run").rglob("*.json*")]
+    assert not any(said[:40] in text for text in written)

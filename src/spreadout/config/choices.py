@@ -55,6 +55,7 @@ ENOUGH = 4000  # instances, from which on a softmax over features is not soon ov
 NARROW = 32  # features, below which each of them counts
 WORDS = 256  # features, mostly 0, from which on they are text: a line through them is hard to beat
 SHORT = 100  # rounds, below which a run is not stopped early
+SKEWED = 3  # times the examples of other classes in the mean: one with so many hides what they score
 LONG_HISTORY = 256  # examples of a user in its one step: most users have fewer
 
 
@@ -191,7 +192,7 @@ def objective(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 def within_classes(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """Counts of classes whose plain default is more than there are."""
-    there = splits.train.classes - splits.train.first_class
+    there = splits.train.class_count
     method, found = experiment.method, dict[str, Any]()
     if isinstance(method, Spreadout) and method.spreadout_form in MINING:
         # Near pairs are a small part of all: with nearly all of them Eq. 8 has no minimum.
@@ -381,8 +382,7 @@ def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """What is asked of such data: the class, the labels, the next item, or others of a new class."""
     judged = _judged(experiment, splits)
-    classes = splits.train.classes
-    if _never_trained(judged.labels, classes):
+    if _never_trained(judged.labels, splits.train.classes):
         names = ["MAP@R", "retrieval R@1", "retrieval R@5"]
     elif "history" in splits.train.columns:
         names = ["R@10", "R@1", "nDCG@10"]
@@ -391,9 +391,10 @@ def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
         if experiment.privacy is None:  # propensities follow from counts of clients' classes
             names += ["PSP@1", "PSP@3", "PSP@5"]
     else:
-        names = ["P@1"]
+        names = ["P@1", *(["balanced_accuracy"] if _skewed(experiment, splits) else [])]
     found = [find_metric(name) for name in names]
-    deep = [one for one in found if one.needs_trained_classes and (one.looks_at or 0) > classes]
+    there = splits.train.class_count
+    deep = [one for one in found if one.needs_trained_classes and (one.looks_at or 0) > there]
     return {"eval.metrics": [metric.name for metric in found if metric not in deep]}
 
 
@@ -416,6 +417,19 @@ def evaluations(experiment: Experiment, splits: Splits) -> dict[str, Any]:
 
 def _judged(experiment: Experiment, splits: Splits) -> Examples:
     return splits.scored(experiment.eval.split) or splits.test
+
+
+def _skewed(experiment: Experiment, splits: Splits) -> bool:
+    """Whether one answer to everything would be right suspiciously often; hidden counts tell nothing."""
+    if hides_sizes(experiment) or not splits.train.examples:
+        return False
+    classes, counts = splits.train.label_counts
+    total = torch.bincount(classes.values, weights=counts.values.double())
+    held = total[total > 0]
+    if len(held) < 2:
+        return False
+    most, others = held.max(), (held.sum() - held.max()) / (len(held) - 1)
+    return bool(most >= SKEWED * others)
 
 
 def _has_sets(labels: Ragged) -> bool:

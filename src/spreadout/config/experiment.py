@@ -18,9 +18,9 @@ from pydantic_core import PydanticCustomError
 
 from spreadout import runtime  # noqa: F401  (its executors register themselves)
 from spreadout.config.effect import without_inherited
-from spreadout.config.explain import explain
 from spreadout.config.keys import without_auto
 from spreadout.config.private import with_equal_weights
+from spreadout.config.unknown_keys import explain
 from spreadout.config.values import (
     changes_of,
     imports_of,
@@ -212,6 +212,10 @@ class Experiment(Section):
         if self.eval.split == "validation" and given and not self.data.validation_fraction:
             raise ValueError('eval.split = "validation" needs data.validation_fraction above 0')
         return self
+
+    @classmethod
+    def _explained(cls, error: ValidationError, values: Mapping[str, Any]) -> str:
+        return explain(error, "experiment", cls, values)
 
     @classmethod
     def load(

@@ -15,7 +15,14 @@ import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from spreadout.core.errors import UserError
@@ -69,6 +76,22 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     # Keys that are read only beside certain values of others: any of these, each all of its pairs.
     read_if: ClassVar[Mapping[str, tuple[Mapping[str, tuple[Any, ...]], ...]]] = {}
+
+    def __init__(self, /, **values: Any) -> None:
+        """Where a section is made in Python: there an error is one line, too."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UserError(self._explained(error, values)) from None
+
+    # Sections inside others are not made by it, so that their errors say where they are.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def _explained(cls, error: ValidationError, values: Mapping[str, Any]) -> str:
+        from spreadout.core.explained import explain
+
+        return explain(error, cls.__name__, cls, values)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -70,7 +70,7 @@ class FederatedDataset:
     def __repr__(self) -> str:
         held = f"{counted(self.examples, 'example')}, {counted(self.clients, 'client')}"
         inside = inputs_in_words(self.columns)
-        return f"<FederatedDataset: {held}, {counted(self.classes, 'class')}, {inside}>"
+        return f"<FederatedDataset: {held}, {counted(self.class_count, 'class')}, {inside}>"
 
     @property
     def clients(self) -> int:
@@ -85,6 +85,11 @@ class FederatedDataset:
         """The first row that is somebody's: where ids are padded with 0, row 0 is nobody's."""
         named = (self.columns[name] for name, table in self.row_columns.items() if table == "classes")
         return max((column.pad + 1 for column in named if isinstance(column, Lists)), default=0)
+
+    @property
+    def class_count(self) -> int:
+        """How many classes somebody can have; `classes` counts the rows of their table, padding too."""
+        return self.classes - self.first_class
 
     @cached_property
     def sizes(self) -> Ints:

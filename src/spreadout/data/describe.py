@@ -92,7 +92,7 @@ def describe(splits: Splits, *, dealt: str = "", seed: int = 0) -> Description:
         empty_clients=int((~busy).sum()),
         examples=data.examples,
         instances=len(instances),
-        classes=data.classes,
+        classes=data.class_count,
         classes_held=int((per_class > 0).sum()),
         test=len(splits.test),
         validation=0 if splits.validation is None else len(splits.validation),
@@ -105,7 +105,7 @@ def describe(splits: Splits, *, dealt: str = "", seed: int = 0) -> Description:
             _from_all(client, label, count, per_class, data.clients)[labelled]
         ),
         divergence_between=Spread.of(
-            _between(client, label, count, data.classes, np.flatnonzero(labelled), seed)
+            _between(client, label, count, data.class_count, np.flatnonzero(labelled), seed)
         ),
         size_of=data.sizes,
         classes_of=np.bincount(client, minlength=data.clients),

@@ -81,7 +81,7 @@ def _pairs(label: Tensor, guess: Tensor, classes: int) -> Tensor:
     return torch.stack([both[order] // classes, both[order] % classes, count[order]], 1)
 
 
-def by_frequency(trained: Tensor, of: ByClass) -> list[dict[str, Any]]:
+def by_frequency(trained: Tensor, of: ByClass, first: int = 0) -> list[dict[str, Any]]:
     """Classes by how many training instances they have, each bin twice as wide as the one before.
 
     >>> of = ByClass(3, 1, torch.tensor([2, 1, 0]), torch.tensor([1, 1, 0]), None)
@@ -90,8 +90,9 @@ def by_frequency(trained: Tensor, of: ByClass) -> list[dict[str, Any]]:
     [(1, 1, 1, 1), (4, 7, 2, 1)]
     """
     bin_of = torch.where(trained > 0, torch.log2(trained.clamp_min(1).double()).floor().long() + 1, 0)
+    bin_of[:first] = -1
     bins = []
-    for k in torch.unique(bin_of).tolist():
+    for k in torch.unique(bin_of[first:]).tolist():
         inside = bin_of == k
         low, high = (0, 0) if k == 0 else (2 ** (k - 1), 2**k - 1)
         counts = {"tested": int(of.tested[inside].sum()), "found": int(of.found[inside].sum())}
@@ -99,14 +100,14 @@ def by_frequency(trained: Tensor, of: ByClass) -> list[dict[str, Any]]:
     return bins
 
 
-def as_written(trained: Tensor, of: ByClass) -> dict[str, Any]:
-    """For `details.json`."""
+def as_written(trained: Tensor, of: ByClass, first: int = 0) -> dict[str, Any]:
+    """For `details.json`; classes below the first are padding, which is no rare class."""
     few = len(trained) <= MOST_CLASSES
     every = {"trained": trained, "tested": of.tested, "found": of.found}
     return {
         "examples": of.examples,
         "depth": of.depth,
-        "by_frequency": by_frequency(trained, of),
+        "by_frequency": by_frequency(trained, of, first),
         "classes": {name: counts.tolist() for name, counts in every.items()} if few else None,
         "confused": None if of.pairs is None else of.pairs.tolist(),
     }

@@ -129,7 +129,7 @@ def _inputs(
     parts = {part for need in needs for part in PARTS[need]}
     if seen is None:
         parts.discard("frequencies")
-    found = MetricInputs(examples.labels, {part: makers[part] for part in parts})
+    found = MetricInputs(examples.labels, {part: makers[part] for part in parts}, model.first_class)
     return found, torch.cat(away)
 
 

@@ -38,6 +38,12 @@ RESERVED = frozenset(  # what else a record of an evaluation has
     {"round", "loss", "weights_norm", "prior", "spreadout_rises"}
     | {"bytes", "bytes_down", "bytes_up", "seconds", "refused"}
 ) | frozenset(Geometry.__dataclass_fields__)
+ELSEWHERE = {
+    "accuracy": "P@k",
+    "acc": "P@k",
+    "f1": "macro_f1",
+    "f1_macro": "macro_f1",
+}  # names in sklearn
 _K = re.compile(r"@k\b")
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -74,6 +80,7 @@ class MetricInputs:
 
     labels: Ragged  # the right classes of every example
     makers: Mapping[str, Callable[[], Any]] = field(default_factory=dict)  # of the parts, by name
+    first_class: int = 0  # rows of `class_vectors` below it are no class
 
     @classmethod
     def of(cls, labels: Ragged, **parts: Any) -> MetricInputs:
@@ -273,7 +280,7 @@ def find_metric(name: str) -> Metric:
     for metric in METRICS.parts():
         if (found := metric.named(name)) is not None:
             return found
-    known = near(re.sub(r"@\d+\b", "@k", name), METRICS)
+    known = near(ELSEWHERE.get(name.lower(), re.sub(r"@\d+\b", "@k", name)), METRICS)
     raise ValueError(f"{name!r} is unknown{known}, where k is a whole number from 1, such as P@1")
 
 

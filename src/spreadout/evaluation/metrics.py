@@ -3,7 +3,8 @@
 `P@k`, `R@k`, `nDCG@k` and `PSP@k` look at the first k classes; `MRR` and `mean rank` at where the
 best-placed right class stands among all of them; `batch R@k` only at the right classes of a batch of
 examples; `mAP` ranks the examples of every class; `MAP@k`, `MAP@R` and `retrieval R@k` rank examples
-for each other, whatever was trained. Nearly all are percentages, named as in the papers.
+for each other, whatever was trained; in those of `class_scores.py` rare classes count as frequent ones
+do. Nearly all are percentages, named as in the papers.
 
 >>> import torch
 >>> import spreadout as so
@@ -19,6 +20,15 @@ import torch
 from torch import Tensor
 
 from spreadout.core.ragged import Ragged
+from spreadout.evaluation.class_scores import (
+    area_under_curve,
+    balanced_accuracy,
+    class_counts_at,
+    macro_auc,
+    macro_f1,
+    macro_f1_at,
+    micro_f1_at,
+)
 from spreadout.evaluation.frequencies import PROPENSITY, Frequencies, inverse_propensity
 from spreadout.evaluation.metric import (
     METRICS,
@@ -38,18 +48,25 @@ __all__ = [
     "Metric",
     "MetricInputs",
     "Neighbours",
+    "area_under_curve",
     "average_precision",
+    "balanced_accuracy",
     "batch_recall_at",
     "capped_precision_at",
+    "class_counts_at",
     "compute",
     "described",
     "find_metric",
     "hits",
     "inverse_propensity",
+    "macro_auc",
+    "macro_f1",
+    "macro_f1_at",
     "map_at",
     "mean_average_precision",
     "mean_rank",
     "mean_reciprocal_rank",
+    "micro_f1_at",
     "ndcg_at",
     "precision_at",
     "recall_at",
@@ -364,6 +381,31 @@ def batch_recall_at(rivals: Tensor, k: int) -> float:
 @register_metric("batch R@k", unit="%", needs=("batch rivals",))
 def _batch_recall(inputs: MetricInputs, k: int) -> float:
     return batch_recall_at(inputs.batch_rivals, k)
+
+
+@register_metric("balanced_accuracy", unit="%", needs=("ranking",))
+def _balanced_accuracy(inputs: MetricInputs) -> float:
+    return balanced_accuracy(inputs.ranking, inputs.labels)
+
+
+@register_metric("macro_f1", unit="%", needs=("ranking",))
+def _macro_f1(inputs: MetricInputs) -> float:
+    return macro_f1(inputs.ranking, inputs.labels)
+
+
+@register_metric("macro_f1@k", unit="%", needs=("ranking",))
+def _macro_f1_at(inputs: MetricInputs, k: int) -> float:
+    return macro_f1_at(inputs.ranking, inputs.labels, k)
+
+
+@register_metric("micro_f1@k", unit="%", needs=("ranking",))
+def _micro_f1_at(inputs: MetricInputs, k: int) -> float:
+    return micro_f1_at(inputs.ranking, inputs.labels, k)
+
+
+@register_metric("auc", unit="%", needs=("scores",))
+def _macro_auc(inputs: MetricInputs) -> float:
+    return macro_auc(inputs.embeddings, inputs.class_vectors, inputs.labels, inputs.first_class)
 
 
 def compute(

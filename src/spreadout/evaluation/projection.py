@@ -29,7 +29,9 @@ def projection_of(model: EmbeddingModel, state: ServerState, examples: Examples)
     stride = max(1, len(labelled) // MOST_EXAMPLES)
     some = labelled[::stride][:MOST_EXAMPLES]
     table = local_of(state.tables["classes"])
-    every = torch.linspace(0, len(table) - 1, min(MOST_CLASSES, len(table)), dtype=torch.float64).long()
+    first, last = model.first_class, len(table) - 1  # rows below the first are padding
+    count = min(MOST_CLASSES, last + 1 - first)
+    every = torch.linspace(first, last, count, dtype=torch.float64).long()
     rows = table[every.to(table.device)].float().cpu()
     points = embed(model, state, examples, some).float().cpu()
     label = examples.labels.values[examples.labels.offsets[some]]  # each example's first label

@@ -62,7 +62,7 @@ def own_arrays(x: Any, y: Any, client: Any, *, classes: int) -> FederatedDataset
 
 
 def own_file(path: str | Path, *, classes: int) -> FederatedDataset:
-    """The same out of an `.npz` file with `x`, `y` and `client`."""
+    """The same out of an `.npz` file with `x`, `y` and `client`; of tables there is `own_examples`."""
     arrays = read_npz(Path(path), ("x", "y", "client"), others=True)
     for name in ("x", "y", "client"):
         if name not in arrays:

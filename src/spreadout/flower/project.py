@@ -13,7 +13,9 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.keys import with_value
 from spreadout.config.sound import prepared, settled
 from spreadout.core.errors import UserError
+from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
+from spreadout.flower.node_tables import AGREED, AgreedColumns
 from spreadout.flower.server_app import refuse_misfits
 
 PACKAGE = "deployed"
@@ -31,7 +33,7 @@ def write_project(folder: Path, experiment: Experiment) -> list[Path]:
     """The files of a project that runs this experiment; an existing folder must be empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists and is not empty; choose another folder")
-    experiment = complete(experiment)
+    experiment, splits = _completed(experiment)
     refuse_misfits(experiment, experiment.method)
     modules = own_modules(experiment.imports)
     values = {
@@ -47,6 +49,9 @@ def write_project(folder: Path, experiment: Experiment) -> list[Path]:
         written.append(_write(folder / place, Template(text).substitute(values)))
     written.append(_write(folder / PACKAGE / "__init__.py", '"""The deployed app."""\n'))
     written.append(_write(folder / PACKAGE / "experiment.toml", experiment.to_toml()))
+    agreed = None if splits is None else AgreedColumns.of(experiment, splits)
+    if agreed is not None:
+        written.append(_write(folder / PACKAGE / AGREED, agreed.to_toml()))
     written += [_write(folder / place, text) for place, text in modules.items()]
     return written
 
@@ -56,14 +61,20 @@ def complete(experiment: Experiment) -> Experiment:
 
     Nobody sees all data later. Where it is not here either, the plain defaults are left.
     """
+    return _completed(experiment)[0]
+
+
+def _completed(experiment: Experiment) -> tuple[Experiment, Splits | None]:
+    """The same with the data it was chosen from; None: they are not here."""
     try:
-        chosen, _ = prepared(experiment)
+        chosen, splits = prepared(experiment)
     except UserError:
-        return settled(experiment)
+        return settled(experiment), None
     if "eval.metrics" not in (chosen.chosen or []):
-        return chosen
+        return chosen, splits
     known = [name for name in chosen.eval.metrics if "frequencies" not in find_metric(name).needs]
-    return with_value(chosen, "eval.metrics", known)  # of those that a deployment's server can have
+    # Of those that a deployment's server can have.
+    return with_value(chosen, "eval.metrics", known), splits
 
 
 def own_modules(names: Iterable[str]) -> dict[str, str]:

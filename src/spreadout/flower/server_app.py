@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from logging import ERROR, INFO
+from logging import INFO
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from spreadout.flower.events import Events
 from spreadout.flower.grid import GridExecutor
 from spreadout.flower.node_settings import refuse_unfit_model
 from spreadout.flower.nodes import Nodes
+from spreadout.flower.one_line import log_user_errors_in_one_line
 from spreadout.flower.processes import end_with_starter
 from spreadout.flower.refusals import Refusals
 from spreadout.flower.releases import LOG as RELEASES
@@ -71,6 +72,7 @@ def server_app(
     @owner_only()  # whoever started the SuperLink, and whatever it lets others read
     def main(grid: Grid, context: Context) -> None:
         end_with_starter()
+        log_user_errors_in_one_line()
         e = Experiment.load(experiment)
         given = context.run_config
         out = Path(str(given.get("out") or f"runs/{e.name}-{context.run_id}")).absolute()
@@ -97,7 +99,6 @@ def server_app(
             events.interrupted(stopped.round)
         except UserError as error:
             events.failed(str(error))
-            log(ERROR, "%s", error)
             raise
         except Exception as error:
             events.failed(f"{type(error).__name__}: {error}")

@@ -183,8 +183,8 @@ class SpreadoutObjective(FromFeatures):
 
     def validate_data(self, data: FederatedDataset) -> str | None:
         mines = self.spreadout_form in MINING
-        if mines and self.k >= data.classes:
-            return f"method.k = {self.k}: must be below the number of classes, {data.classes}"
+        if mines and self.k >= data.class_count:
+            return f"method.k = {self.k}: must be below the number of classes, {data.class_count}"
         if mines and self.candidates is not None and self.candidates <= self.k:
             return f"method.candidates = {self.candidates}: must be above method.k = {self.k}"
         if self.index == "ivf" and (not mines or self.candidates is not None):
@@ -216,7 +216,7 @@ class SpreadoutObjective(FromFeatures):
         every_pair = HingePenalty(self.spreadout_margin, self.distance).polynomial() is None
         if self.spreadout_form in ("hinge", "both") and every_pair and data.classes > MANY_CLASSES:
             return (
-                f"Eq. 7 over all pairs of {data.classes} classes costs C² d every round; "
+                f"Eq. 7 over all pairs of {data.class_count} classes costs C² d every round; "
                 'spreadout_form = "topk" mines near pairs only, and a cosine margin of 2 or more '
                 "has an exact O(C d²) form"
             )

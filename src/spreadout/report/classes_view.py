@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from spreadout.evaluation.similarity import BINS
 from spreadout.report.charts import Line, bar_chart, line_chart
+from spreadout.report.class_table import class_tables
 from spreadout.report.document import figure, swatch
 from spreadout.report.histories import collapse_of
 from spreadout.report.prior_view import prior_table
@@ -17,12 +18,13 @@ NEAR = 0.8  # cosines from which on a gauge is drawn as a warning
 
 
 def classes_section(arms: Sequence[Arm]) -> str:
-    """Gauges of collapse, frequent against rare classes, similarity, and a confusion matrix."""
+    """Gauges of collapse, frequent against rare classes, similarity, each of few classes, confusion."""
     charts = [chart for chart in (_by_frequency(arms), _similarity(arms)) if chart]
     drawn = f"<div class=grid2>{''.join(charts)}</div>" if charts else ""
+    by_class = class_tables(arms)
     confused = any((arm.details or {}).get("confused") for arm in arms)
     matrix = figure("Confusion matrix", "confusion") if confused else ""
-    return f"{_gauges(arms)}{drawn}{prior_table(arms)}{matrix}"
+    return f"{_gauges(arms)}{drawn}{prior_table(arms)}{by_class}{matrix}"
 
 
 def _gauges(arms: Sequence[Arm]) -> str:

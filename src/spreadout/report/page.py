@@ -15,7 +15,7 @@ from spreadout.report.deployment_view import deployment_section
 from spreadout.report.document import as_script, document, figure, tab
 from spreadout.report.histories import runs_data
 from spreadout.report.privacy_view import privacy_section
-from spreadout.report.scores import cards, score_table, shown_count, warnings
+from spreadout.report.scores import cards, data_notes, score_table, shown_count, warnings
 from spreadout.runs.arms import Arm, shared_metrics
 
 _SEEDS = "Lines are means over seeds, and bands go from the lowest to the highest seed. "
@@ -41,9 +41,10 @@ def page(arms: Sequence[Arm], title: str, notes: Sequence[str] = ()) -> str:
     data = {**runs_data(arms), **_maps(arms)}
     for one, place in zip(data["arms"], data.pop("places"), strict=True):
         one["names"] = place
+    overview = (warnings(arms, notes), cards(arms), score_table(arms), data_notes(arms))
     sections = [
         f"<script type=application/json id=runs>{as_script(data)}</script>",
-        tab("overview", "Overview", warnings(arms, notes), cards(arms), score_table(arms)),
+        tab("overview", "Overview", *overview),
         tab("curves", "Curves", _curves(arms, data)),
         tab("bytes", "Bytes", _traffic(arms)),
         tab("classes", "Classes", classes_section(arms)),

@@ -20,6 +20,7 @@ from spreadout.runs.arms import (
     unlike_data,
 )
 
+MOST_NOTES = 20  # about the data that are shown: a wide table has one for every column
 _MEANS = "Means over seeds, ± one standard deviation. "
 _NOTES = {
     "max_cosine": " The largest cosine is that of the two nearest classes: near 1 they have collapsed.",
@@ -41,6 +42,25 @@ def warnings(arms: Sequence[Arm], notes: Sequence[str] = ()) -> str:
         for one in arm.summaries[0].get("findings", []):
             said.append(f"{arm.label}: {one['name']}: {one['sign']}; {one['remedy']}")
     return "".join(f"<p class=warning>{html.escape(text)}</p>" for text in said)
+
+
+def data_notes(arms: Sequence[Arm]) -> str:
+    """What was said of the data before training; whose it is, unless all arms were told the same."""
+    told: dict[str, list[str]] = {}
+    for arm in arms:
+        for note in dict.fromkeys(n for s in arm.summaries for n in s.get("data_notes", [])):
+            told.setdefault(note, []).append(arm.label)
+    if not told:
+        return ""
+    said = (
+        note if len(labels) == len(arms) else f"{', '.join(labels)}: {note}"
+        for note, labels in told.items()
+    )
+    shown = [html.escape(text) for text in said]
+    if len(shown) > MOST_NOTES:
+        shown = [*shown[:MOST_NOTES], f"and {len(shown) - MOST_NOTES} more (data_notes of summary.json)"]
+    items = "".join(f"<li>{text}</li>" for text in shown)
+    return f"<h3>Notes on the data</h3><ul class=note>{items}</ul>"
 
 
 def shown_count(value: int | str | None) -> str:

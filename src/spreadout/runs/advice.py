@@ -11,12 +11,14 @@ from spreadout.models.build import DataShape
 WIDE = 16_384  # features of a network whose every weight gets noise
 
 
-def all_of(federation: Federation) -> list[str | None]:
-    """Every warning before a run; None where there is nothing to warn of."""
-    return [
-        check(federation)
-        for check in (idle_clients, capped_claims, unguarded, named_to_the_server, wide_noise)
-    ]
+def of_clients(federation: Federation) -> list[str | None]:
+    """Every warning before a run about what clients hold; None where there is nothing to warn of."""
+    return [check(federation) for check in (idle_clients, capped_claims)]
+
+
+def of_settings(federation: Federation) -> list[str | None]:
+    """Every warning before a run about what the config asks for."""
+    return [check(federation) for check in (unguarded, named_to_the_server, wide_noise)]
 
 
 def idle_clients(federation: Federation) -> str | None:

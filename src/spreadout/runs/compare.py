@@ -16,9 +16,9 @@ from torch import nn
 
 from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment, as_experiment
-from spreadout.config.explain import explain
 from spreadout.config.presets import preset_beside
 from spreadout.config.sound import Held, asks_the_same, prepared
+from spreadout.config.unknown_keys import explain
 from spreadout.config.values import changes_of, naming_no_other, overlay, read_toml
 from spreadout.core.checksums import write_sealed
 from spreadout.core.errors import UserError

@@ -24,7 +24,7 @@ def details_of(f: Federation, state: ServerState, held_out: Examples) -> dict[st
     trained = pool_of(f.data).counts if known else torch.zeros(classes, dtype=torch.int64)
     of = by_class(f.model, state, held_out, classes)
     return {
-        **as_written(trained, of),
+        **as_written(trained, of, f.data.first_class),
         **({} if known else {"by_frequency": []}),  # nobody may know which classes are frequent
         "clients": by_client(f, state.traffic, state.round, of.share) if known else None,
         "similarity": similarity_of(f.model, state, f.seed),

@@ -51,6 +51,7 @@ class Ending:
     history: list[Record]
     seconds: float
     own: Sequence[str]  # the parts given in Python instead of described in the config
+    data_notes: Sequence[str]  # what was said of the data before training
 
     def result(self, folder: RunFolder | None) -> Result:
         """What the run comes to; written to its folder, unless it was resumed at its very end."""
@@ -66,6 +67,7 @@ class Ending:
             references,
             self._findings(references),
             None if written else self._prior_gain(),
+            self.data_notes,
         )
         with_weights(self.federation.model, self.whole)  # who looks at the encoder finds it trained
         asked = Predictor.of(self.experiment.data, self.data, self.federation, self.whole)

@@ -88,7 +88,7 @@ def forecast(experiment: Experiment, device: str = "auto") -> Forecast:
     room = disk_use(e, splits, f, state.whole(), record)
     return Forecast(
         clients=f.data.clients,
-        classes=splits.train.classes,
+        classes=splits.train.class_count,
         cohort=f.server.per_round,
         rounds=e.rounds,
         model_bytes=nbytes(state.dense.values()) + sum(map(table_bytes, state.tables.values())),

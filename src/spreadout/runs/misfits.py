@@ -10,6 +10,7 @@ from spreadout.core.errors import UserError
 from spreadout.data.columns import Dense, Lists
 from spreadout.data.declared import refuse_fitted
 from spreadout.data.splits import Splits
+from spreadout.evaluation.class_scores import ONE_LABEL, of_sets
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods.base import Method
 from spreadout.runs.unprotected import refuse_unprotected
@@ -61,15 +62,19 @@ def refuse_misfits(e: Experiment, splits: Splits, method: Method) -> None:
             f"{ranked[0].name}; take MAP@10, MAP@R or retrieval R@k, or set "
             'data.validation_fraction and eval.split = "validation"'
         )
+    scored = splits.scored(e.eval.split)
+    sets = scored is not None and len(scored) > 0 and int(scored.labels.lengths.max()) > 1
     for metric in metrics:
+        if sets and metric.name in ONE_LABEL:
+            raise UserError(f"eval.metrics: {of_sets(metric.name)}")
         if not method.has_class_table and metric.needs_embeddings:
             raise UserError(
                 f"eval.metrics: {metric.name} needs a score of every class; "
                 f"method.name = {method.name!r} has the best only: take P@k, R@k, nDCG@k or PSP@k"
             )
-        if metric in ranked and (metric.looks_at or 0) > data.classes:
+        if metric in ranked and (metric.looks_at or 0) > data.class_count:
             raise UserError(
-                f"eval.metrics: {metric.name} needs more classes than the {data.classes} there are"
+                f"eval.metrics: {metric.name} needs more classes than the {data.class_count} there are"
             )
 
 

@@ -45,6 +45,7 @@ from spreadout.runs.summary import record_of
 from spreadout.runs.tracking import tracked
 from spreadout.runtime import distributed
 
+LONGEST_NOTE = 1000  # letters of what is said of the data, as far as it is kept
 Builder = Callable[[Experiment, Splits, torch.device, nn.Module | None, Method | None], Federation]
 
 
@@ -59,6 +60,7 @@ class Session:
     observer: Observer
     stop: Callable[[], bool]
     own: list[str]  # the parts given in Python instead of described in the config
+    data_notes: list[str]  # what was said of the data before training, as far as a folder may keep it
     folder: RunFolder | None = None
     history: list[Record] = field(default_factory=list)
     seconds: float = 0.0
@@ -92,13 +94,16 @@ class Session:
         known = held.train.clients > 0  # a deployment's server has seen no example
         caution = federation.method.warnings(held.train) if known else None
         odd = of_data(experiment, held, federation.model.encoder)
-        for said in (*held.notes, caution, *odd, *advice.all_of(federation)):
+        notes = [one for one in (*held.notes, caution, *odd, *advice.of_clients(federation)) if one]
+        for said in (*notes, *advice.of_settings(federation)):
             if said:
                 observer.warned(said)
+        private = experiment.privacy is not None
+        kept = [] if private else [note[:LONGEST_NOTE] for note in notes]  # they tell of rows
         state = ServerState(0, dense, tables)
         if where.type == "cuda":
             torch.cuda.reset_peak_memory_stats(where)
-        return cls(experiment, held, federation, state, observer, stop, names)
+        return cls(experiment, held, federation, state, observer, stop, names, kept)
 
     def write_to(self, folder: RunFolder | None) -> None:
         self.folder = folder
@@ -289,6 +294,7 @@ class Session:
                 "collapse_warned": self.collapse_warned,
                 "own": self.own,
                 "data": self._data_id,
+                "data_notes": self.data_notes,
             }
             self.folder.save(whole, extra)
 
@@ -309,5 +315,6 @@ class Session:
             self.history,
             self.seconds,
             self.own,
+            self.data_notes,
         )
         return ending.result(self.folder)

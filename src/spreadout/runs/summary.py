@@ -69,6 +69,7 @@ def summarize(
     references: ReferenceSet,
     findings: Sequence[Finding],
     prior: Mapping[str, Any] | None = None,
+    data_notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """All that `summary.json` says."""
     names = experiment.eval.metrics
@@ -82,7 +83,7 @@ def summarize(
         "is_centralized": federation.method.is_centralized,
         "dataset": data.name,
         "clients": federation.data.clients,
-        "classes": data.train.classes,
+        "classes": data.train.class_count,
         "rounds": state.round,
         "metrics": {name: last[name] for name in names},
         "keep": experiment.eval.keep,
@@ -101,6 +102,7 @@ def summarize(
         },
         "references_from": {"instances": references.instances, "scored": references.scored},
         "findings": [asdict(finding) for finding in findings],
+        "data_notes": list(data_notes),
         "prior": prior,  # what it gains, and on which classes
         "references_note": _why_no_references(experiment, data),
         "geometry": {name: last.get(name) for name in Geometry.__dataclass_fields__},

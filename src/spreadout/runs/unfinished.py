@@ -50,6 +50,7 @@ def summary_so_far(run: RunFiles) -> dict[str, Any]:
         "bytes": {"down": traffic.down, "up": traffic.up, **asdict(traffic)},
         "seconds": last["seconds"],
         "refused_updates": dict(saved["refused"]),
+        "data_notes": saved["extra"].get("data_notes", []),
         "seed": experiment.seed,
         "device": "",
         "versions": {},

@@ -103,6 +103,7 @@ class Summary(Written):
     references_from: ReferencesFrom | None = None
     references_note: Text = ""
     findings: list[FindingSaid] = Field(default_factory=list)
+    data_notes: list[Text] = Field(default_factory=list)
     prior: PriorGain | None = None
     geometry: Spread
     model_bytes: Count = 0
@@ -354,6 +355,7 @@ class Progress(Written):
     collapse_warned: bool
     own: Own
     data: Text
+    data_notes: list[Text] = Field(default_factory=list)  # not in those of earlier versions
 
 
 class Compared(Written):

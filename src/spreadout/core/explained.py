@@ -1,13 +1,12 @@
-"""One line for a person out of a validation error: the file, the key, the value, what to do."""
+"""One line for a person out of a validation error: where it is, the key, the value, what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from spreadout.config.whereabouts import places_of
 from spreadout.core.registry import NamedSection, kinds_of, near
 
 _BOUNDS = {
@@ -29,13 +28,9 @@ _KINDS = {
 }
 MOST_NAMED = 8  # in one line
 
-# Keys of earlier versions, and what became of them: in a method, whichever of these it has.
-RENAMED: dict[str, list[str]] = {
-    "method.spreadout": ["spreadout_form", "row_spreadout"],
-    "method.rows": ["requests", "sampled_rows"],
-    "method.tables": ["hash_tables"],
-    "clients.asks_features": ["request_features"],
-}
+Location = Sequence[int | str]
+Elsewhere = Callable[[str, Location, Mapping[str, Any]], str | None]
+"""What is known of an unknown key, where it is in a whole config: the key, its place, all values."""
 
 
 def explain(
@@ -44,10 +39,12 @@ def explain(
     model: type[BaseModel],
     values: Mapping[str, Any],
     changes: Mapping[str, Any] | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> str:
     """The first problem as `origin: key = value: remedy`; how many more there are, if any.
 
     changes: values that overrides have set; a problem of one of these is said of the override.
+    elsewhere: asked first of an unknown key.
     """
     problems: dict[str, list[Any]] = {}
     for found in error.errors():
@@ -57,7 +54,7 @@ def explain(
     if len(reports) > 1:  # a field that takes several types reports once for each
         said = f"{key} = {reports[0]['input']!r}: must be {_any_of(reports)}"
     else:
-        said = _describe(key, reports[0], model, values)
+        said = _describe(key, reports[0], model, values, elsewhere)
     named = said.partition(" ")[0].rstrip(":")
     where = "override " if _is_set_in(changes or {}, named.split(".")) else f"{origin}: "
     return f"{where}{said}{more}"
@@ -75,26 +72,21 @@ def _is_set_in(changes: Mapping[str, Any], path: Sequence[str]) -> bool:
     return not isinstance(here, Mapping)
 
 
-def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str, Any]) -> str:
+def _describe(
+    key: str,
+    found: Any,
+    model: type[BaseModel],
+    values: Mapping[str, Any],
+    elsewhere: Elsewhere | None,
+) -> str:
     kind, value, context = found["type"], found["input"], found.get("ctx", {})
-    if kind == "extra_forbidden" and key in RENAMED:
-        section, here = key.partition(".")[0], _siblings(model, found["loc"], values)
-        names = [f"{section}.{name}" for name in RENAMED[key] if name in here]
-        names = names or [f"{section}.{name}" for name in RENAMED[key]]
-        return f"{key}: is called {' or '.join(names)} now"
     if kind == "extra_forbidden":
-        section, _, name = key.rpartition(".")
-        if section == "data" and (source := _source_with(name, values)):
-            return (
-                f"{key}: unknown key; it is one of the source: data.source.{name}, or "
-                f'data.source = {{name = "{source}", {name} = …}}'
-            )
-        if places := [place for place in places_of(name) if place != key]:  # the key of another section
-            return f"{key}: unknown key; did you mean {' or '.join(places)}?"
-        here = _siblings(model, found["loc"], values)
-        if others := _others_with(name, model, found["loc"], values):
+        if elsewhere is not None and (said := elsewhere(key, found["loc"], values)):
+            return f"{key}: {said}"
+        here = siblings(model, found["loc"], values)
+        if others := _others_with(key.rpartition(".")[2], model, found["loc"], values):
             return f"{key}: unknown key; it is one of {_listed(others)}. Known: {', '.join(here)}"
-        return f"{key}: unknown key{near(name, here)}"
+        return f"{key}: unknown key{near(key.rpartition('.')[2], here)}"
     if kind == "missing":
         return f"{key}: is required"
     if kind == "union_tag_invalid":
@@ -128,17 +120,6 @@ def _describe(key: str, found: Any, model: type[BaseModel], values: Mapping[str,
     return f"{key} = {value!r}: {found['msg'].lower()}"
 
 
-def _source_with(key: str, values: Mapping[str, Any]) -> str | None:
-    """The source that a config names, if it has this key."""
-    from spreadout.data.sources import SOURCES
-
-    section = values.get("data")
-    source = section.get("source") if isinstance(section, Mapping) else None
-    name = str(source.get("name") if isinstance(source, Mapping) else source)
-    known = name in SOURCES and key != "name" and key in SOURCES[name].model_fields
-    return name if known else None
-
-
 def _any_of(problems: Sequence[Any]) -> str:
     """ "a whole number or 'all'" for a field that takes either."""
     words = []
@@ -153,7 +134,7 @@ def _any_of(problems: Sequence[Any]) -> str:
     return " or ".join(dict.fromkeys(words))
 
 
-def _key(location: Sequence[int | str], values: Mapping[str, Any]) -> str:
+def _key(location: Location, values: Mapping[str, Any]) -> str:
     """The dotted key as the user wrote it: without the method's name and the tried types."""
     parts: list[str] = []
     here: Any = values
@@ -171,9 +152,7 @@ def _key(location: Sequence[int | str], values: Mapping[str, Any]) -> str:
     return ".".join(parts)
 
 
-def _siblings(
-    model: type[BaseModel], location: Sequence[int | str], values: Mapping[str, Any]
-) -> list[str]:
+def siblings(model: type[BaseModel], location: Location, values: Mapping[str, Any]) -> list[str]:
     """The known keys of the section in which an unknown one was found."""
     section = _section(model, location, values)
     found = [c for c in kinds_of(section) if hasattr(c, "model_fields")]
@@ -181,7 +160,7 @@ def _siblings(
 
 
 def _others_with(
-    key: str, model: type[BaseModel], location: Sequence[int | str], values: Mapping[str, Any]
+    key: str, model: type[BaseModel], location: Location, values: Mapping[str, Any]
 ) -> list[str]:
     """Beside the method (or source, or …) that a section names: those that do have this key."""
     section = _section(model, location, values)
@@ -197,7 +176,7 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _section(model: type[BaseModel], location: Sequence[int | str], values: Mapping[str, Any]) -> Any:
+def _section(model: type[BaseModel], location: Location, values: Mapping[str, Any]) -> Any:
     """The type of the section in which a key was found."""
     section: Any = model
     here: Any = values
