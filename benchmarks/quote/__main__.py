@@ -58,8 +58,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "table1": lambda: cifar.arms("results/cifar/table1.json"),
     "table1-points": lambda: cifar.points("results/cifar/table1.json"),
     "table1-longer": lambda: cifar.arms("results/cifar/table1-longer.json"),
-    "table1-longer-points": lambda: cifar.points("results/cifar/table1-longer.json"),
-    "table1-longer-rows": lambda: cifar.own_points("results/cifar/table1-longer.json"),
+    "table1-long": lambda: cifar.arms("results/cifar/table1-long.json"),
+    "table1-long-points": lambda: cifar.all_settings("results/cifar/table1-long.json"),
+    "table1-long-cifar-10": lambda: cifar.all_settings("results/cifar/table1-long-cifar-10.json"),
     "gpu": lambda: rounds.with_losses(
         "results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"
     ),
