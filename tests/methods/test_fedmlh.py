@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import spreadout as so
 from spreadout.cli.main import app
-from spreadout.config.sound import sound
 from spreadout.core import randomness
 from spreadout.core.count_sketch import CountSketch
 from spreadout.core.hashing import DRAWS, PRIME, HashFamily, signs
@@ -34,7 +33,6 @@ from spreadout.federated.cohort import Cohort
 from spreadout.federated.federation import Federation
 from spreadout.federated.round import run_round, run_setup
 from spreadout.methods import Baseline2, FedMLH
-from spreadout.methods.fedmlh import Buckets
 from spreadout.models.buckets import BucketModel, SideBySide, side_by_side_bytes
 from spreadout.report.page import write_page
 from spreadout.runs.arms import arms_of
@@ -413,15 +411,6 @@ def test_many_rare_labels_are_learned_in_fewer_rounds_from_the_odds_of_a_rare_on
         e = label_sets_config({**named, "start_odds": odds}, rounds=1)
         losses[odds] = so.run(e, data=data).history[-1]["loss"]
     assert losses["rare"] < losses["even"]
-
-
-def test_data_and_method_alone_begin_at_the_odds_of_a_rare_label() -> None:
-    data = label_sets()
-    for name in ("fedmlh", "fedavg-bce"):
-        for told, expected in (({}, "rare"), ({"start_odds": "even"}, "even")):
-            made = sound(so.Experiment.of({"rounds": 1, "method": {"name": name, **told}}), data)
-            assert isinstance(made.method, Buckets)
-            assert made.method.start_odds == expected
 
 
 def test_hashed_labels_are_learned(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.methods import DualEncoder, FedMLH, FedSS
 from spreadout.methods.fedaws import Spreadout
-from spreadout.methods.fedmlh import Buckets
 from spreadout.methods.fedss import NEGATIVES
 from spreadout.methods.spreadout_objective import MANY_CLASSES, MINING
 from spreadout.models.build import DataShape
@@ -186,8 +185,6 @@ def objective(experiment: Experiment, splits: Splits) -> dict[str, Any]:
             found["method.scale"] = 10.0
     elif "scale" in type(method).model_fields:
         found["method.scale"] = 10.0  # of a softmax over cosines
-    if isinstance(method, Buckets):
-        found["method.start_odds"] = "rare"  # most labels are
     if isinstance(method, Spreadout) and splits.train.classes > MANY_CLASSES:
         found["method.spreadout_form"] = "topk"
     return found

@@ -34,7 +34,6 @@ DECIDED = frozenset(  # what follows from the data and the method: each may be "
         "method.prior",
         "method.scale",
         "method.spreadout_form",
-        "method.start_odds",
         "clients.per_round",
         "clients.selection",
         "clients.batch",
