@@ -21,6 +21,17 @@ def drawn(folder: Path, rows: int, seed: int, place: Path) -> Path:
     return out
 
 
+def some_rows(folder: Path, rows: int, seed: int, place: Path) -> Path:
+    """A folder with so many rows of a set that is one file with a class a row; a seed draws the same."""
+    (source,) = folder.glob("*.arff")
+    head, lines = _halves(source.read_text().splitlines())
+    random.Random(f"{folder.name} {rows} {seed}").shuffle(lines)
+    out = place / f"{folder.name}-{rows}-{seed}"
+    out.mkdir(parents=True, exist_ok=True)
+    (out / source.name).write_text("\n".join([*head, *lines[:rows], ""]))
+    return out
+
+
 def _halves(lines: list[str]) -> tuple[list[str], list[str]]:
     """The header with its @data, and the rows."""
     at = next(i for i, line in enumerate(lines) if line.strip().lower() == "@data") + 1

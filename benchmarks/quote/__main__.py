@@ -252,6 +252,11 @@ QUOTES: dict[str, Callable[[], str]] = {
         "results/defaults/little.json", "results/defaults/little-one-error.json"
     ),
     "trust-rules": lambda: defaults.trust("results/defaults/trust-rules.json"),
+    "trust-seldom": lambda: defaults.trust_gained(
+        ("24 sets to learn from", "results/defaults/trust-seldom.json"),
+        ("made up", "results/defaults/trust-seldom-made-up.json"),
+        ("150 rows of 15 fresh sets", "results/defaults/trust-seldom-drawn.json"),
+    ),
     "trust-learnt": lambda: defaults.trust("results/defaults/trust-learnt.json"),
     "trust-fresh": lambda: defaults.trust("results/defaults/trust-fresh.json"),
     "prior-rules": lambda: defaults.prior_rules("results/defaults/prior-rules.json"),

@@ -76,7 +76,9 @@ def test_scores_are_the_cosine_and_tau_log_n() -> None:
 
 def test_tau_is_the_one_that_ranks_validation_examples_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against trying each τ as the setting of a run that evaluates on the validation part."""
-    monkeypatch.setattr(prior_alone, "is_better", lambda *args, **kwargs: True)
+    monkeypatch.setattr(
+        prior_alone, "compared", lambda *args, **kwargs: prior_alone.Compared(better=True)
+    )
     data = skewed()
     chosen = so.run(config(), data=data).history[-1]["prior"]
     swapped = so.Splits("swapped", data.train, data.validation, None)

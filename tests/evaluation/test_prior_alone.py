@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import spreadout as so
-from spreadout.evaluation import cautious_prior
+from spreadout.evaluation import cautious_prior, prior_alone
 from spreadout.evaluation.cautious_prior import LIKELIER, STEEPNESS, likelier_weight
 from spreadout.evaluation.prior_alone import ALONE, is_more
 
@@ -89,6 +89,42 @@ def test_of_a_dozen_rows_their_likelihood_tells_what_their_number_cannot(tmp_pat
     )
     assert "inputs unused" not in found(result)
     assert result.metrics["P@1"] > result.references["most frequent"].metrics["P@1"] + 5
+
+
+@pytest.mark.parametrize("shares", [(0.4, 0.3, 0.3), (0.5, 0.3, 0.2)])
+def test_a_dozen_rows_are_no_reason_to_drop_a_model_where_the_frequent_are_seldom_right(
+    shares: tuple[float, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve rows often cannot tell such a model from chance: the prior alone ranked then."""
+    paths = [table(170, 0.7, seed, tmp_path, shares) for seed in range(5)]
+    now = [ended(path, "fedaws", seed=seed) for seed, path in enumerate(paths)]
+    monkeypatch.setattr(prior_alone, "SELDOM", 0.0)
+    careful = [ended(path, "fedaws", seed=seed) for seed, path in enumerate(paths)]
+    gained = [a.metrics["P@1"] - b.metrics["P@1"] for a, b in zip(now, careful, strict=True)]
+    assert min(gained) >= 0
+    assert sum(gained) > 10
+    dropped = [result for result in careful if result.history[-1]["prior"] == ALONE]
+    assert len(dropped) > sum(result.history[-1]["prior"] == ALONE for result in now)
+
+
+def test_a_softmax_over_others_and_a_prior_that_is_often_right_keep_their_caution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def likeliest(*args: object, beyond: float, **kwargs: object) -> None:
+        asked.append(beyond)
+
+    monkeypatch.setattr(cautious_prior, "likeliest", likeliest)
+    even, uneven = table(400, 0.0, 0, tmp_path, (0.5, 0.3, 0.2)), table(400, 0.0, 1, tmp_path)
+    for path, method, beyond in (
+        (even, "fedaws", 0.0),
+        (even, "fedss", LIKELIER),
+        (uneven, "fedaws", LIKELIER),
+    ):
+        asked.clear()
+        ended(path, method, "rounds=10")
+        assert set(asked) == {beyond}
 
 
 def test_the_likeliest_weight_is_taken_where_it_beats_the_counts_beyond_chance() -> None:

@@ -67,13 +67,15 @@ def likeliest(
     *,
     own: bool,
     learnt: bool = False,
+    beyond: float = LIKELIER,
 ) -> float | None:
     """τ of the likeliest κ; None where labels are as likely by the counts alone. own: as above.
 
     learnt: whether the loss compares classes of several clients: cosines then know what is frequent.
+    beyond: twice the gain in log-likelihood that is taken for luck.
     """
     found = _scored(model, state, counts, examples, own=own)
-    return None if found is None else likelier_weight(*found, LEARNT if learnt else 1.0)
+    return None if found is None else likelier_weight(*found, LEARNT if learnt else 1.0, beyond)
 
 
 def _scored(
@@ -112,7 +114,9 @@ def weight(scores: Tensor, right: Tensor, bias: Tensor) -> float:
     return next((1 / STEEPNESS[k] for k in fitting), 0.0)
 
 
-def likelier_weight(scores: Tensor, right: Tensor, bias: Tensor, exponent: float = 1.0) -> float | None:
+def likelier_weight(
+    scores: Tensor, right: Tensor, bias: Tensor, exponent: float = 1.0, beyond: float = LIKELIER
+) -> float | None:
     """exponent/κ of the likeliest κ; None where counts alone are as likely, as far as chance can tell.
 
     exponent: of n_c, whose log the bias is. Cosines that know no more than what is frequent make up for
@@ -129,7 +133,7 @@ def likelier_weight(scores: Tensor, right: Tensor, bias: Tensor, exponent: float
     by_model = log_likelihood(scores, right, exponent * bias).sum(1)
     by_counts = [log_likelihood(scores, right, a * bias, (0,)).sum() for a in {exponent, 1.0}]
     gain = float(by_model.max() - max(by_counts))
-    return exponent / STEEPNESS[int(by_model.argmax())] if 2 * gain > LIKELIER else None
+    return exponent / STEEPNESS[int(by_model.argmax())] if 2 * gain > beyond else None
 
 
 def log_likelihood(

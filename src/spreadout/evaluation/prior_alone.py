@@ -7,13 +7,17 @@ example by example: the model that is kept and its τ are the best of many on th
 sets it is enough to be better in the mean of P@1, P@3 and P@5; a next item is right among the first ten.
 Else τ is the likeliest one, which trusts the model as far as it was right; and where that is no likelier
 than the prior, beyond chance, the prior ranks alone, and the cosine decides between classes that are as
-frequent. Examples of classes that nobody trains say nothing, and a prior that is right less than half as
-often never takes the model's place.
+frequent. Where the prior is right on fewer than six in ten, any gain is enough: a model has more
+to gain there than to lose, and a dozen examples hardly tell it from chance. So it is for losses of a
+client's own class; softmaxes over others' were no better by it (docs/defaults_found.md). Examples of
+classes that nobody trains say nothing, and a prior that is right less than half as often never takes the
+model's place.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -34,6 +38,15 @@ NEXT_ITEMS = 10  # places that a right one may have: what comes next is seldom i
 FEWEST = 10  # examples, below which nothing is said
 MOST = 2000  # that are looked at
 ERRORS = 2  # standard errors by which a model is to be better
+SELDOM = 0.6  # of the examples: a prior that is right less often is not worth much caution
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A model beside the prior alone, on the same examples."""
+
+    better: bool  # whether the model surely is, or that cannot be told
+    seldom: bool = False  # whether the prior is right on fewer than `SELDOM`; never of next items
 
 
 def weighed(
@@ -50,14 +63,23 @@ def weighed(
 
     learnt: whether the model has learnt what is frequent (`cautious_prior.likeliest`).
     """
-    if is_better(model, state, counts, examples, tau, own=own):
+    found = compared(model, state, counts, examples, tau, own=own)
+    if found.better:
         return tau
-    likeliest = cautious_prior.likeliest(model, state, counts, examples, own=own, learnt=learnt)
+    likeliest = cautious_prior.likeliest(
+        model,
+        state,
+        counts,
+        examples,
+        own=own,
+        learnt=learnt,
+        beyond=0.0 if found.seldom and not learnt else cautious_prior.LIKELIER,
+    )
     return ALONE if likeliest is None else max(tau, likeliest)  # it is trusted no more than before
 
 
 @torch.no_grad()
-def is_better(
+def compared(
     model: EmbeddingModel,
     state: ServerState,
     counts: Tensor,
@@ -65,8 +87,8 @@ def is_better(
     tau: float,
     *,
     own: bool,
-) -> bool:
-    """Whether a model with τ surely ranks these examples better than the prior, or that cannot be told.
+) -> Compared:
+    """Whether a model with τ surely ranks these examples better than the prior.
 
     own: whether counts are of these very examples, so that each one's labels are in them.
     """
@@ -75,7 +97,7 @@ def is_better(
     owner, _ = trained_labels(examples.labels, last, first=model.first_class)
     labelled = torch.unique(owner)
     if len(labelled) < FEWEST or not bool((prior[model.first_class :] < prior.max()).any()):
-        return True
+        return Compared(better=True)
     chosen = labelled[:: max(1, -(-len(labelled) // MOST))]  # evenly: a file may be sorted
     rules = [(with_prior(class_vectors(model, state), t * prior), t) for t in (tau, ALONE)]
     sets = int(examples.labels.lengths.max()) > 1
@@ -95,10 +117,12 @@ def is_better(
         found.append(reached[0] - reached[1])
         right += torch.stack([one[:, depths[0] - 1].sum() for one in reached])
     if not may_replace(*right.tolist()):
-        return True
+        return Compared(better=True)
     gained = torch.cat(found)  # (n, places), up to each place
     deep = torch.stack([gained[:, k - 1] / k for k in depths]).mean(0)
-    return is_more(gained[:, depths[0] - 1]) or is_more(deep)
+    more = is_more(gained[:, depths[0] - 1]) or is_more(deep)
+    seldom = not model.takes_histories and float(right[1]) < SELDOM * len(chosen)
+    return Compared(more, seldom)
 
 
 def may_replace(model: float, prior: float) -> bool:
