@@ -87,7 +87,9 @@ def own_examples(experiment: Experiment, node: NodeConfig, agreed: Path) -> Fede
     if path.suffix == ".npz":
         if "classes" not in node:
             raise UserError("--node-config: examples needs classes=N, how many there are in all")
-        return own_file(path, classes=int(node["classes"]))
+        if not _is_number(str(node["classes"])):
+            raise UserError(f"--node-config classes: {node['classes']!r}: must be a whole number")
+        return own_file(path, classes=int(float(node["classes"])))
     if TABLE.search(path.name.lower()) is None:
         raise UserError(f"{path}: a node reads .npz, .csv and .tsv; make an .npz of it: {BY_HAND}")
     if not agreed.is_file():
@@ -95,7 +97,12 @@ def own_examples(experiment: Experiment, node: NodeConfig, agreed: Path) -> Fede
             f"{path}: how its cells become numbers must be the same on all nodes, and nothing says it "
             f"here: the config has no table to learn it from. Make an .npz of it: {BY_HAND}"
         )
-    return own_table(path, AgreedColumns.read(agreed), experiment, node.get("client"))
+    try:
+        return own_table(path, AgreedColumns.read(agreed), experiment, node.get("client"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file on this node") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read on this node: {error.strerror or error}") from None
 
 
 def own_table(
