@@ -190,13 +190,6 @@ def of_own_labels(name: str) -> Iterator[Trial]:
         yield name, "fedmlh", (*THREE_OF_TEN, *change)
 
 
-def of_own_buckets(name: str) -> Iterator[Trial]:
-    """Of label sets: outputs that begin at the odds of a rare label, or at even ones."""
-    for method in ("fedmlh", "fedavg-bce"):
-        for start in ("rare", "even"):
-            yield name, method, (f"method.start_odds={start}",)
-
-
 def of_own_text(name: str) -> Iterator[Trial]:
     """Of words: FedAwS is soon better on the training examples than on others."""
     for change in ((), ("clients.input_dropout=0.5",), ("method.margin=0.7",), ("method.margin=0.5",)):
@@ -218,7 +211,6 @@ OF_OWN = {
     "length": of_own_longer_table,
     "wide-tables": of_own_wide_table,
     "labels": of_own_labels,
-    "start": of_own_buckets,
     "texts": of_own_text,
 }
 GROUPS: Mapping[str, Sequence[Trial]] = {
@@ -229,7 +221,6 @@ GROUPS: Mapping[str, Sequence[Trial]] = {
     "cohorts": tuple(_cohorts()),
     "augmentation": tuple(_augmentation()),
     **dict.fromkeys(OF_OWN, ()),  # those that --folder names
-    "start": tuple(trial for name in ("bibtex", "delicious") for trial in of_own_buckets(name)),
 }
 
 

@@ -131,6 +131,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedmlh": lambda: fedmlh.hashed(*(f"results/fedmlh/{shape}.json" for shape in ("bibtex", "eurlex"))),
     "fedmlh-matched": fedmlh.matched,
     "fedmlh-largest": fedmlh.largest,
+    "fedmlh-starts": fedmlh.starts,
     "fedmlh-matched-sent": fedmlh.matched_sent,
     "fedmlh-figure3": fedmlh.by_frequency,
     "fedmlh-curves": lambda: fedmlh.hashed_curves(

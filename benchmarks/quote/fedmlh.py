@@ -51,6 +51,29 @@ def largest() -> str:
     return table(("", *KEPT, "rounds", "sent"), rows, *files, note=" ".join(["One seed.", *at_edges]))
 
 
+START = {
+    "even": "results/fedmlh/eurlex-matched.json",
+    "rare": "results/fedmlh/eurlex-rare-start.json",
+}
+EARLY = (1, 2, 4, 8)  # rounds
+
+
+def starts() -> str:
+    """Outputs that begin at even odds or at those of a rare label: the first rounds, and the best."""
+    rows = []
+    for arm in ("fedmlh", "fedavg"):
+        for start, path in START.items():
+            v = next(one for one in read(path)["variants"] if one["name"] == arm)
+            early = dict(zip(v["curve"]["round"], v["curve"]["P@1"], strict=True))
+            cells = [
+                *(f"{early[at]:.1f}" for at in EARLY),
+                *(spread(v["metrics"][name]) for name in KEPT),
+            ]
+            rows.append([f"{v['label']}, {start}", *cells, f"{v['best']['round']:.0f}"])
+    head = ("", *(f"P@1, round {at}" for at in EARLY), *(f"best {name}" for name in KEPT), "rounds")
+    return table(head, rows, *START.values(), note=over_seeds(read(START["rare"])))
+
+
 def hashed(*paths: str, tuned: bool = False) -> str:
     """On the test part, after as many rounds as were chosen; tuned: rates were chosen, too."""
     rows, arms, at_edges = [], [], []
