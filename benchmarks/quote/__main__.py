@@ -257,7 +257,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "trust-seldom": lambda: defaults.trust_gained(
         ("24 sets to learn from", "results/defaults/trust-seldom.json"),
         ("made up", "results/defaults/trust-seldom-made-up.json"),
-        ("150 rows of 15 fresh sets", "results/defaults/trust-seldom-drawn.json"),
+        ("150 rows of 15 sets set aside", "results/defaults/trust-seldom-drawn.json"),
     ),
     "trust-learnt": lambda: defaults.trust("results/defaults/trust-learnt.json"),
     "trust-fresh": lambda: defaults.trust("results/defaults/trust-fresh.json"),
