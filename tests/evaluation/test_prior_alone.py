@@ -12,6 +12,7 @@ import spreadout as so
 from spreadout.evaluation import cautious_prior, prior_alone
 from spreadout.evaluation.cautious_prior import LIKELIER, STEEPNESS, likelier_weight
 from spreadout.evaluation.prior_alone import ALONE, is_more
+from spreadout.runs import diagnosis
 
 SHARES = (0.7, 0.2, 0.1)
 
@@ -58,6 +59,20 @@ def test_a_model_that_knows_more_ranks_by_what_it_knows(method: str, tmp_path: P
     assert result.metrics["P@1"] > result.references["most frequent"].metrics["P@1"] + 15
     assert result.summary["prior"]["weight"] < 1
     assert "inputs unused" not in found(result)
+
+
+def test_where_rare_classes_are_to_count_they_are_found(tmp_path: Path) -> None:
+    """The remedy: by P@1 one answer to everything is hard to beat, by balanced accuracy easily."""
+    path = table(1200, 1.5, 0, tmp_path, (0.96, 0.04))
+    usual = ended(path, "fedaws")
+    said = {one["name"]: one["remedy"] for one in usual.summary["findings"]}
+    assert said["inputs unused"].startswith(f"{diagnosis.RARE}; else ")
+    alike = ended(path, "fedaws", 'eval.metrics=["balanced_accuracy", "P@1"]')
+    assert "inputs unused" not in found(alike)
+    assert not any("prior" in record for record in alike.history)  # none at all
+    assert alike.metrics["balanced_accuracy"] > usual.metrics["balanced_accuracy"] + 20
+    asked = ended(path, "fedaws", 'eval.metrics=["balanced_accuracy"]', "method.prior=0.03", "rounds=2")
+    assert {record["prior"] for record in asked.history} == {0.03}
 
 
 def test_a_weight_that_is_set_stays(tmp_path: Path) -> None:

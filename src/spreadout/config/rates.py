@@ -21,6 +21,7 @@ from spreadout.config.experiment import Experiment
 from spreadout.config.known import hides_sizes
 from spreadout.core.optimizers import Optimizer
 from spreadout.data.splits import Splits
+from spreadout.evaluation.early_stopping import judged_by
 from spreadout.methods import DualEncoder, FedMLH
 from spreadout.methods.base import Method
 from spreadout.methods.positive_only import PositiveOnly
@@ -81,6 +82,8 @@ def _prior(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     users are asked for no counts whichever items they request.
     """
     method, hidden = experiment.method, hides_sizes(experiment)
+    if judged_by(experiment.eval) == ["balanced_accuracy"]:
+        return {"method.prior": 0.0}  # every class counts alike: how frequent it is must not
     own = method.is_centralized or (method.names_own_rows and not hidden)
     if own and not method.takes_histories:
         return {"method.prior": "auto"}

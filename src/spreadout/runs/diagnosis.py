@@ -62,6 +62,7 @@ UNUSED = (
     "try other rates and more rounds; of few validation examples chance tells little: a larger "
     "data.validation_fraction tells more"
 )
+RARE = 'if rare classes are to count as much, set eval.metrics = ["balanced_accuracy", "P@1"]'
 WITH_PRIOR = 'set method.prior = "auto": clients then say how many examples of each class they have'
 
 
@@ -281,11 +282,14 @@ def inputs_unused(
         remedy = simpler(setting, references[who].form)
     elif who and setting.alone and gap * examples >= 100 * ROWS:
         remedy = f"{COMPARE}; or {UNUSED}"
+    remedy = others[0].remedy if others else remedy
+    if "balanced_accuracy" in config.metrics and "balanced_accuracy" not in judged_by(config):
+        remedy = f"{RARE}; else {remedy}"
     return Finding(
         "inputs unused",
         f"on validation examples the model is no better than {_always(references)}, beyond chance, so "
         "those are what it answers",
-        others[0].remedy if others else remedy,
+        remedy,
     )
 
 
