@@ -64,7 +64,7 @@ def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
 
     A method that trains on whole label sets needs clients that hold them.
     """
-    sets = _has_sets(found.train.labels)
+    sets = has_sets(found.train.labels)
     chosen: Partition = ByLabel()
     if "partition" in experiment.data.model_fields_set:
         chosen = experiment.data.partition
@@ -386,7 +386,7 @@ def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
         names = ["MAP@R", "retrieval R@1", "retrieval R@5"]
     elif "history" in splits.train.columns:
         names = ["R@10", "R@1", "nDCG@10"]
-    elif _has_sets(judged.labels):
+    elif has_sets(judged.labels):
         names = ["P@1", "P@3", "P@5"]
         if experiment.privacy is None:  # propensities follow from counts of clients' classes
             names += ["PSP@1", "PSP@3", "PSP@5"]
@@ -432,7 +432,7 @@ def _skewed(experiment: Experiment, splits: Splits) -> bool:
     return bool(most >= SKEWED * others)
 
 
-def _has_sets(labels: Ragged) -> bool:
+def has_sets(labels: Ragged) -> bool:
     return len(labels) > 0 and int(labels.lengths.max()) > 1
 
 
