@@ -64,7 +64,7 @@ def division(experiment: Experiment, found: RawDataset) -> dict[str, Any]:
 
     A method that trains on whole label sets needs clients that hold them.
     """
-    sets = has_sets(found.train.labels)
+    sets = _has_sets(found.train.labels)
     chosen: Partition = ByLabel()
     if "partition" in experiment.data.model_fields_set:
         chosen = experiment.data.partition
@@ -354,6 +354,14 @@ def is_text(experiment: Experiment, splits: Splits) -> bool:
     return not known.has_numbers(experiment, splits)
 
 
+def has_rare_words(splits: Splits) -> bool:
+    """Whether features are words, more of them than instances, and one label is to be told."""
+    shape, x = DataShape.of(splits.train), splits.train.columns.get("x")
+    if not isinstance(x, Sparse) or splits.train.has_numbers or _has_sets(splits.test.labels):
+        return False
+    return (shape.features or 0) >= max(WORDS, len(x))
+
+
 def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """So many rounds that clients take part and examples are seen often enough."""
     method, sizes = experiment.method, known.sizes(experiment, splits)
@@ -386,7 +394,7 @@ def metrics(experiment: Experiment, splits: Splits) -> dict[str, Any]:
         names = ["MAP@R", "retrieval R@1", "retrieval R@5"]
     elif "history" in splits.train.columns:
         names = ["R@10", "R@1", "nDCG@10"]
-    elif has_sets(judged.labels):
+    elif _has_sets(judged.labels):
         names = ["P@1", "P@3", "P@5"]
         if experiment.privacy is None:  # propensities follow from counts of clients' classes
             names += ["PSP@1", "PSP@3", "PSP@5"]
@@ -432,7 +440,7 @@ def _skewed(experiment: Experiment, splits: Splits) -> bool:
     return bool(most >= SKEWED * others)
 
 
-def has_sets(labels: Ragged) -> bool:
+def _has_sets(labels: Ragged) -> bool:
     return len(labels) > 0 and int(labels.lengths.max()) > 1
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from spreadout.config.choices import (
     EVERYBODY,
     can_spare_features,
-    has_sets,
+    has_rare_words,
     is_small,
     is_text,
     one_step,
@@ -143,10 +143,11 @@ def _epsilon(experiment: Experiment, splits: Splits, rate: float) -> float:
     soon learned by heart. Tried with one label a text and up to 150 clients: a mean over thousands is of
     another scale.
     """
+    if hides_sizes(experiment) or experiment.model.encoder != "mlp" or not has_rare_words(splits):
+        return 1e-8
     clients, busy = experiment.clients, int((splits.train.sizes > 0).sum())
     taking = busy if clients.per_round == "all" else min(busy, clients.per_round)
-    words = experiment.model.encoder == "lookup" and not has_sets(splits.test.labels)
-    if not words or hides_sizes(experiment) or taking > EVERYBODY:
+    if taking > EVERYBODY:
         return 1e-8
     return RARE_WORDS * (1.0 if is_open(experiment, "clients.lr") else clients.lr / rate)
 
