@@ -58,8 +58,9 @@ QUOTES: dict[str, Callable[[], str]] = {
     "table1": lambda: cifar.arms("results/cifar/table1.json"),
     "table1-points": lambda: cifar.points("results/cifar/table1.json"),
     "table1-longer": lambda: cifar.arms("results/cifar/table1-longer.json"),
-    "table1-longer-points": lambda: cifar.points("results/cifar/table1-longer.json"),
-    "table1-longer-rows": lambda: cifar.own_points("results/cifar/table1-longer.json"),
+    "table1-long": lambda: cifar.arms("results/cifar/table1-long.json"),
+    "table1-long-points": lambda: cifar.all_settings("results/cifar/table1-long.json"),
+    "table1-long-cifar-10": lambda: cifar.all_settings("results/cifar/table1-long-cifar-10.json"),
     "gpu": lambda: rounds.with_losses(
         "results/dual_encoder/workload-a-h200.json", "results/extreme/speed-h200.json"
     ),
@@ -130,6 +131,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "fedmlh": lambda: fedmlh.hashed(*(f"results/fedmlh/{shape}.json" for shape in ("bibtex", "eurlex"))),
     "fedmlh-matched": fedmlh.matched,
     "fedmlh-largest": fedmlh.largest,
+    "fedmlh-starts": fedmlh.starts,
     "fedmlh-matched-sent": fedmlh.matched_sent,
     "fedmlh-figure3": fedmlh.by_frequency,
     "fedmlh-curves": lambda: fedmlh.hashed_curves(
@@ -282,7 +284,7 @@ QUOTES: dict[str, Callable[[], str]] = {
     "trust-seldom": lambda: defaults.trust_gained(
         ("24 sets to learn from", "results/defaults/trust-seldom.json"),
         ("made up", "results/defaults/trust-seldom-made-up.json"),
-        ("150 rows of 15 fresh sets", "results/defaults/trust-seldom-drawn.json"),
+        ("150 rows of 15 sets set aside", "results/defaults/trust-seldom-drawn.json"),
     ),
     "trust-learnt": lambda: defaults.trust("results/defaults/trust-learnt.json"),
     "trust-fresh": lambda: defaults.trust("results/defaults/trust-fresh.json"),

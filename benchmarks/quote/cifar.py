@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.papers.cifar import ARMS, EVERY, LABELS, NETS, OWN, called, paper
+from benchmarks.papers.cifar import ARMS, EVERY, LABELS, NETS, called, paper
 from benchmarks.quote.tables import Made, read, table
 
 ORACLE = "centralized"
@@ -45,16 +45,19 @@ def points(path: str) -> str:
     return table(head, rows, path, note=note)
 
 
-def own_points(path: str) -> str:
-    """Validation P@1 of points that differ in more than the server's rates; the best one in bold."""
+def all_settings(path: str) -> str:
+    """Validation P@1 of points that differ in more than the server's rates; each arm's best in bold."""
     made, rows = read(path), []
-    tried = [run for run in made["runs"] if not run["test"] and run["arm"] in OWN]
-    best = max(tried, key=lambda run: (run["P@1"], -run["point"]))
-    for run in sorted(tried, key=lambda run: int(run["point"])):
-        mark = "**" if run is best else ""
-        rows.append([called(run["net"]), _settings(run), f"{mark}{run['P@1']:.1f}{mark}"])
-    note = f"After {tried[0]['epochs']} epochs; the best one in bold."
-    return table(("", _label(tried[0]["arm"]), "P@1, validation"), rows, path, note=note)
+    every = [run for run in made["runs"] if not run["test"]]
+    for arm in EVERY:
+        tried = sorted((run for run in every if run["arm"] == arm), key=lambda run: int(run["point"]))
+        best = max(tried, key=lambda run: (run["P@1"], -run["point"])) if tried else None
+        for run in tried:
+            mark = "**" if run is best else ""
+            named = [called(run["net"]), _label(arm), _settings(run)]
+            rows.append([*named, f"{mark}{run['P@1']:.1f}{mark}"])
+    note = f"After {_to(sorted({run['epochs'] for run in every}))} epochs; the best of an arm in bold."
+    return table(("", "", "point", "P@1, validation"), rows, path, note=note)
 
 
 def _tested(made: Made, net: str, arm: str) -> Made:

@@ -9,11 +9,8 @@ from benchmarks.papers.fedmlh import KEPT
 from benchmarks.quote.edges import edges
 from benchmarks.quote.tables import (
     Made,
-    Planned,
     gib,
-    latest,
     mib,
-    not_run,
     over_seeds,
     read,
     spread,
@@ -21,23 +18,7 @@ from benchmarks.quote.tables import (
 )
 
 MATCHED = tuple(f"results/fedmlh/{shape}-matched.json" for shape in ("eurlex", "wiki31"))
-LARGE = "results/fedmlh/amztitle-matched.json"
-_LONG = "--law matched --seeds 1"
-TO_COME = (
-    Planned(
-        "AMZtitle's shape, all 295,000 instances, with FedAvg to its end",
-        LARGE,
-        f"fedmlh --shapes amztitle {_LONG} --held 0.034 --tuning-rounds 4 --rounds 30 --jobs 2",
-        10,
-    ),
-    Planned(
-        "Wikititle's shape, 150,000 of its 693,000 instances",
-        "results/fedmlh/wikititle-matched.json",
-        f"fedmlh --shapes wikititle {_LONG} --examples 150000 --held 0.05 --tuning-rounds 8 --rounds 40 "
-        "--jobs 2",
-        14,
-    ),
-)
+LARGE = tuple(f"results/fedmlh/{shape}-matched.json" for shape in ("amztitle", "wikititle"))
 
 Curve = dict[str, list[float]]
 
@@ -48,25 +29,49 @@ def matched() -> str:
 
 
 def largest() -> str:
-    """AMZtitle's shape with all instances: rates after few rounds, and what was tested; what is left."""
-    tuning, tested = f"{LARGE.removesuffix('.json')}-tuning.json", latest(LARGE)
-    made, tried = read(tested), read(tuning)["points"]
-    labels = {v["name"]: v["label"] for v in made["variants"]} | {"fedavg": "FedAvg"}
+    """The two largest shapes: rates after few rounds, and what was tested."""
+    rows, files, at_edges = [], [], []
+    for path in LARGE:
+        tuning = f"{path.removesuffix('.json')}-tuning.json"
+        made, shape = read(path), _shape(path)
+        labels = {v["name"]: v["label"] for v in made["variants"]}
+        for point in read(tuning)["points"]:
+            cells = [*(f"{point[name]:.2f}" for name in KEPT), str(point["round"]), gib(point["bytes"])]
+            rows.append([f"{shape}, {labels[point['arm']]}, rate {point['point']}, held out", *cells])
+        for v in made["variants"]:
+            cells = [*(spread(v["metrics"][name], 2) for name in KEPT), f"{v['best']['round']:.0f}"]
+            rate = made["configs"][v["name"]]["clients"]["lr"]
+            said = f"{shape}, {v['label']}, rate {rate:g}, **test part**"
+            rows.append([said, *cells, gib(v["best"]["bytes"])])
+        usual = [f"{made['constant'][name]:.2f}" for name in KEPT[:3]]
+        rows.append([f"{shape}, *always the most frequent labels*, test part", *usual, *["–"] * 3])
+        files += [tuning, path]
+        if said := edges(made, tuning):
+            at_edges.append(f"{shape}: {said[0].lower()}{said[1:]}")
+    return table(("", *KEPT, "rounds", "sent"), rows, *files, note=" ".join(["One seed.", *at_edges]))
+
+
+START = {
+    "even": "results/fedmlh/eurlex-matched.json",
+    "rare": "results/fedmlh/eurlex-rare-start.json",
+}
+EARLY = (1, 2, 4, 8)  # rounds
+
+
+def starts() -> str:
+    """Outputs that begin at even odds or at those of a rare label: the first rounds, and the best."""
     rows = []
-    for point in tried:
-        cells = [*(f"{point[name]:.1f}" for name in KEPT), str(point["round"])]
-        rows.append(
-            [f"{labels[point['arm']]}, rate {point['point']}, held out", *cells, gib(point["bytes"])]
-        )
-    for v in made["variants"]:
-        cells = [*(spread(v["metrics"][name]) for name in KEPT), f"{v['best']['round']:.0f}"]
-        rate = made["configs"][v["name"]]["clients"]["lr"]
-        rows.append([f"{v['label']}, rate {rate:g}, test part", *cells, gib(v["best"]["bytes"])])
-    usual = [f"{made['constant'][name]:.2f}" for name in KEPT[:3]]
-    rows.append(["*always the most frequent labels*, test part", *usual, *["–"] * 3])
-    note = f"{over_seeds(made)} {edges(made, tuning)}".strip()
-    found = table(("", *KEPT, "rounds", "sent"), rows, tuning, tested, note=note)
-    return "\n\n".join([found, *not_run(TO_COME)])
+    for arm in ("fedmlh", "fedavg"):
+        for start, path in START.items():
+            v = next(one for one in read(path)["variants"] if one["name"] == arm)
+            early = dict(zip(v["curve"]["round"], v["curve"]["P@1"], strict=True))
+            cells = [
+                *(f"{early[at]:.1f}" for at in EARLY),
+                *(spread(v["metrics"][name]) for name in KEPT),
+            ]
+            rows.append([f"{v['label']}, {start}", *cells, f"{v['best']['round']:.0f}"])
+    head = ("", *(f"P@1, round {at}" for at in EARLY), *(f"best {name}" for name in KEPT), "rounds")
+    return table(head, rows, *START.values(), note=over_seeds(read(START["rare"])))
 
 
 def hashed(*paths: str, tuned: bool = False) -> str:

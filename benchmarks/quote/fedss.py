@@ -13,12 +13,6 @@ MADE = {
 }
 TO_COME = (
     Planned(
-        "the rest with twenty drawings a class, 800 rounds: two seeds, NegOnly, FedSS with 6 %",
-        MADE["twenty drawings a class"],
-        "fedss --studies reduced-20",
-        3,
-    ),
-    Planned(
         "twenty drawings a class, all arms, 28x28, up to 3,000 rounds",
         "results/fedss/drawings-20.json",
         "fedss --studies drawings-20",

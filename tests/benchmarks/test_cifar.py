@@ -50,7 +50,7 @@ def test_arms_have_equally_many_points_and_all_are_configs_without_idle_keys() -
 def test_the_preset_is_the_recipe_that_was_measured(source: str) -> None:
     """On the network that its points were tried on, with those that were chosen."""
     made = json.loads((ROOT / "results" / "cifar" / "table1.json").read_text())
-    longer = json.loads((ROOT / "results" / "cifar" / "table1-longer.json").read_text())
+    longer = json.loads((ROOT / "results" / "cifar" / "table1-long.json").read_text())
     preset = Suite.load([f"fedaws/table1-{source}"], None)
     assert set(preset.variants) == set(ARMS)
     net = f"{source} {NETS[f'{source} resnet32'][1]}"

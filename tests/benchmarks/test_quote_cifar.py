@@ -65,6 +65,6 @@ def test_points_beyond_the_rates_are_in_their_order(monkeypatch: pytest.MonkeyPa
     runs = [_run("fedaws-rows", i, 0.4, score) for i, score in ((1, 52.0), (0, 51.7), (2, 49.4))]
     tested = _run("fedaws-rows", 1, 0.4, 64.9, test=True)
     monkeypatch.setattr(cifar, "read", lambda path: {"runs": [*runs, tested]})
-    found: Any = cifar.own_points("x.json")
-    assert found[0] == "After 6 epochs; the best one in bold."
-    assert [row[2] for row in found[1:]] == ["51.7", "**52.0**", "49.4"]
+    found: Any = cifar.all_settings("x.json")
+    assert found[0] == "After 6 epochs; the best of an arm in bold."
+    assert [row[3] for row in found[1:]] == ["51.7", "**52.0**", "49.4"]

@@ -274,6 +274,22 @@ def test_nobody_there_is_an_error_that_says_so(tmp_path: Path) -> None:
         run(tmp_path, e, three_nodes(tmp_path, e))
 
 
+def test_what_a_node_said_is_the_reason_and_not_its_later_silence(tmp_path: Path) -> None:
+    e = experiment("deploy.nodes=3", "deploy.wait=3", "deploy.timeout=1")
+    grid = three_nodes(tmp_path, e)
+
+    def says_why_and_falls_silent(content: RecordDict) -> RecordDict:
+        grid.nodes[101].alive = False
+        return RecordDict({"problem": ConfigRecord({"reason": "mine.csv:9: kind is 'oak'"})})
+
+    grid.nodes[101].change = changed(HELLO, says_why_and_falls_silent)
+    why = (
+        r"3: 2 nodes came within deploy\.wait = 3 s; one that came failed: .*mine\.csv:9: kind is 'oak'"
+    )
+    with pytest.raises(UserError, match=why):
+        run(tmp_path, e, grid)
+
+
 # Nodes that lie
 
 

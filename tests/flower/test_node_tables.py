@@ -133,7 +133,25 @@ def test_a_federation_trains_on_a_csv_on_every_node(project: Path, tmp_path: Pat
             r"mine\.csv:2: kind is 'oak', no class .*ash, elm,",
         ),
         (["1", "long", "2", "ash", "Anna"], HEADER, {}, r"mine\.csv:2: who is 'Anna': clients of a dep"),
-        (["1", "long", "x", "ash", "0"], HEADER, {}, r"mine\.csv:2: width is 'x', which is no number"),
+        (["1", "long", "x", "ash", "0"], HEADER, {}, r"mine\.csv:2: width is 'x', which is no number$"),
+        (
+            ["1", "long", '"2,5"', "ash", "0"],
+            HEADER,
+            {},
+            r"2: width is '2,5', which is no number: write it with a decimal point, as 3\.14",
+        ),
+        (
+            ["1", "long", "2", "ash", "0"],
+            HEADER,
+            {"examples": "gone.csv"},
+            r"gone\.csv: no such file on this node",
+        ),
+        (
+            ["1", "long", "2", "ash", "0"],
+            HEADER,
+            {"examples": "gone.npz", "classes": "three"},
+            r"--node-config classes: 'three': must be a whole number",
+        ),
         (["1", "long", "2", "ash", "0"], [*HEADER[:2], "wide", *HEADER[3:]], {}, r"no column 'width', "),
         (["1", "long", "2", "ash", "0"], [*HEADER[:3], "king", "who"], {}, r"no column 'kind'; did you"),
         (

@@ -23,6 +23,7 @@ from spreadout.data.words import hashed_words
 
 MOST_VALUES = 64  # of a column of text, that may become indicators
 NOT_THERE = frozenset({"na", "n/a", "nan", "null", "none", "?", "<na>", "nat"})  # in any letters
+WITH_POINT = ": write it with a decimal point, as 3.14"
 
 
 @dataclass(frozen=True)
@@ -225,9 +226,9 @@ def _encoded(column: InputColumn, cells: Sequence[Any], origin: str, notes: list
         try:
             found[row] = float(cell)
         except (TypeError, ValueError, OverflowError):
-            raise UserError(
-                f"{_at(origin, cells, row)}: {column.name} is {str(cell)[:40]!r}, which is no number"
-            ) from None
+            said = f"{_at(origin, cells, row)}: {column.name} is {str(cell)[:40]!r}, which is no number"
+            comma = isinstance(cell, str) and is_number(cell.replace(",", ".", 1))
+            raise UserError(f"{said}{WITH_POINT if comma else ''}") from None
         if not math.isfinite(found[row, 0]):
             raise UserError(f"{_at(origin, cells, row)}: {column.name} is {str(cell)[:40]}, not finite")
     return found

@@ -101,7 +101,7 @@ def micro_f1_at(ranked: Tensor, labels: Ragged, k: int) -> float:
     85.71
     """
     tested, taken, found = class_counts_at(ranked, labels, k)
-    return 100.0 * float(2 * found.sum() / (tested.sum() + taken.sum()))
+    return 100.0 * float(2 * found.sum() / (tested.sum() + taken.sum()).double())
 
 
 def area_under_curve(scores: Tensor, right: Tensor) -> Tensor:

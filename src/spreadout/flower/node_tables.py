@@ -15,7 +15,6 @@ from logging import WARNING
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tomli_w
 import torch
 from flwr.supercore import log
@@ -28,7 +27,6 @@ from spreadout.data.arrays import as_features
 from spreadout.data.columns import Column, Dense, Sparse
 from spreadout.data.dataset import FederatedDataset
 from spreadout.data.decimals import pointed
-from spreadout.data.feature_hashing import hashed
 from spreadout.data.input_columns import InputColumns
 from spreadout.data.io.csv_table import HEAD, TABLE, Cells, columns_in, delimiter_in, text_of
 from spreadout.data.sources.label_cells import WHOLE
@@ -89,7 +87,9 @@ def own_examples(experiment: Experiment, node: NodeConfig, agreed: Path) -> Fede
     if path.suffix == ".npz":
         if "classes" not in node:
             raise UserError("--node-config: examples needs classes=N, how many there are in all")
-        return own_file(path, classes=int(node["classes"]))
+        if not _is_number(str(node["classes"])):
+            raise UserError(f"--node-config classes: {node['classes']!r}: must be a whole number")
+        return own_file(path, classes=int(float(node["classes"])))
     if TABLE.search(path.name.lower()) is None:
         raise UserError(f"{path}: a node reads .npz, .csv and .tsv; make an .npz of it: {BY_HAND}")
     if not agreed.is_file():
@@ -97,7 +97,12 @@ def own_examples(experiment: Experiment, node: NodeConfig, agreed: Path) -> Fede
             f"{path}: how its cells become numbers must be the same on all nodes, and nothing says it "
             f"here: the config has no table to learn it from. Make an .npz of it: {BY_HAND}"
         )
-    return own_table(path, AgreedColumns.read(agreed), experiment, node.get("client"))
+    try:
+        return own_table(path, AgreedColumns.read(agreed), experiment, node.get("client"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file on this node") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read on this node: {error.strerror or error}") from None
 
 
 def own_table(
@@ -125,20 +130,14 @@ def own_table(
         log(WARNING, "%s: %s", path, note)
     labels = torch.tensor(_classes_of(path, source.label, table[source.label], agreed))
     numbers, owner = torch.unique(_whose(path, source, table, client, len(labels)), return_inverse=True)
-    columns: dict[str, Column] = {"x": _inputs(encoded, experiment), "y": Dense(labels)}
+    inputs = encoded if isinstance(encoded, Sparse) else Dense(as_features(encoded))
+    columns: dict[str, Column] = {"x": inputs, "y": Dense(labels)}
     found = FederatedDataset.by_owner(columns, owner, agreed.count)
     return replace(found, numbers=numbers, input_columns=agreed.columns)
 
 
 def _numbers_in(agreed: AgreedColumns) -> list[str]:
     return [column.name for column in agreed.columns.columns if not column.values]
-
-
-def _inputs(encoded: np.ndarray | Sparse, experiment: Experiment) -> Column:
-    if not isinstance(encoded, Sparse):
-        return Dense(as_features(encoded))
-    width = experiment.data.hash_features
-    return encoded if width is None else hashed(encoded, width, signed=experiment.data.hash_signs)
 
 
 def _classes_of(path: Path, name: str, cells: Cells, agreed: AgreedColumns) -> list[int]:

@@ -15,13 +15,14 @@ from flwr.supercore import log
 
 from spreadout.core.rows import nbytes
 from spreadout.core.types import Tensors
+from spreadout.data.in_words import counted
 from spreadout.federated import checks
 from spreadout.federated.executor import Heard
 from spreadout.flower import bounds, messages, rpc
 from spreadout.flower.access import ANOTHERS_CLIENT, NOT_ALLOWED, AccessControl, fingerprint
 from spreadout.flower.messages import HELLO, REQUESTS, Malformed, TooManyClients
 from spreadout.flower.refusals import NOBODY, Refusals
-from spreadout.flower.rpc import Call, Replies
+from spreadout.flower.rpc import NO_ANSWER, Call, Replies
 from spreadout.methods.class_counts import SetupMessage, is_row_list
 
 BEFORE = 0.5  # the share of a round's time for calls that come before training
@@ -55,7 +56,7 @@ class Nodes:
         default_factory=dict
     )  # node → misses, when to call again
     _until: float = 0.0  # when the present round must end
-    last_problem: str = ""  # the last failure of a node
+    last_problem: str = ""  # the last failure of a node, silence only if there was no other
     heard: list[Heard] = field(default_factory=list)  # requests that have come since they were logged
 
     def __len__(self) -> int:
@@ -168,7 +169,8 @@ class Nodes:
                 "key is another one after every start: set deploy.takeover = true"
             )
             self.warn(round, node, why)
-        log(INFO, "node %s answers for %d clients", node, sum(n == node for n in self.node_of.values()))
+        mine = sum(n == node for n in self.node_of.values())
+        log(INFO, "node %s answers for %s", node, counted(mine, "client"))
 
     def _claim(
         self, client: int, size: int, node: int, online: dict[int, str], names: set[str]
@@ -296,7 +298,8 @@ class Nodes:
                 self._requests.pop(client, None)
 
     def warn(self, round: int, node: int, why: str) -> None:
-        self.last_problem = why
+        if why != NO_ANSWER or not self.last_problem:  # what it said before it fell silent counts
+            self.last_problem = why
         log(WARNING, "round %d: node %s: %s", round, node, why)
 
 

@@ -19,6 +19,7 @@ from spreadout.config.experiment import DeployConfig, Experiment
 from spreadout.config.sound import settled
 from spreadout.core.errors import UserError
 from spreadout.core.private import close_to_others, owner_only
+from spreadout.data.in_words import counted
 from spreadout.data.splits import Splits
 from spreadout.evaluation.metrics import find_metric
 from spreadout.federated.claims import WHERE_DEPLOYED
@@ -272,7 +273,7 @@ class Builder:
             if time.monotonic() >= until:
                 why = f"; one that came failed: {nodes.last_problem}" if nodes.last_problem else ""
                 raise UserError(
-                    f"deploy.nodes = {deploy.nodes}: {len(nodes)} nodes came within "
+                    f"deploy.nodes = {deploy.nodes}: {counted(len(nodes), 'node')} came within "
                     f"deploy.wait = {deploy.wait:g} s{why or '; start more, or wait longer'}"
                 )
             time.sleep(LOOK)

@@ -41,6 +41,9 @@ class Buckets(Method):
     has_class_table: ClassVar[bool] = False
     weighting: Weighting = "uniform"  # 1/S of line 17; "examples": n_k/n
     decoding: Decoding = "log-probability"
+    # How often a fresh network takes an output to be right: in half of all examples, or in one of as
+    # many as there are outputs.
+    start_odds: Literal["even", "rare"] = "even"
 
     @abstractmethod
     def hashes(self, seed: int, classes: int) -> HashFamily | None:
@@ -48,7 +51,8 @@ class Buckets(Method):
 
     def build_model(self, config: ModelConfig, shape: DataShape, seed: int) -> BucketModel:
         hashes = self.hashes(seed, shape.classes)
-        return build_bucket_model(config, shape, seed, hashes, self.decoding)
+        rare = self.start_odds == "rare"
+        return build_bucket_model(config, shape, seed, hashes, self.decoding, rare)
 
     def row_merge(self) -> dict[str, RowMerge]:
         return {}

@@ -30,9 +30,13 @@ SCORES_AT_ONCE = 1 << 26  # scores of rows against classes in memory at once
 
 
 class SideBySide(nn.Module):
-    """R networks of dense layers with ReLU between them, all given the same input."""
+    """R networks of dense layers with ReLU between them, all given the same input.
 
-    def __init__(self, networks: int, widths: Sequence[int]) -> None:
+    rare: a fresh network takes one of its outputs to be right, each of them alike. From even odds, the
+    first rounds of many outputs would teach only that nearly all are wrong, the layers below included.
+    """
+
+    def __init__(self, networks: int, widths: Sequence[int], rare: bool = False) -> None:
         super().__init__()
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for narrow, wide in pairwise(widths):
@@ -41,6 +45,8 @@ class SideBySide(nn.Module):
                 nn.Parameter(torch.empty(networks, narrow, wide).uniform_(-bound, bound))
             )
             self.biases.append(nn.Parameter(torch.empty(networks, wide).uniform_(-bound, bound)))
+        if rare:
+            nn.init.constant_(self.biases[-1], -math.log(max(widths[-1] - 1, 1)))  # log odds of 1 / wide
 
     def forward(self, x: Tensor) -> Tensor:
         """x: (n, features) → (R, n, outputs)"""

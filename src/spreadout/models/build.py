@@ -254,7 +254,12 @@ def build_model(config: ModelConfig, shape: DataShape, seed: int) -> EmbeddingMo
 
 
 def build_bucket_model(
-    config: ModelConfig, shape: DataShape, seed: int, hashes: HashFamily | None, decoding: Decoding
+    config: ModelConfig,
+    shape: DataShape,
+    seed: int,
+    hashes: HashFamily | None,
+    decoding: Decoding,
+    rare: bool,
 ) -> BucketModel:
     """Networks over buckets of classes, fresh from the seed."""
     if config.encoder != "mlp" or shape.features is None:
@@ -267,7 +272,7 @@ def build_bucket_model(
     widths = [shape.features, *([128] if config.hidden is None else config.hidden), outputs]
 
     def fresh() -> nn.Module:
-        return with_scaling(SideBySide(networks, widths), shape, config)
+        return with_scaling(SideBySide(networks, widths, rare), shape, config)
 
     with torch.device("meta"):
         shapes = fresh()
