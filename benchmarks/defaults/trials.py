@@ -198,6 +198,13 @@ def of_own_text(name: str) -> Iterator[Trial]:
         yield name, "fedss", change
 
 
+def of_own_short_texts(name: str) -> Iterator[Trial]:
+    """Of few words each: Adam steps as far along a word seen once as along others, but for a large ε."""
+    for method, large in (("fedaws", (1e-4, 3e-4, 1e-3, 1e-2)), ("fedss", (1e-5, 1e-4, 1e-3))):
+        for change in ((), *((f"server.eps={eps:g}",) for eps in large)):
+            yield name, method, (*THREE_OF_TEN, *change)
+
+
 def _moved(shift: str) -> tuple[tuple[str, ...], ...]:
     still = ("clients.image_shift=0", "clients.image_flip=false")
     shifted = (f"clients.image_shift={shift}", "clients.image_flip=false")
@@ -212,6 +219,7 @@ OF_OWN = {
     "wide-tables": of_own_wide_table,
     "labels": of_own_labels,
     "texts": of_own_text,
+    "short-texts": of_own_short_texts,
 }
 GROUPS: Mapping[str, Sequence[Trial]] = {
     "rates": tuple(_rates()),

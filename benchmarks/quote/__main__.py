@@ -242,6 +242,33 @@ QUOTES: dict[str, Callable[[], str]] = {
         },
         seeds=2,
     ),
+    "rare-words": lambda: columns.gained(
+        "results/defaults/rare-words.json",
+        {
+            "fedaws": {
+                f"ε = {shown}": (f"server.eps={value}",)
+                for shown, value in (
+                    ("1e-8", "1e-08"),
+                    ("1e-4", "0.0001"),
+                    ("3e-4", "0.0003"),
+                    ("1e-3", "0.001"),
+                    ("1e-2", "0.01"),
+                )
+            },
+            "fedss": {
+                f"ε = {shown}": (f"server.eps={value}",)
+                for shown, value in (("1e-8", "1e-08"), ("3e-4", "0.0003"))
+            },
+        },
+        "P@1 on validation parts, one seed. Gains: mean over sets, with a standard error.",
+    ),
+    "rare-words-fresh": lambda: columns.gained(
+        "results/defaults/rare-words-fresh.json",
+        {m: {"ε = 1e-8": ("server.eps=1e-08",), "3e-4": ()} for m in ("fedaws", "fedss")},
+        "P@1 on test parts: FedAwS three seeds, of banking77 one; FedSS one. Gains: mean over sets, "
+        "with a standard error.",
+        references=True,
+    ),
     "defaults-fresh": lambda: columns.before_and_now(
         "results/defaults/fresh-tables.json", "results/defaults/fresh-tables-before.json"
     ),

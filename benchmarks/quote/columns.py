@@ -29,6 +29,42 @@ def tried(path: str, points: Mapping[str, Collection[str]], seeds: int) -> str:
     return table(("", *head), [*rows, ["mean", *(f"{one:.1f}" for one in means)]], path, note=note)
 
 
+def gained(
+    path: str,
+    points: Mapping[str, Mapping[str, Collection[str]]],
+    note: str,
+    *,
+    references: bool = False,
+) -> str:
+    """P@1 of each set with these changes, by method, and what each gains on the method's first."""
+    found, best = _by_change(path), _best_references(path) if references else {}
+    keys = [(method, *sorted(change)) for method, own in points.items() for change in own.values()]
+    firsts = [(m, *sorted(next(iter(own.values())))) for m, own in points.items() for _ in own]
+    means = {
+        name: [statistics.mean(own[key]) if key in own else None for key in keys]
+        for name, own in found.items()
+    }
+    rows = [
+        [name, *_best(best.get(name)), *("" if one is None else f"{one:.1f}" for one in own)]
+        for name, own in means.items()
+    ]
+    last = []
+    for at, first in enumerate(firsts):
+        other = keys.index(first)
+        both = [(own[at], own[other]) for own in means.values()]
+        gains = [a - b for a, b in both if a is not None and b is not None]
+        error = statistics.stdev(gains) / len(gains) ** 0.5
+        last.append("" if at == other else f"{statistics.mean(gains):+.1f} ± {error:.1f}")
+    head = [f"{METHODS[method]}, {what}" for method, own in points.items() for what in own]
+    beside = ("best reference", "its P@1") if references else ()
+    rows.append(["gain", *("" for _ in beside), *last])
+    return table(("", *beside, *head), rows, path, note=note)
+
+
+def _best(found: tuple[str, float] | None) -> tuple[str, ...]:
+    return () if found is None else (found[0], f"{found[1]:.1f}")
+
+
 def before_and_now(now: str, before: str) -> str:
     """The same sets, parts and seeds with the earlier defaults and with these."""
     own = {path: _by_change(path) for path in (before, now)}
@@ -67,7 +103,7 @@ def _best_references(path: str) -> dict[str, tuple[str, float]]:
     """The better of ridge and neighbours, mean over runs: seeds hold out other rows."""
     scores: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in read(path)["runs"]:
-        for one in REFERENCES:
+        for one in (one for one in REFERENCES if one in run["references"]):
             scores[run["set"]][one].append(run["references"][one]["P@1"])
     means = {name: {one: statistics.mean(v) for one, v in own.items()} for name, own in scores.items()}
     return {name: max(own.items(), key=lambda pair: pair[1]) for name, own in means.items()}

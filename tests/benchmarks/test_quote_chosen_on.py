@@ -44,5 +44,5 @@ def test_rows_seeds_and_sets_are_those_of_the_runs(
 def test_what_was_looked_at_on_test_rows_chose_nothing() -> None:
     told = {one.file: rows for one, rows in zip(COMPARISONS, _cells(*COMPARISONS), strict=True)}
     tested = {file for file, cells in told.items() if "test rows" in cells[1]}
-    assert tested == {"fresh-tables", "popularity", "seldom-fresh"}
+    assert tested == {"fresh-tables", "popularity", "seldom-fresh", "rare-words-fresh"}
     assert "looked at once" in next(one.rule for one in COMPARISONS if one.file == "fresh-tables")

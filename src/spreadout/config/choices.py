@@ -354,6 +354,14 @@ def is_text(experiment: Experiment, splits: Splits) -> bool:
     return not known.has_numbers(experiment, splits)
 
 
+def has_rare_words(splits: Splits) -> bool:
+    """Whether features are words, more of them than instances, and one label is to be told."""
+    shape, x = DataShape.of(splits.train), splits.train.columns.get("x")
+    if not isinstance(x, Sparse) or splits.train.has_numbers or _has_sets(splits.test.labels):
+        return False
+    return (shape.features or 0) >= max(WORDS, len(x))
+
+
 def length(experiment: Experiment, splits: Splits) -> dict[str, Any]:
     """So many rounds that clients take part and examples are seen often enough."""
     method, sizes = experiment.method, known.sizes(experiment, splits)
