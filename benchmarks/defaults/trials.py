@@ -200,9 +200,12 @@ def of_own_text(name: str) -> Iterator[Trial]:
 
 def of_own_short_texts(name: str) -> Iterator[Trial]:
     """Of few words each: Adam steps as far along a word seen once as along others, but for a large ε."""
-    for method, large in (("fedaws", (1e-4, 3e-4, 1e-3, 1e-2)), ("fedss", (1e-5, 1e-4, 1e-3))):
-        for change in ((), *((f"server.eps={eps:g}",) for eps in large)):
-            yield name, method, (*THREE_OF_TEN, *change)
+    for method, tried in (
+        ("fedaws", (1e-8, 1e-4, 3e-4, 1e-3, 1e-2)),
+        ("fedss", (1e-8, 1e-5, 1e-4, 3e-4, 1e-3)),
+    ):
+        for eps in tried:
+            yield name, method, (*THREE_OF_TEN, f"server.eps={eps:g}")
 
 
 def _moved(shift: str) -> tuple[tuple[str, ...], ...]:
