@@ -197,6 +197,19 @@ def test_the_file_goes_to_every_node_with_the_app(project: Path) -> None:
     assert f"deployed/{AGREED}".encode() in build_fab_from_disk(project.parent)
 
 
+def test_a_project_whose_data_cannot_be_read_says_that_nothing_is_chosen(
+    tmp_path: Path, table: Path
+) -> None:
+    said: list[str] = []
+    write_project(tmp_path / "good", config(table), said.append)
+    assert said == []
+    write_project(tmp_path / "gone", config(tmp_path / "gone.csv"), said.append)
+    (one,) = said
+    assert one.startswith("nothing is chosen from the config's data, which cannot be read here: ")
+    assert "gone.csv is not there" in one
+    assert not (tmp_path / "gone" / "deployed" / AGREED).exists()
+
+
 def test_texts_are_hashed_as_everywhere(tmp_path: Path) -> None:
     words = ["my card is lost", "no cash here", "where is my card", "cash and card"]
     lines = [f"{text} {i},{('card', 'cash')[i % 2]}" for i in range(5) for text in words]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +32,10 @@ def init(
     from spreadout.config.experiment import Experiment
     from spreadout.flower.project import write_project
 
-    for path in write_project(folder, Experiment.load(config, overrides or [])):
+    def warn(text: str) -> None:
+        print(f"warning: {text}", file=sys.stderr)
+
+    for path in write_project(folder, Experiment.load(config, overrides or []), warn):
         print(path)
     print(f"\nread {folder / 'README.md'} next")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.resources import files as resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ from spreadout.flower.node_tables import AGREED, AgreedColumns
 from spreadout.flower.server_app import refuse_misfits
 
 PACKAGE = "deployed"
+NOTHING_CHOSEN = "nothing is chosen from the config's data, which cannot be read here"
 TEMPLATES = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
@@ -29,11 +30,13 @@ TEMPLATES = {
 }
 
 
-def write_project(folder: Path, experiment: Experiment) -> list[Path]:
+def write_project(
+    folder: Path, experiment: Experiment, warn: Callable[[str], object] = lambda _: None
+) -> list[Path]:
     """The files of a project that runs this experiment; an existing folder must be empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists and is not empty; choose another folder")
-    experiment, splits = _completed(experiment)
+    experiment, splits = _completed(experiment, warn)
     refuse_misfits(experiment, experiment.method)
     modules = own_modules(experiment.imports)
     values = {
@@ -61,14 +64,17 @@ def complete(experiment: Experiment) -> Experiment:
 
     Nobody sees all data later. Where it is not here either, the plain defaults are left.
     """
-    return _completed(experiment)[0]
+    return _completed(experiment, lambda _: None)[0]
 
 
-def _completed(experiment: Experiment) -> tuple[Experiment, Splits | None]:
+def _completed(
+    experiment: Experiment, warn: Callable[[str], object]
+) -> tuple[Experiment, Splits | None]:
     """The same with the data it was chosen from; None: they are not here."""
     try:
         chosen, splits = prepared(experiment)
-    except UserError:
+    except UserError as error:
+        warn(f"{NOTHING_CHOSEN}: {error}")
         return settled(experiment), None
     if "eval.metrics" not in (chosen.chosen or []):
         return chosen, splits
