@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -88,3 +89,16 @@ def test_a_section_of_ones_own_says_it_too() -> None:
     assert Mine(size=2).size == 2
     with pytest.raises(so.UserError, match=r"^Mine: siez: unknown key; did you mean 'size'\?"):
         Mine(siez=2)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("given", ["run.toml", Path("run.toml")])
+def test_a_file_in_the_place_of_values_is_told_where_it_goes(given: object) -> None:
+    with pytest.raises(so.UserError, match=r"not sections with values; Experiment\.load reads a file"):
+        so.Experiment.of(given)  # type: ignore[arg-type]
+
+
+def test_a_word_in_the_place_of_a_list_is_shown_as_one() -> None:
+    with pytest.raises(so.UserError, match=r'must be a list: \["balanced_accuracy"\]'):
+        so.Experiment.of({}, overrides=["eval.metrics=balanced_accuracy"])
+    made = so.Experiment.of({}, overrides=['eval.metrics=["balanced_accuracy"]'])
+    assert made.eval.metrics == ["balanced_accuracy"]

@@ -239,6 +239,9 @@ class Experiment(Section):
         cls, values: Mapping[str, Any], origin: str = "experiment", overrides: Iterable[str] = ()
     ) -> Experiment:
         """Validate plain values; `origin` names them in errors."""
+        if not isinstance(values, Mapping):
+            told = "; Experiment.load reads a file or a preset" if isinstance(values, str | Path) else ""
+            raise UserError(f"{origin}: is a {type(values).__name__}, not sections with values{told}")
         if "variants" in values:
             raise UserError(f"{origin}: is a suite; run it with `spreadout compare {origin}`")
         refuse_deep(values, origin)

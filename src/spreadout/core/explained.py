@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
@@ -115,6 +116,8 @@ def _describe(
         if key and reason.partition(":")[0].isidentifier():  # it names a key of the section it is about
             return f"{key}.{reason}"
         return f"{key} = {value!r}: {reason}" if key and not isinstance(value, dict) else reason
+    if kind == "list_type" and isinstance(value, str):
+        return f"{key} = {value!r}: must be a list: [{json.dumps(value, ensure_ascii=False)}]"
     if kind.split("_")[0] in _KINDS:
         return f"{key} = {value!r}: must be {_KINDS[kind.split('_')[0]]}"
     return f"{key} = {value!r}: {found['msg'].lower()}"
