@@ -21,13 +21,18 @@ from spreadout.flower.server_app import server_app
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """What Flower's logger has written."""
+    """What Flower's logger has written, however quiet an earlier test has made it."""
     logger, stream = logging.getLogger("flwr"), io.StringIO()
     handler, before = logging.StreamHandler(stream), list(logger.filters)
+    level, silent = logger.level, logger.disabled
+    logger.setLevel(logging.INFO)
+    logger.disabled = False
     logger.addHandler(handler)
     yield stream
     logger.removeHandler(handler)
     logger.filters[:] = before
+    logger.setLevel(level)
+    logger.disabled = silent
 
 
 def raised(error: Exception) -> Exception:
