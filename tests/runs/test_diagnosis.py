@@ -15,7 +15,7 @@ from spreadout.evaluation.references import Copies, Reference
 from spreadout.evaluation.references.features import Form
 from spreadout.runs import diagnosis
 from spreadout.runs.alike import alike
-from spreadout.runs.diagnosis import diagnose
+from spreadout.runs.diagnosis import AT_A_LOSS, RARE, diagnose
 from spreadout.runs.far_below import Setting, far_below, one_answer
 from spreadout.runs.finding import differ
 
@@ -443,6 +443,30 @@ def test_one_answer_is_a_fault_where_a_reference_tells_some_apart(
     assert (found is not None) == told
     if found is not None:
         assert found.sign.startswith("all examples are taken for oak, and they are of several classes; ")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "best", "remedy"),
+    [
+        (["P@1", "balanced_accuracy"], 90.5, RARE),  # no reference is much better
+        (["P@1", "balanced_accuracy"], 97.0, AT_A_LOSS),  # one is
+        (["P@1"], 90.5, None),  # classes are about as frequent
+        (["balanced_accuracy", "P@1"], 90.5, None),  # it is judged by that already
+    ],
+)
+def test_one_answer_that_is_hard_to_beat_is_said_where_a_class_is_far_more_frequent(
+    metrics: list[str], best: float, remedy: str | None
+) -> None:
+    level = [{**one, "balanced_accuracy": 90.0} for one in history([10.0, 90, 90, 90, 90, 90])]
+    config = P1.model_copy(update={"metrics": metrics})
+    references = known(best, floor=90)
+    for one in references.values():
+        one.metrics["balanced_accuracy"] = one.metrics["P@1"]
+    of: dict[str, Any] = {"rounds": 50, "examples": 100, "references": references}
+    found = diagnose(config, level, **of, only_answer="oak")
+    assert [(one.name, one.remedy) for one in found] == ([("one answer", remedy)] if remedy else [])
+    if best < 91:
+        assert not diagnose(config, level, **of)  # several answers
 
 
 def test_what_is_advised_to_one_answer_follows_from_its_cause() -> None:

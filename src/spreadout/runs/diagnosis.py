@@ -131,6 +131,7 @@ def diagnose(
     known = leaked(config, copies)
     if not found and not (known and leads_by_copies(config, history, references or {}, copies)):
         far = far_below(config, history, references or {}, examples, AT_A_LOSS, setting)
+        far = far or rare_unnamed(config, only_answer)
         found = [] if far is None else [far]
     if known is not None:
         found = [known, *found]
@@ -291,6 +292,19 @@ def inputs_unused(
         "those are what it answers",
         remedy,
     )
+
+
+def rare_unnamed(config: EvalConfig, only_answer: str | None) -> Finding | None:
+    """One answer to all, which is hardly worse than anything by the score that is judged by.
+
+    Balanced accuracy is shown where one class is far more frequent than others (`config/choices.py`).
+    """
+    if only_answer is None or "balanced_accuracy" not in config.metrics:
+        return None
+    if "balanced_accuracy" in judged_by(config):
+        return None
+    sign = f"all examples are taken for {only_answer}, and they are of several classes"
+    return Finding("one answer", f"{sign}; {judged(config)} hardly shows it", RARE)
 
 
 def below_trivial(
