@@ -20,7 +20,7 @@ from spreadout import runtime  # noqa: F401  (its executors register themselves)
 from spreadout.config.effect import without_inherited
 from spreadout.config.keys import without_auto
 from spreadout.config.private import with_equal_weights
-from spreadout.config.unknown_keys import explain
+from spreadout.config.unknown_keys import elsewhere
 from spreadout.config.values import (
     changes_of,
     imports_of,
@@ -32,6 +32,7 @@ from spreadout.config.values import (
     reopened,
 )
 from spreadout.core.errors import UserError
+from spreadout.core.explained import explain
 from spreadout.core.optimizers import Optimizer
 from spreadout.core.registry import IMPORTED, Section, import_modules
 from spreadout.data.load import DataConfig
@@ -215,7 +216,7 @@ class Experiment(Section):
 
     @classmethod
     def _explained(cls, error: ValidationError, values: Mapping[str, Any]) -> str:
-        return explain(error, "experiment", cls, values)
+        return explain(error, "experiment", cls, values, elsewhere=elsewhere)
 
     @classmethod
     def load(
@@ -257,7 +258,7 @@ class Experiment(Section):
         try:
             return cls.model_validate(merged)
         except ValidationError as error:
-            raise UserError(explain(error, origin, cls, merged, changes)) from None
+            raise UserError(explain(error, origin, cls, merged, changes, elsewhere)) from None
 
     def to_toml(self) -> str:
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from spreadout.config.whereabouts import places_of
 from spreadout.core.explained import Location, siblings
-from spreadout.core.explained import explain as explain_section
 
 # Keys of earlier versions, and what became of them: in a method, whichever of these it has.
 RENAMED: dict[str, list[str]] = {
@@ -21,20 +19,10 @@ RENAMED: dict[str, list[str]] = {
 }
 
 
-def explain(
-    error: ValidationError,
-    origin: str,
-    model: type[BaseModel],
-    values: Mapping[str, Any],
-    changes: Mapping[str, Any] | None = None,
-) -> str:
-    """The first problem of a whole config as `origin: key = value: remedy`."""
-    return explain_section(error, origin, model, values, changes, partial(_elsewhere, model))
-
-
-def _elsewhere(
+def elsewhere(
     model: type[BaseModel], key: str, location: Location, values: Mapping[str, Any]
 ) -> str | None:
+    """What `core.explained.explain` is to say of an unknown key of a whole config."""
     section, _, name = key.rpartition(".")
     if key in RENAMED:
         here = siblings(model, location, values)

@@ -30,8 +30,9 @@ _KINDS = {
 MOST_NAMED = 8  # in one line
 
 Location = Sequence[int | str]
-Elsewhere = Callable[[str, Location, Mapping[str, Any]], str | None]
-"""What is known of an unknown key, where it is in a whole config: the key, its place, all values."""
+Elsewhere = Callable[[type[BaseModel], str, Location, Mapping[str, Any]], str | None]
+"""What is known of an unknown key, where it is in a whole config: its model, the key, its place, all
+values."""
 
 
 def explain(
@@ -82,7 +83,7 @@ def _describe(
 ) -> str:
     kind, value, context = found["type"], found["input"], found.get("ctx", {})
     if kind == "extra_forbidden":
-        if elsewhere is not None and (said := elsewhere(key, found["loc"], values)):
+        if elsewhere is not None and (said := elsewhere(model, key, found["loc"], values)):
             return f"{key}: {said}"
         here = siblings(model, found["loc"], values)
         if others := _others_with(key.rpartition(".")[2], model, found["loc"], values):

@@ -36,6 +36,9 @@ from spreadout.data.splits import Splits
 from spreadout.flower.data import NodeConfig, own_file
 
 AGREED = "columns.toml"  # in the deployed app
+NOTE = """# How a node's own table is read, as `spreadout deploy init` found it. Written once: the
+# same on every node, and as the server's data were read.
+"""
 BY_HAND = "python -c \"import numpy as np; np.savez('mine.npz', x=X, y=y, client=who)\""
 
 
@@ -59,11 +62,7 @@ class AgreedColumns:
 
     def to_toml(self) -> str:
         plain = {"count": self.count, "classes": list(self.classes)}
-        note = (
-            "# How a node's own table is read, as `spreadout deploy init` found it. Written once: the\n"
-        )
-        note += "# same on every node, and as the server's data were read.\n"
-        return note + tomli_w.dumps({**plain, "columns": json.dumps(self.columns.as_json())})
+        return NOTE + tomli_w.dumps({**plain, "columns": json.dumps(self.columns.as_json())})
 
     @classmethod
     def read(cls, path: Path) -> AgreedColumns:

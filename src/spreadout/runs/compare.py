@@ -18,10 +18,11 @@ from spreadout.config.effect import without_inherited
 from spreadout.config.experiment import Experiment, as_experiment
 from spreadout.config.presets import preset_beside
 from spreadout.config.sound import Held, asks_the_same, prepared
-from spreadout.config.unknown_keys import explain
+from spreadout.config.unknown_keys import elsewhere
 from spreadout.config.values import changes_of, naming_no_other, overlay, read_toml
 from spreadout.core.checksums import write_sealed
 from spreadout.core.errors import UserError
+from spreadout.core.explained import explain
 from spreadout.core.files import sweep
 from spreadout.core.registry import Section, import_modules
 from spreadout.data.splits import Splits
@@ -131,7 +132,7 @@ class Suite:
             import_modules(_imports_of(values))  # they may register the base
             suite = SuiteConfig.model_validate(values)
         except ValidationError as error:
-            raise UserError(explain(error, source, SuiteConfig, values)) from None
+            raise UserError(explain(error, source, SuiteConfig, values, elsewhere=elsewhere)) from None
         base = read_toml(_beside(source, suite.base)) if suite.base else {}
         variants, labels = {}, {}
         for name, changes in suite.variants.items():

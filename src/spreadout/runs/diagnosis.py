@@ -19,7 +19,16 @@ from spreadout.evaluation.prior_alone import ALONE
 from spreadout.evaluation.references import POPULARITY, Copies, Reference
 from spreadout.methods.collapse import LOWER_RATES
 from spreadout.runs.alike import DEAD, LOWER_RATE, alike, dead_units, tells_inputs_apart
-from spreadout.runs.far_below import COMPARE, ROWS, UNKNOWN, Setting, far_below, one_answer, simpler
+from spreadout.runs.far_below import (
+    COMPARE,
+    ROWS,
+    UNKNOWN,
+    Setting,
+    far_below,
+    one_answer,
+    simpler,
+    the_same_answer,
+)
 from spreadout.runs.finding import (
     FEWEST,
     Finding,
@@ -284,7 +293,7 @@ def inputs_unused(
     elif who and setting.alone and gap * examples >= 100 * ROWS:
         remedy = f"{COMPARE}; or {UNUSED}"
     remedy = others[0].remedy if others else remedy
-    if "balanced_accuracy" in config.metrics and "balanced_accuracy" not in judged_by(config):
+    if hides_rare(config):
         remedy = f"{RARE}; else {remedy}"
     return Finding(
         "inputs unused",
@@ -299,12 +308,14 @@ def rare_unnamed(config: EvalConfig, only_answer: str | None) -> Finding | None:
 
     Balanced accuracy is shown where one class is far more frequent than others (`config/choices.py`).
     """
-    if only_answer is None or "balanced_accuracy" not in config.metrics:
+    if only_answer is None or not hides_rare(config):
         return None
-    if "balanced_accuracy" in judged_by(config):
-        return None
-    sign = f"all examples are taken for {only_answer}, and they are of several classes"
-    return Finding("one answer", f"{sign}; {judged(config)} hardly shows it", RARE)
+    return the_same_answer(only_answer, f"{judged(config)} hardly shows it", RARE)
+
+
+def hides_rare(config: EvalConfig) -> bool:
+    """Whether balanced accuracy is shown, and the run is judged by something else."""
+    return "balanced_accuracy" in config.metrics and "balanced_accuracy" not in judged_by(config)
 
 
 def below_trivial(

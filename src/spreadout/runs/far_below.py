@@ -118,8 +118,12 @@ def one_answer(
         remedy = COMPARE
     elif history[shown_of(config, history)].get("prior"):
         remedy = WITHOUT_PRIOR
+    return the_same_answer(answer, _beside(config, ours, best, who), remedy)
+
+
+def the_same_answer(answer: str, more: str, remedy: str) -> Finding:
     sign = f"all examples are taken for {answer}, and they are of several classes"
-    return Finding("one answer", f"{sign}; {_beside(config, ours, best, who)}", remedy)
+    return Finding("one answer", f"{sign}; {more}", remedy)
 
 
 def _both(
